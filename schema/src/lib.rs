@@ -1,0 +1,10 @@
+//! Every type that crosses a boundary of VirtEngine HPC, with its validation,
+//! the bytes that are signed, and the pure rules that agent, provider and
+//! contract share. No IO, no clock, no randomness: time is always an argument.
+//!
+//! The prose reference is `docs/protocol.md`.
+
+pub mod code;
+pub mod id;
+pub mod key;
+pub mod time;
