@@ -7,4 +7,7 @@
 pub mod code;
 pub mod id;
 pub mod key;
+pub mod node;
+pub mod registration;
+pub mod registry;
 pub mod time;

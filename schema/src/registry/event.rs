@@ -1,0 +1,213 @@
+//! Events: written and read by the same type, so that contract and relayer cannot drift.
+//! On chain the type carries wasmd's prefix `wasm-`; times are whole UNIX seconds.
+
+use crate::id::{ClusterId, NodeId};
+use crate::node::NodeState;
+
+/// An event of ours that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    /// Not one of ours.
+    #[error("no event type of this contract: {0}")]
+    UnknownType(String),
+    /// An attribute is absent or unreadable.
+    #[error("{event}: attribute {attribute} is absent or unreadable")]
+    Attribute {
+        /// Type of the event.
+        event: &'static str,
+        /// Name of the attribute.
+        attribute: &'static str,
+    },
+}
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $name:ident = $ty:literal { $($(#[$fdoc:meta])* $field:ident : $ft:ty,)* })*) => {
+        /// Everything the contract says about its changes.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Event {
+            $($(#[$doc])* $name { $($(#[$fdoc])* $field: $ft,)* },)*
+        }
+
+        impl Event {
+            /// Every event type, without the prefix.
+            pub const TYPES: &'static [&'static str] = &[$($ty,)*];
+
+            /// Type, without the prefix.
+            #[must_use]
+            pub fn ty(&self) -> &'static str {
+                match self { $(Self::$name { .. } => $ty,)* }
+            }
+
+            /// Attributes in order.
+            #[must_use]
+            pub fn attributes(&self) -> Vec<(&'static str, String)> {
+                match self {
+                    $(Self::$name { $($field,)* } => vec![$((stringify!($field), $field.to_string()),)*],)*
+                }
+            }
+
+            /// Reads an event back; `ty` with or without the prefix, other attributes are ignored.
+            ///
+            /// # Errors
+            /// [`EventError::UnknownType`] for foreign events.
+            pub fn parse<'a>(
+                ty: &str,
+                attributes: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+            ) -> Result<Self, EventError> {
+                match ty.strip_prefix("wasm-").unwrap_or(ty) {
+                    $($ty => Ok(Self::$name {
+                        $($field: attributes
+                            .clone()
+                            .find(|(k, _)| *k == stringify!($field))
+                            .and_then(|(_, v)| v.parse().ok())
+                            .ok_or(EventError::Attribute { event: $ty, attribute: stringify!($field) })?,)*
+                    }),)*
+                    other => Err(EventError::UnknownType(other.chars().take(64).collect())),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// One arrow of the lifecycle.
+    Transition = "hpc_node_transition" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// State before.
+        from: NodeState,
+        /// State after.
+        to: NodeState,
+        /// Why: `registered`, `heartbeat`, `recovered`, `silence`, `provider`, `agent`, `jobs_done`, `jobs_started`, `deregistered`.
+        reason: String,
+        /// Block time.
+        time: u64,
+    }
+    /// A registration began a new epoch.
+    Registered = "hpc_node_registered" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// The new epoch.
+        epoch: u64,
+        /// Page of its slot.
+        page: u16,
+        /// Slot in the page.
+        slot: u8,
+        /// `new`, `rotated` or `renewed`.
+        kind: String,
+    }
+    /// A provider's drain was ordered.
+    Drain = "hpc_node_drain" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// Address.
+        ordered_by: String,
+        /// End of the protection against deregistration.
+        until: u64,
+    }
+    /// A provider's drain ended.
+    Resume = "hpc_node_resume" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// Address.
+        ordered_by: String,
+    }
+    /// The jobs of a node changed their standing.
+    Jobs = "hpc_node_jobs" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// `at_risk`, `failed` or `normal`.
+        status: String,
+        /// Block time.
+        time: u64,
+    }
+    /// A node's record was removed after retention.
+    Removed = "hpc_node_removed" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// Node.
+        node_id: NodeId,
+        /// Its last epoch.
+        epoch: u64,
+    }
+    /// A batch was worked off.
+    Batch = "hpc_batch" {
+        /// Reports accepted.
+        accepted: u32,
+        /// Reports refused.
+        refused: u32,
+    }
+    /// A cluster changed.
+    ClusterChange = "hpc_cluster" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// `created`, `updated`, `activated`, `deactivated`, `owner_proposed`, `owner_changed`, `task_key_set`.
+        action: String,
+        /// Address.
+        by: String,
+    }
+    /// Parameters or administration changed.
+    Admin = "hpc_admin" {
+        /// `instantiated`, `params_updated`, `admin_proposed`, `admin_changed`, `registrations_paused`, `registrations_resumed`, `migrated`.
+        action: String,
+        /// Address.
+        by: String,
+    }
+    /// A digest was anchored.
+    Anchored = "hpc_anchor" {
+        /// Cluster.
+        cluster_id: ClusterId,
+        /// What it is of.
+        kind: String,
+        /// Lower-case hex SHA-256.
+        digest: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let event = Event::Transition {
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            node_id: "node-hpc1-compute-042".parse().unwrap(),
+            from: NodeState::Active,
+            to: NodeState::Stale,
+            reason: "silence".into(),
+            time: 1_769_781_900,
+        };
+        let attributes = event.attributes();
+        let read = Event::parse(
+            "wasm-hpc_node_transition",
+            attributes.iter().map(|(k, v)| (*k, v.as_str())),
+        );
+        assert_eq!(read, Ok(event));
+    }
+
+    #[test]
+    fn a_foreign_event_is_told_apart_from_a_broken_one() {
+        assert!(matches!(
+            Event::parse("wasm-other", [].into_iter()),
+            Err(EventError::UnknownType(_))
+        ));
+        assert!(matches!(
+            Event::parse("hpc_batch", [("accepted", "1")].into_iter()),
+            Err(EventError::Attribute {
+                attribute: "refused",
+                ..
+            })
+        ));
+    }
+}
