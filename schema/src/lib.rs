@@ -10,4 +10,5 @@ pub mod key;
 pub mod node;
 pub mod registration;
 pub mod registry;
+pub mod report;
 pub mod time;

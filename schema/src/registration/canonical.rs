@@ -1,5 +1,3 @@
-use std::fmt::Write as _;
-
 use super::REGISTRATION_DOMAIN;
 use super::identity::{FieldError, NodeIdentity, plain};
 
@@ -39,11 +37,9 @@ pub fn canonical_registration(
         ("registration_timestamp", Some(registration_timestamp.as_str())),
     ];
     let mut out = String::with_capacity(768);
-    // Writing to a String cannot fail.
-    let _ = write!(
-        out,
+    out.push_str(&format!(
         r#"{{"chain_id":"{chain_id}","contract":"{contract}","domain":"{REGISTRATION_DOMAIN}","node_identity":{{"#
-    );
+    ));
     let mut first = true;
     for (key, value) in fields {
         let Some(value) = value else { continue };
@@ -51,7 +47,7 @@ pub fn canonical_registration(
             out.push(',');
         }
         first = false;
-        let _ = write!(out, r#""{key}":"{value}""#);
+        out.push_str(&format!(r#""{key}":"{value}""#));
     }
     out.push_str("}}");
     Ok(out)
