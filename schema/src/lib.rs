@@ -4,10 +4,15 @@
 //!
 //! The prose reference is `docs/protocol.md`.
 
+pub mod bytes;
 pub mod code;
+pub mod command;
+pub mod gateway;
+pub mod heartbeat;
 pub mod id;
 pub mod key;
 pub mod node;
+pub mod refusal;
 pub mod registration;
 pub mod registry;
 pub mod report;

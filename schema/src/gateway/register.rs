@@ -1,0 +1,122 @@
+//! Registration: token and certificate request in, certificate and the chain's record out (decision 4).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::text;
+use crate::code::Code;
+use crate::id::{ClusterId, NodeId};
+use crate::key::AgentKey;
+use crate::registry::{JobIds, Params};
+
+/// Bodies of registrations above this are refused unread.
+pub const MAX_REGISTER_BYTES: usize = 32_768;
+
+/// Body of `POST /api/v1/hpc/nodes/register`. The same request may be repeated until the token expires.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RegisterRequest {
+    /// The registration token (compact JWS).
+    pub token: String,
+    /// The agent's key.
+    pub public_key: AgentKey,
+    /// PKCS#10 request as PEM; of it only the key counts, subject and SAN come from the token.
+    pub csr: String,
+    /// Base64 Ed25519 signature by the agent's key over [`register_message`].
+    pub csr_signature: String,
+    /// FQDN or short host name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Lower-case hex SHA-256 of the hardware's identifiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_fingerprint: Option<String>,
+    /// The agent's version (semver).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
+    /// UDP port that answers latency probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_port: Option<u16>,
+}
+
+impl std::fmt::Debug for RegisterRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The token is a bearer secret until it is used.
+        f.debug_struct("RegisterRequest")
+            .field("token", &"<redacted>")
+            .field("public_key", &self.public_key)
+            .field("hostname", &self.hostname)
+            .field("agent_version", &self.agent_version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the agent signs at registration: `"hpc-register-v1" ‖ lp(jti) ‖ SHA-256(CSR DER)`; lp is a
+/// big-endian u16 length and the bytes.
+#[must_use]
+pub fn register_message(jti: &str, csr_der: &[u8]) -> Vec<u8> {
+    let mut out = b"hpc-register-v1".to_vec();
+    crate::bytes::push_lp(&mut out, jti);
+    out.extend_from_slice(&Sha256::digest(csr_der));
+    out
+}
+
+/// 200: registered on chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RegisterResponse {
+    /// The client certificate and its chain, PEM.
+    pub certificate: String,
+    /// The gateway's CA, PEM.
+    pub ca: String,
+    /// The cluster.
+    pub cluster_id: ClusterId,
+    /// The node.
+    pub node_id: NodeId,
+    /// Bech32 address of the cluster's owner.
+    pub provider_address: String,
+    /// The chain.
+    pub chain_id: String,
+    /// Bech32 address of the registry contract.
+    pub contract: String,
+    /// Registration epoch; a u64 as a string.
+    #[serde(with = "text")]
+    #[schemars(with = "String")]
+    pub epoch: u64,
+    /// Highest sequence number that the gateway or the chain has seen; 0 if none.
+    pub last_sequence: u32,
+    /// The contract's parameters.
+    pub params: Params,
+    /// What of job ids the section may hold.
+    #[serde(default)]
+    pub job_ids: JobIds,
+    /// Key that signs commands and tasks, once the cluster has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_public_key: Option<AgentKey>,
+}
+
+/// The only status of a pending registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RegisterStatus {
+    /// Signed and on its way to the chain.
+    RegistrationPending,
+}
+
+/// 202 with Retry-After: repeat the same request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RegisterPending {
+    /// Always `registration_pending`.
+    pub status: RegisterStatus,
+    /// The code's word, `registration_pending` or what the chain last refused with for now.
+    pub code: String,
+}
+
+impl RegisterPending {
+    /// On its way, with `code` as the reason.
+    #[must_use]
+    pub fn new(code: Code) -> Self {
+        Self {
+            status: RegisterStatus::RegistrationPending,
+            code: code.as_str().to_owned(),
+        }
+    }
+}

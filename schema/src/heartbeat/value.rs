@@ -1,0 +1,321 @@
+//! The small value types of the heartbeat: bounded texts, percentages, fixed point.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Why a value does not fit its field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Longer than the field allows.
+    #[error("must have at most {max} characters")]
+    TooLong {
+        /// The bound.
+        max: usize,
+    },
+    /// A label holds something other than printable ASCII, or one of `" \ < > &`.
+    #[error("must be printable ASCII without \" \\ < > &, and not empty")]
+    NotALabel,
+    /// A percentage outside 0–100.
+    #[error("must be an integer from 0 to 100")]
+    NotAPercentage,
+    /// Not an integer string of at most 15 digits.
+    #[error("must be an integer as a string, in millionths (\"16500000\" is 16.5)")]
+    NotFixedPoint,
+}
+
+/// A short name that may stand on chain: 1 to `MAX` bytes of printable ASCII without `" \ < > &`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Label<const MAX: usize>(String);
+
+fn label_byte(b: u8) -> bool {
+    (b == b' ' || b.is_ascii_graphic()) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&')
+}
+
+impl<const MAX: usize> Label<MAX> {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What is left of `text` once characters that a label may not hold are dropped and the rest is cut
+    /// to length; none if nothing is left.
+    #[must_use]
+    pub fn lossy(text: &str) -> Option<Self> {
+        let kept: String = text
+            .trim()
+            .chars()
+            .filter(|c| u8::try_from(*c).is_ok_and(label_byte))
+            .take(MAX)
+            .collect();
+        let kept = kept.trim_end();
+        (!kept.is_empty()).then(|| Self(kept.to_owned()))
+    }
+}
+
+impl<const MAX: usize> TryFrom<String> for Label<MAX> {
+    type Error = ValueError;
+    fn try_from(s: String) -> Result<Self, ValueError> {
+        if s.len() > MAX {
+            return Err(ValueError::TooLong { max: MAX });
+        }
+        if s.is_empty() || !s.bytes().all(label_byte) {
+            return Err(ValueError::NotALabel);
+        }
+        Ok(Self(s))
+    }
+}
+
+impl<const MAX: usize> FromStr for Label<MAX> {
+    type Err = ValueError;
+    fn from_str(s: &str) -> Result<Self, ValueError> {
+        Self::try_from(s.to_owned())
+    }
+}
+
+impl<const MAX: usize> From<Label<MAX>> for String {
+    fn from(l: Label<MAX>) -> String {
+        l.0
+    }
+}
+
+impl<const MAX: usize> fmt::Display for Label<MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<const MAX: usize> fmt::Debug for Label<MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl<const MAX: usize> JsonSchema for Label<MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        format!("Label{MAX}").into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "minLength": 1, "maxLength": MAX, "pattern": r##"^[ !#-%'-;=?-\[\]-~]+$"##})
+    }
+}
+
+/// Free text of at most `MAX` characters (not bytes).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Text<const MAX: usize>(String);
+
+impl<const MAX: usize> Text<MAX> {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first `MAX` characters of `text`.
+    #[must_use]
+    pub fn cut(text: &str) -> Self {
+        Self(text.chars().take(MAX).collect())
+    }
+}
+
+impl<const MAX: usize> TryFrom<String> for Text<MAX> {
+    type Error = ValueError;
+    fn try_from(s: String) -> Result<Self, ValueError> {
+        if s.chars().count() > MAX {
+            return Err(ValueError::TooLong { max: MAX });
+        }
+        Ok(Self(s))
+    }
+}
+
+impl<const MAX: usize> From<Text<MAX>> for String {
+    fn from(t: Text<MAX>) -> String {
+        t.0
+    }
+}
+
+impl<const MAX: usize> fmt::Debug for Text<MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl<const MAX: usize> JsonSchema for Text<MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        format!("Text{MAX}").into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "maxLength": MAX})
+    }
+}
+
+/// A whole percentage, 0 to 100.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Percent(#[schemars(range(max = 100))] u8);
+
+impl Percent {
+    /// The number, 0 to 100.
+    #[must_use]
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// `value`, or 100 if it is more.
+    #[must_use]
+    pub fn saturating(value: u64) -> Self {
+        Self(u8::try_from(value.min(100)).unwrap_or(100))
+    }
+}
+
+impl TryFrom<u8> for Percent {
+    type Error = ValueError;
+    fn try_from(n: u8) -> Result<Self, ValueError> {
+        if n > 100 {
+            Err(ValueError::NotAPercentage)
+        } else {
+            Ok(Self(n))
+        }
+    }
+}
+
+impl From<Percent> for u8 {
+    fn from(p: Percent) -> u8 {
+        p.0
+    }
+}
+
+/// A non-negative number with six decimals as an integer string in JSON: `"16500000"` is 16.5.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FixedPoint6(u64);
+
+impl FixedPoint6 {
+    /// From millionths.
+    #[must_use]
+    pub fn from_millionths(millionths: u64) -> Self {
+        Self(millionths.min(999_999_999_999_999))
+    }
+
+    /// In millionths.
+    #[must_use]
+    pub fn millionths(self) -> u64 {
+        self.0
+    }
+
+    /// From a decimal text such as `/proc/loadavg` holds (`16.5`); more than six decimals are cut off.
+    ///
+    /// # Errors
+    /// [`ValueError::NotFixedPoint`] if it is not digits with at most one point.
+    pub fn from_decimal(text: &str) -> Result<Self, ValueError> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+        if whole.is_empty() || whole.len() > 9 || !digits(whole) || !digits(fraction) {
+            return Err(ValueError::NotFixedPoint);
+        }
+        let micro: String = fraction.chars().chain("000000".chars()).take(6).collect();
+        format!("{whole}{micro}")
+            .parse()
+            .map(Self)
+            .map_err(|_| ValueError::NotFixedPoint)
+    }
+}
+
+impl TryFrom<String> for FixedPoint6 {
+    type Error = ValueError;
+    fn try_from(s: String) -> Result<Self, ValueError> {
+        if s.is_empty() || s.len() > 15 || !s.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(ValueError::NotFixedPoint);
+        }
+        s.parse().map(Self).map_err(|_| ValueError::NotFixedPoint)
+    }
+}
+
+impl From<FixedPoint6> for String {
+    fn from(f: FixedPoint6) -> String {
+        f.0.to_string()
+    }
+}
+
+impl fmt::Display for FixedPoint6 {
+    /// As a decimal with six places.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+impl JsonSchema for FixedPoint6 {
+    fn schema_name() -> Cow<'static, str> {
+        "FixedPoint6".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^[0-9]{1,15}$",
+            "description": "Fixed point with six decimals as an integer string: \"16500000\" is 16.5."
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_point_is_exact_in_both_directions() {
+        let f = FixedPoint6::from_decimal("16.5").unwrap();
+        assert_eq!(serde_json::to_string(&f).unwrap(), "\"16500000\"");
+        assert_eq!(f.to_string(), "16.500000");
+        assert_eq!(FixedPoint6::from_decimal("0.0000019").unwrap().millionths(), 1);
+        assert_eq!(FixedPoint6::from_decimal("3").unwrap().millionths(), 3_000_000);
+        for bad in ["", ".", "-1", "1.2.3", "1e3", "9999999999.0", "NaN"] {
+            assert!(FixedPoint6::from_decimal(bad).is_err(), "{bad}");
+        }
+        for bad in ["\"\"", "\"-1\"", "\"1.5\"", "\"1234567890123456\"", "16500000"] {
+            assert!(serde_json::from_str::<FixedPoint6>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn labels_hold_what_may_stand_on_chain() {
+        assert!("NVIDIA A100 80GB".parse::<Label<64>>().is_ok());
+        for bad in ["", "a\"b", "a<b", "a\nb", "ü", "a&b"] {
+            assert!(bad.parse::<Label<8>>().is_err(), "{bad}");
+        }
+        assert_eq!(
+            "123456789".parse::<Label<8>>(),
+            Err(ValueError::TooLong { max: 8 })
+        );
+        assert_eq!(
+            Label::<8>::lossy(" AMD™ <Radeon> Pro ").unwrap().as_str(),
+            "AMD Rade"
+        );
+        assert_eq!(Label::<8>::lossy("™"), None);
+    }
+
+    #[test]
+    fn text_is_bounded_in_characters_not_bytes() {
+        assert!(Text::<4>::try_from("üüüü".to_owned()).is_ok());
+        assert!(Text::<4>::try_from("üüüüü".to_owned()).is_err());
+        assert_eq!(Text::<4>::cut("üüüüü").as_str(), "üüüü");
+    }
+
+    #[test]
+    fn percentages_end_at_100() {
+        assert!(Percent::try_from(100).is_ok());
+        assert!(Percent::try_from(101).is_err());
+        assert_eq!(Percent::saturating(1000).get(), 100);
+    }
+}
