@@ -18,7 +18,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         eprintln!("error: {difference}");
     }
     if !differences.is_empty() {
-        bail!("{} scenarios ended differently on the two chains; where they differ, the embedded chain is wrong", differences.len());
+        bail!(
+            "{} scenarios ended differently on the two chains; where they differ, the embedded chain is wrong",
+            differences.len()
+        );
     }
     println!("{} scenarios ended alike on both chains", embedded.len());
     Ok(())
@@ -32,23 +35,41 @@ fn compare(embedded: &BTreeMap<String, Value>, wasmd: &BTreeMap<String, Value>) 
     names
         .into_iter()
         .filter_map(|name| {
-            let (a, b) = (embedded.get(name).unwrap_or(&missing), wasmd.get(name).unwrap_or(&missing));
+            let (a, b) = (
+                embedded.get(name).unwrap_or(&missing),
+                wasmd.get(name).unwrap_or(&missing),
+            );
             (a != b).then(|| format!("{name}\n  embedded: {a}\n  wasmd:    {b}"))
         })
         .collect()
 }
 
 fn read(folder: &Path) -> Result<BTreeMap<String, Value>> {
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("{} is missing. Remedy: scripts/test --only e2e,wasmd-e2e", folder.display()))?;
+    let entries = std::fs::read_dir(folder).with_context(|| {
+        format!(
+            "{} is missing. Remedy: scripts/test --only e2e,wasmd-e2e",
+            folder.display()
+        )
+    })?;
     let mut outcomes = BTreeMap::new();
     for entry in entries {
         let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        outcomes.insert(name, serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?);
+        outcomes.insert(
+            name,
+            serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?,
+        );
     }
-    ensure!(!outcomes.is_empty(), "{} is empty: the suite recorded nothing", folder.display());
+    ensure!(
+        !outcomes.is_empty(),
+        "{} is empty: the suite recorded nothing",
+        folder.display()
+    );
     Ok(outcomes)
 }
 

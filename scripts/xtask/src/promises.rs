@@ -45,7 +45,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let readme = std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
     for guarantee in guarantees(&readme) {
         if !proved.contains(guarantee) {
-            faults.push(format!("README.md guarantees this, tests/promises.toml does not prove it: {guarantee}"));
+            faults.push(format!(
+                "README.md guarantees this, tests/promises.toml does not prove it: {guarantee}"
+            ));
         }
     }
     for fault in &faults {
@@ -61,16 +63,23 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// Says what is wrong with a proof, if anything is.
 fn fault(root: &Path, proof: &str) -> Result<Option<String>> {
     if let Some(stage) = proof.strip_prefix("stage:") {
-        let script = std::fs::read_to_string(root.join("scripts/test")).context("cannot read scripts/test")?;
-        return Ok((!script.contains(&format!("\nstage_{}()", stage.replace('-', "_"))))
-            .then(|| format!("scripts/test has no stage {stage}")));
+        let script =
+            std::fs::read_to_string(root.join("scripts/test")).context("cannot read scripts/test")?;
+        return Ok(
+            (!script.contains(&format!("\nstage_{}()", stage.replace('-', "_"))))
+                .then(|| format!("scripts/test has no stage {stage}")),
+        );
     }
     if let Some(bench) = proof.strip_prefix("bench:") {
-        let script = std::fs::read_to_string(root.join("scripts/bench")).context("cannot read scripts/bench")?;
-        return Ok((!script.contains(&format!("\nbench_{bench}()"))).then(|| format!("scripts/bench has no bench {bench}")));
+        let script =
+            std::fs::read_to_string(root.join("scripts/bench")).context("cannot read scripts/bench")?;
+        return Ok((!script.contains(&format!("\nbench_{bench}()")))
+            .then(|| format!("scripts/bench has no bench {bench}")));
     }
     let Some((file, name)) = proof.split_once("::") else {
-        return Ok(Some(format!("{proof:?} is neither path.rs::test, stage:name nor bench:name")));
+        return Ok(Some(format!(
+            "{proof:?} is neither path.rs::test, stage:name nor bench:name"
+        )));
     };
     let Ok(text) = std::fs::read_to_string(root.join(file)) else {
         return Ok(Some(format!("{file} does not exist")));
@@ -85,11 +94,18 @@ fn has_test(text: &str, name: &str) -> bool {
     let starts = [format!("fn {name}("), format!("async fn {name}(")];
     lines.iter().enumerate().any(|(at, line)| {
         let titled = line.starts_with("test(") && line.contains(name);
-        let function = starts.iter().any(|start| line.trim_start_matches("pub(crate) ").starts_with(start.as_str()));
+        let function = starts
+            .iter()
+            .any(|start| line.trim_start_matches("pub(crate) ").starts_with(start.as_str()));
         let attributed = || {
-            lines.iter().take(at).rev().take_while(|l| l.starts_with("#[") || l.starts_with("//")).any(|l| {
-                l.starts_with("#[test]") || l.starts_with("#[tokio::test") || l.starts_with("#[test_case")
-            })
+            lines
+                .iter()
+                .take(at)
+                .rev()
+                .take_while(|l| l.starts_with("#[") || l.starts_with("//"))
+                .any(|l| {
+                    l.starts_with("#[test]") || l.starts_with("#[tokio::test") || l.starts_with("#[test_case")
+                })
         };
         titled || (function && (attributed() || text.contains("proptest!")))
     })
@@ -113,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_test_is_a_function_with_a_test_attribute() {
-        let text = "#[test]\nfn one() {}\nfn two() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn three() {}";
+        let text =
+            "#[test]\nfn one() {}\nfn two() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn three() {}";
         assert!(has_test(text, "one"));
         assert!(!has_test(text, "two"));
         assert!(has_test(text, "three"));

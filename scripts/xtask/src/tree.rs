@@ -8,7 +8,10 @@ use anyhow::{Context, Result, ensure};
 /// The workspace's root: two folders above this crate.
 pub(crate) fn root() -> Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.ancestors().nth(2).context("this crate is not at scripts/xtask")?;
+    let root = here
+        .ancestors()
+        .nth(2)
+        .context("this crate is not at scripts/xtask")?;
     Ok(root.to_path_buf())
 }
 
@@ -19,9 +22,17 @@ pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .output()
         .context("git is missing. Remedy: apt-get install git")?;
-    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     let list = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
-    let mut files: Vec<String> = list.lines().map(str::to_owned).filter(|f| root.join(f).is_file()).collect();
+    let mut files: Vec<String> = list
+        .lines()
+        .map(str::to_owned)
+        .filter(|f| root.join(f).is_file())
+        .collect();
     files.sort_unstable();
     files.dedup();
     Ok(files)

@@ -12,14 +12,21 @@ pub(super) fn check(file: &str, text: &str, findings: &mut Findings) {
     }
     let lines = production_lines(text);
     if lines > MAX_LINES {
-        findings.error(format!("{file} has {lines} production lines, more than {MAX_LINES}. Remedy: split it by verb"));
+        findings.error(format!(
+            "{file} has {lines} production lines, more than {MAX_LINES}. Remedy: split it by verb"
+        ));
     } else if lines > WARN_LINES {
-        findings.warn(format!("{file} has {lines} production lines, more than {WARN_LINES}"));
+        findings.warn(format!(
+            "{file} has {lines} production lines, more than {WARN_LINES}"
+        ));
     }
 }
 
 fn is_test(file: &str) -> bool {
-    file.starts_with("tests/") || file.contains("/tests/") || file.ends_with("/tests.rs") || file.ends_with("_tests.rs")
+    file.starts_with("tests/")
+        || file.contains("/tests/")
+        || file.ends_with("/tests.rs")
+        || file.ends_with("_tests.rs")
 }
 
 fn production_lines(text: &str) -> usize {
@@ -45,7 +52,11 @@ mod tests {
         let mut findings = Findings::default();
         check("a/src/b.rs", &"fn a() {}\n".repeat(MAX_LINES + 1), &mut findings);
         assert_eq!(findings.errors.len(), 1);
-        check("a/tests/b.rs", &"fn a() {}\n".repeat(MAX_LINES + 1), &mut findings);
+        check(
+            "a/tests/b.rs",
+            &"fn a() {}\n".repeat(MAX_LINES + 1),
+            &mut findings,
+        );
         assert_eq!(findings.errors.len(), 1);
     }
 }

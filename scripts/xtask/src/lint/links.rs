@@ -22,7 +22,9 @@ pub(super) fn check(root: &Path, file: &str, text: &str, findings: &mut Findings
 }
 
 fn targets(text: &str) -> impl Iterator<Item = &str> {
-    text.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
 }
 
 #[cfg(test)]

@@ -22,12 +22,19 @@ pub(super) fn check(root: &Path, files: &[String], findings: &mut Findings) -> R
     for member in members.iter().filter_map(Value::as_str) {
         let path = format!("{member}/Cargo.toml");
         let manifest = manifest(root, &path)?;
-        if manifest.get("lints").and_then(|l| l.get("workspace")).and_then(Value::as_bool) != Some(true) {
+        if manifest
+            .get("lints")
+            .and_then(|l| l.get("workspace"))
+            .and_then(Value::as_bool)
+            != Some(true)
+        {
             findings.error(format!("{path} lacks `[lints] workspace = true`"));
         }
         let sources = sources(root, files, member)?;
         for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            let Some(dependencies) = manifest.get(table).and_then(Value::as_table) else { continue };
+            let Some(dependencies) = manifest.get(table).and_then(Value::as_table) else {
+                continue;
+            };
             for (name, value) in dependencies {
                 check_dependency(&path, name, value, &sources, findings);
             }
@@ -38,7 +45,9 @@ pub(super) fn check(root: &Path, files: &[String], findings: &mut Findings) -> R
 
 fn check_dependency(path: &str, name: &str, value: &Value, sources: &str, findings: &mut Findings) {
     if value.get("workspace").and_then(Value::as_bool) != Some(true) {
-        findings.error(format!("{path}: {name} has a version of its own. Remedy: `{name}.workspace = true`"));
+        findings.error(format!(
+            "{path}: {name} has a version of its own. Remedy: `{name}.workspace = true`"
+        ));
     }
     if !FOR_FEATURES.contains(&name) && !mentions(sources, &name.replace('-', "_")) {
         findings.error(format!("{path}: nothing uses {name}. Remedy: remove it"));
@@ -59,7 +68,10 @@ fn mentions(sources: &str, name: &str) -> bool {
 fn sources(root: &Path, files: &[String], member: &str) -> Result<String> {
     let prefix = format!("{member}/");
     let mut all = String::new();
-    for file in files.iter().filter(|f| f.starts_with(&prefix) && f.ends_with(".rs")) {
+    for file in files
+        .iter()
+        .filter(|f| f.starts_with(&prefix) && f.ends_with(".rs"))
+    {
         let text = tree::text(root, file)?.unwrap_or_default();
         for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
             all.push_str(line);
@@ -90,7 +102,13 @@ mod tests {
     #[test]
     fn a_dependency_with_its_own_version_is_an_error() {
         let mut findings = Findings::default();
-        check_dependency("a/Cargo.toml", "foo", &Value::String("1".into()), "use foo::x;", &mut findings);
+        check_dependency(
+            "a/Cargo.toml",
+            "foo",
+            &Value::String("1".into()),
+            "use foo::x;",
+            &mut findings,
+        );
         assert_eq!(findings.errors.len(), 1, "{:?}", findings.errors);
     }
 }

@@ -34,7 +34,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let mut findings = Findings::default();
     manifests::check(root, &files, &mut findings)?;
     for file in &files {
-        let Some(text) = tree::text(root, file)? else { continue };
+        let Some(text) = tree::text(root, file)? else {
+            continue;
+        };
         length::check(file, &text, &mut findings);
         words::check(file, &text, &mut findings);
         links::check(root, file, &text, &mut findings);
@@ -48,6 +50,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     if !findings.errors.is_empty() {
         bail!("{} findings in {} files", findings.errors.len(), files.len());
     }
-    println!("{} files: no findings, {} warnings", files.len(), findings.warnings.len());
+    println!(
+        "{} files: no findings, {} warnings",
+        files.len(),
+        findings.warnings.len()
+    );
     Ok(())
 }

@@ -4,9 +4,21 @@ use super::Findings;
 
 /// Written in two parts, so that this file does not find itself.
 const FORBIDDEN: [(&str, &str, &str); 9] = [
-    ("TO", "DO", "unfinished work: finish it or describe it in the documentation"),
-    ("FIX", "ME", "unfinished work: finish it or describe it in the documentation"),
-    ("XX", "X ", "unfinished work: finish it or describe it in the documentation"),
+    (
+        "TO",
+        "DO",
+        "unfinished work: finish it or describe it in the documentation",
+    ),
+    (
+        "FIX",
+        "ME",
+        "unfinished work: finish it or describe it in the documentation",
+    ),
+    (
+        "XX",
+        "X ",
+        "unfinished work: finish it or describe it in the documentation",
+    ),
     ("not yet ", "implemented", "unfinished work: finish it"),
     ("not ", "implemented", "unfinished work: finish it"),
     ("/wo", "rk/", "a path of one machine"),
@@ -17,7 +29,11 @@ const FORBIDDEN: [(&str, &str, &str); 9] = [
 
 /// Finds forbidden words, line by line.
 pub(super) fn check(file: &str, text: &str, findings: &mut Findings) {
-    if file == "LICENSE" || file.ends_with(".lock") || file.ends_with("go.sum") || file.ends_with("package-lock.json") {
+    if file == "LICENSE"
+        || file.ends_with(".lock")
+        || file.ends_with("go.sum")
+        || file.ends_with("package-lock.json")
+    {
         return;
     }
     for (head, tail, why) in FORBIDDEN {
