@@ -1,0 +1,95 @@
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::{KeyFileError, NodeKey};
+use crate::files::{at, directory_of};
+
+/// A PKCS#8 file has 119 bytes; anything far beyond is not a key.
+const LIMIT: u64 = 4096;
+
+/// Reads the private key, if nobody else can read or replace it.
+///
+/// Root may read a key that belongs to the owner of its directory (`sudo … register` for a service user).
+///
+/// # Errors
+/// IO, wrong mode, wrong owner, not a key.
+pub fn load(path: &Path) -> Result<NodeKey, KeyFileError> {
+    let shown = || path.display().to_string();
+    let file = File::open(path).map_err(at("read", path))?;
+    // Looked up on the open file: a path could be exchanged between the look and the read.
+    let meta = file.metadata().map_err(at("read", path))?;
+    if !meta.is_file() {
+        return Err(KeyFileError::NotAFile { path: shown() });
+    }
+    let mode = meta.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(KeyFileError::Mode { path: shown(), mode });
+    }
+    let euid = rustix::process::geteuid().as_raw();
+    if meta.uid() != euid {
+        let dir = directory_of(path);
+        let dir_owner = std::fs::metadata(dir).map_err(at("read", dir))?.uid();
+        if euid != 0 || meta.uid() != dir_owner {
+            return Err(KeyFileError::Owner { path: shown(), owner: meta.uid(), euid });
+        }
+    }
+    let mut text = Zeroizing::new(String::with_capacity(256));
+    file.take(LIMIT).read_to_string(&mut text).map_err(at("read", path))?;
+    NodeKey::parse(&text).ok_or_else(|| KeyFileError::Format { path: shown() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::key::generate;
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = generate(dir.path(), false).unwrap();
+        assert_eq!(load(&made.key_path).unwrap().public(), made.public);
+        for mode in [0o640, 0o604, 0o660, 0o666] {
+            fs::set_permissions(&made.key_path, fs::Permissions::from_mode(mode)).unwrap();
+            let e = load(&made.key_path).unwrap_err();
+            assert!(matches!(e, KeyFileError::Mode { .. }), "{e}");
+            assert!(e.to_string().contains("chmod 600"), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_owner_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            // An ordinary user cannot give a file away; a file of root's stands in.
+            assert!(matches!(
+                load(Path::new("/etc/shadow")),
+                Err(KeyFileError::File(_) | KeyFileError::Owner { .. } | KeyFileError::Mode { .. })
+            ));
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let made = generate(dir.path(), false).unwrap();
+        std::os::unix::fs::chown(&made.key_path, Some(4711), None).unwrap();
+        let e = load(&made.key_path).unwrap_err();
+        assert!(matches!(e, KeyFileError::Owner { owner: 4711, .. }), "{e}");
+        // Root reads the key of a service user, when the directory is that user's too.
+        std::os::unix::fs::chown(dir.path(), Some(4711), None).unwrap();
+        assert!(load(&made.key_path).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_a_key_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.key");
+        fs::write(&path, "hello").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(load(&path), Err(KeyFileError::Format { .. })));
+        assert!(matches!(load(&dir.path().join("none")), Err(KeyFileError::File(_))));
+    }
+}

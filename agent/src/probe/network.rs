@@ -1,0 +1,141 @@
+//! How much of its link the busiest network device used since the last look.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::source::{Source, lines, unsigned, words};
+use super::{Roots, percent};
+
+/// Reads `/proc/net/dev` and the link speeds in `/sys/class/net`. Only physical devices count (those with a `device`
+/// link): bridges, tunnels and bonds carry the same bytes again.
+#[derive(Debug)]
+pub struct NetworkProbe {
+    dev: Source,
+    sys_net: PathBuf,
+    /// Device → its state; none for names that are not physical devices.
+    links: BTreeMap<String, Option<Link>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    speed: Source,
+    received: u64,
+    sent: u64,
+    at: Option<Instant>,
+}
+
+/// The busiest link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkUse {
+    /// Its name.
+    pub device: String,
+    /// The busier direction against the link's speed.
+    pub percent: u8,
+}
+
+impl NetworkProbe {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(roots: &Roots) -> Self {
+        Self {
+            // Of the network namespace of this process.
+            dev: Source::new(roots.proc.join("net/dev")),
+            sys_net: roots.sys.join("class/net"),
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// The busiest link since the last call. None on the first call, or if no device tells its speed (virtual
+    /// machines' often do not).
+    #[must_use]
+    pub fn busiest(&mut self, now: Instant) -> Option<NetworkUse> {
+        let text = self.dev.read().ok()?;
+        let mut best: Option<NetworkUse> = None;
+        for (name, received, sent) in lines(text).filter_map(parse) {
+            if !self.links.contains_key(name) {
+                let dir = self.sys_net.join(name);
+                let link = dir.join("device").exists().then(|| Link {
+                    speed: Source::new(dir.join("speed")),
+                    received,
+                    sent,
+                    at: None,
+                });
+                self.links.insert(name.to_owned(), link);
+            }
+            let Some(Some(link)) = self.links.get_mut(name) else { continue };
+            if let Some(p) = link.step(received, sent, now)
+                && best.as_ref().is_none_or(|b| p > b.percent)
+            {
+                best = Some(NetworkUse { device: name.to_owned(), percent: p });
+            }
+        }
+        best
+    }
+}
+
+impl Link {
+    fn step(&mut self, received: u64, sent: u64, now: Instant) -> Option<u8> {
+        let then = self.at.replace(now);
+        let rx = received.checked_sub(std::mem::replace(&mut self.received, received));
+        let tx = sent.checked_sub(std::mem::replace(&mut self.sent, sent));
+        let bytes = rx?.max(tx?);
+        let elapsed = u64::try_from(now.saturating_duration_since(then?).as_micros()).ok()?;
+        // −1, or an error while the link is down.
+        let megabits = self.speed.number().and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0)?;
+        // Mbit/s × µs = bits.
+        percent(bytes.saturating_mul(8), megabits.saturating_mul(elapsed))
+    }
+}
+
+/// `  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes …`
+fn parse(line: &[u8]) -> Option<(&str, u64, u64)> {
+    let colon = line.iter().position(|b| *b == b':')?;
+    let (name, rest) = line.split_at_checked(colon)?;
+    let name = std::str::from_utf8(name.trim_ascii()).ok()?;
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return None;
+    }
+    let mut words = words(rest.get(1..)?);
+    let received = unsigned(words.next()?)?;
+    Some((name, received, unsigned(words.nth(7)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_busier_direction_counts_against_the_link_speed() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(roots.proc.join("net")).unwrap();
+        for (link, speed) in [("eth0", "1000\n"), ("eth1", "-1\n")] {
+            let at = roots.sys.join("class/net").join(link);
+            fs::create_dir_all(at.join("device")).unwrap();
+            fs::write(at.join("speed"), speed).unwrap();
+        }
+        fs::create_dir_all(roots.sys.join("class/net/br0")).unwrap();
+        let stats = |rx: u64, tx: u64| {
+            let mut text = "Inter-|   Receive\n face |bytes    packets\n".to_owned();
+            for name in ["    lo", "  eth0", "  eth1", "   br0"] {
+                text += &format!("{name}: {rx} 1 0 0 0 0 0 0 {tx} 1 0 0 0 0 0 0\n");
+            }
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+        };
+        let mut probe = NetworkProbe::new(&roots);
+        let start = Instant::now();
+        stats(1_000_000_000, 0);
+        assert_eq!(probe.busiest(start), None);
+        // 10 s at 1 Gbit/s are 1.25 GB; 500 MB sent are 40 %.
+        stats(1_050_000_000, 500_000_000);
+        let now = start + Duration::from_secs(10);
+        assert_eq!(probe.busiest(now), Some(NetworkUse { device: "eth0".into(), percent: 40 }));
+        // Counters were reset: unknown, not a huge number.
+        stats(0, 0);
+        assert_eq!(probe.busiest(now + Duration::from_secs(10)), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! The hottest CPU sensor: hwmon, else a thermal zone.
+
+use std::path::PathBuf;
+
+use super::source::Source;
+use super::{Roots, line, names_in};
+
+/// hwmon drivers that measure the CPU.
+const CPU_CHIPS: [&str; 8] =
+    ["coretemp", "k10temp", "zenpower", "k8temp", "cpu_thermal", "cpu-thermal", "via_cputemp", "scpi_sensors"];
+/// Thermal zone types that measure the CPU.
+const CPU_ZONES: [&str; 5] = ["x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal", "acpitz"];
+
+/// Finds the sensors once and keeps them open; looks again when all of them have gone.
+#[derive(Debug)]
+pub struct TemperatureProbe {
+    sys: PathBuf,
+    sensors: Option<Vec<Source>>,
+}
+
+impl TemperatureProbe {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(roots: &Roots) -> Self {
+        Self { sys: roots.sys.clone(), sensors: None }
+    }
+
+    /// Degrees Celsius of the hottest CPU sensor, rounded; none without a sensor.
+    #[must_use]
+    pub fn cpu(&mut self) -> Option<i32> {
+        let hottest = self
+            .sensors
+            .get_or_insert_with(|| find(&self.sys))
+            .iter_mut()
+            .filter_map(Source::number)
+            // Drivers answer absurd values for sensors that are not connected.
+            .filter(|milli| (-60_000..=250_000).contains(milli))
+            .max();
+        if hottest.is_none() {
+            self.sensors = None;
+        }
+        i32::try_from(hottest?.saturating_add(500).div_euclid(1000)).ok()
+    }
+}
+
+fn find(sys: &std::path::Path) -> Vec<Source> {
+    let hwmon = sys.join("class/hwmon");
+    let mut found = Vec::new();
+    for chip in names_in(&hwmon).iter().map(|n| hwmon.join(n)) {
+        if line(&chip.join("name")).is_some_and(|n| CPU_CHIPS.contains(&n.as_str())) {
+            found.extend(
+                names_in(&chip)
+                    .iter()
+                    .filter(|f| f.starts_with("temp") && f.ends_with("_input"))
+                    .map(|f| Source::new(chip.join(f))),
+            );
+        }
+    }
+    if !found.is_empty() {
+        return found;
+    }
+    let thermal = sys.join("class/thermal");
+    for wanted in CPU_ZONES {
+        for zone in names_in(&thermal).iter().filter(|n| n.starts_with("thermal_zone")) {
+            let dir = thermal.join(zone);
+            if line(&dir.join("type")).is_some_and(|t| t == wanted) {
+                found.push(Source::new(dir.join("temp")));
+            }
+        }
+        // The most telling type alone: acpitz is often the chassis.
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn put(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_hottest_cpu_sensor_counts_other_chips_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        let mut probe = TemperatureProbe::new(&roots);
+        assert_eq!(probe.cpu(), None);
+        let zone = roots.sys.join("class/thermal/thermal_zone0");
+        put(&zone.join("type"), "acpitz\n");
+        put(&zone.join("temp"), "27800\n");
+        assert_eq!(probe.cpu(), Some(28));
+        let hwmon = roots.sys.join("class/hwmon");
+        put(&hwmon.join("hwmon0/name"), "nvme\n");
+        put(&hwmon.join("hwmon0/temp1_input"), "90000\n");
+        put(&hwmon.join("hwmon1/name"), "coretemp\n");
+        put(&hwmon.join("hwmon1/temp1_input"), "61500\n");
+        put(&hwmon.join("hwmon1/temp2_input"), "58000\n");
+        put(&hwmon.join("hwmon1/temp3_input"), "-273000\n");
+        put(&hwmon.join("hwmon1/temp1_max"), "100000\n");
+        let mut probe = TemperatureProbe::new(&roots);
+        assert_eq!(probe.cpu(), Some(62));
+        fs::remove_dir_all(hwmon.join("hwmon1")).unwrap();
+        // Still open files go on giving their last content here; a gone driver gives an error, and we look again.
+        probe.sensors = Some(vec![Source::new(hwmon.join("hwmon1/temp1_input"))]);
+        assert_eq!((probe.cpu(), probe.cpu()), (None, Some(28)));
+    }
+}

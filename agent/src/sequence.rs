@@ -1,0 +1,288 @@
+//! Sequence numbers that are never used twice, whatever kills the process or the machine.
+//!
+//! Numbers are reserved in blocks: the file says up to where numbers may have been used, and it is on the disk before
+//! the first number of a block is handed out. After a crash the rest of the block is skipped.
+//!
+//! The file has two fixed slots, written in turn and in place, so that a torn write leaves the other one and a full
+//! disk (which cannot take a new file) still takes the next block.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::files::{Durability, FileError, Replace, at, write};
+
+/// Numbers reserved at once: about half an hour of heartbeats for one synchronous write.
+pub const BLOCK: u32 = 64;
+/// Slots lie in different 4 KiB blocks of the disk.
+const SLOT_DISTANCE: u64 = 4096;
+const SLOT_LENGTH: usize = 128;
+const MAGIC: &str = "hpc-sequence-v1";
+
+/// Why there is no next number.
+#[derive(Debug, thiserror::Error)]
+pub enum SequenceError {
+    /// The block could not be reserved.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// 2³² − 1 numbers are used up; a new registration starts a new epoch.
+    #[error("the sequence numbers of this registration are used up; register the node again")]
+    Exhausted,
+}
+
+/// The durable counter of one registration epoch.
+#[derive(Debug)]
+pub struct Sequence {
+    path: PathBuf,
+    file: File,
+    record: Record,
+    /// The last number handed out, or the floor.
+    last: u32,
+}
+
+/// What a slot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    /// Rises with each write; the newer slot counts. Its parity is the slot's index.
+    generation: u64,
+    epoch: u64,
+    /// Numbers up to this one may have been used.
+    reserved: u32,
+}
+
+impl Sequence {
+    /// Opens or makes the file. Continues above what was reserved in this `epoch`, and above `floor` in any case.
+    ///
+    /// A file of another epoch starts again above `floor`: the chain's count restarts with each epoch. A file in which
+    /// neither slot can be read counts as lost: `floor` plus a block is skipped.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn open(path: &Path, epoch: u64, floor: u32) -> Result<Self, SequenceError> {
+        if !path.exists() {
+            let first = Record { generation: 0, epoch, reserved: floor };
+            // Both slots exist from the start, so that later writes need no space.
+            let mut bytes = first.encode();
+            bytes.resize(usize::try_from(SLOT_DISTANCE).unwrap_or(SLOT_LENGTH), b' ');
+            bytes.extend(Record { generation: 1, ..first }.encode());
+            write(path, &bytes, 0o600, Replace::Never, Durability::Synced)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).mode(0o600).open(path).map_err(at("open", path))?;
+        let slots = [read_slot(&file, 0), read_slot(&file, 1)];
+        let newest = slots.iter().flatten().max_by_key(|r| r.generation).copied();
+        let record = match newest {
+            Some(r) if r.epoch == epoch => Record { reserved: r.reserved.max(floor), ..r },
+            Some(r) => Record { generation: r.generation, epoch, reserved: floor },
+            None => Record { generation: 1, epoch, reserved: floor.saturating_add(BLOCK) },
+        };
+        Ok(Self { path: path.to_owned(), file, record, last: record.reserved })
+    }
+
+    /// The last number handed out (or the number it continues above).
+    #[must_use]
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
+    /// Hands out the next number; reserves a block first when the present one is used up.
+    ///
+    /// # Errors
+    /// The block cannot be made durable, or the numbers are used up.
+    pub fn next(&mut self) -> Result<u32, SequenceError> {
+        let next = self.last.checked_add(1).ok_or(SequenceError::Exhausted)?;
+        if next > self.record.reserved {
+            self.reserve(next.saturating_add(BLOCK.saturating_sub(1)))?;
+        }
+        self.last = next;
+        Ok(next)
+    }
+
+    /// Reserves the next block early, so that a disk which fails for a while costs no heartbeat.
+    ///
+    /// # Errors
+    /// The block cannot be made durable; the present one stays usable.
+    pub fn prepare(&mut self) -> Result<(), SequenceError> {
+        if self.record.reserved.saturating_sub(self.last) < BLOCK / 2 {
+            self.reserve(self.last.saturating_add(BLOCK))?;
+        }
+        Ok(())
+    }
+
+    /// Continues above `floor`: the gateway has seen a higher number than we remember.
+    pub fn raise(&mut self, floor: u32) {
+        self.last = self.last.max(floor);
+    }
+
+    /// On a clean stop: nothing above the last number was used, so the next start continues without a gap.
+    ///
+    /// # Errors
+    /// IO; then the rest of the block is skipped, as after a crash.
+    pub fn release(mut self) -> Result<(), SequenceError> {
+        self.reserve(self.last)
+    }
+
+    fn reserve(&mut self, up_to: u32) -> Result<(), SequenceError> {
+        let record =
+            Record { generation: self.record.generation.wrapping_add(1), reserved: up_to, ..self.record };
+        let offset = if record.generation % 2 == 0 { 0 } else { SLOT_DISTANCE };
+        self.file
+            .write_all_at(&record.encode(), offset)
+            .and_then(|()| self.file.sync_data())
+            .map_err(at("write", &self.path))?;
+        self.record = record;
+        Ok(())
+    }
+}
+
+fn read_slot(file: &File, index: u64) -> Option<Record> {
+    let mut bytes = [0u8; SLOT_LENGTH];
+    file.read_exact_at(&mut bytes, index.saturating_mul(SLOT_DISTANCE)).ok()?;
+    Record::decode(std::str::from_utf8(&bytes).ok()?)
+}
+
+impl Record {
+    fn encode(self) -> Vec<u8> {
+        let body = format!("{MAGIC} {} {} {}", self.generation, self.epoch, self.reserved);
+        let mut line = format!("{body} {}", checksum(&body)).into_bytes();
+        line.resize(SLOT_LENGTH.saturating_sub(1), b' ');
+        line.push(b'\n');
+        line
+    }
+
+    fn decode(line: &str) -> Option<Self> {
+        let (body, sum) = line.trim_end().rsplit_once(' ')?;
+        if sum != checksum(body) {
+            return None;
+        }
+        let mut words = body.strip_prefix(MAGIC)?.split_ascii_whitespace();
+        let record = Self {
+            generation: words.next()?.parse().ok()?,
+            epoch: words.next()?.parse().ok()?,
+            reserved: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(record)
+    }
+}
+
+fn checksum(body: &str) -> String {
+    Sha256::digest(body).iter().take(8).map(|b| format!("{b:02x}")).collect()
+}
+
+/// Whether the error is a full disk; the agent then warns and goes on with what is reserved.
+#[must_use]
+pub fn is_disk_full(e: &SequenceError) -> bool {
+    matches!(e, SequenceError::File(f) if f.source.kind() == io::ErrorKind::StorageFull)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sequence");
+        (dir, path)
+    }
+
+    #[test]
+    fn numbers_rise_from_one_and_a_crash_skips_at_most_a_block() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        assert_eq!((s.next().unwrap(), s.next().unwrap()), (1, 2));
+        drop(s);
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        assert_eq!(s.next().unwrap(), BLOCK + 1);
+    }
+
+    #[test]
+    fn a_clean_stop_leaves_no_gap() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        s.next().unwrap();
+        s.release().unwrap();
+        assert_eq!(Sequence::open(&path, 5, 0).unwrap().next().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_new_epoch_starts_again_above_the_floor() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        s.raise(1000);
+        assert_eq!(s.next().unwrap(), 1001);
+        drop(s);
+        let mut s = Sequence::open(&path, 6, 0).unwrap();
+        assert_eq!(s.next().unwrap(), 1);
+        drop(s);
+        assert_eq!(Sequence::open(&path, 6, 500).unwrap().next().unwrap(), 501);
+    }
+
+    #[test]
+    fn a_torn_write_falls_back_to_the_other_slot_and_a_lost_file_skips_a_block() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        for _ in 0..=BLOCK {
+            s.next().unwrap();
+        }
+        let newest = s.record;
+        drop(s);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let torn = if newest.generation % 2 == 0 { 0 } else { SLOT_DISTANCE };
+        file.write_all_at(b"garbage", torn).unwrap();
+        // The write of the second block was torn, so none of its numbers had been handed out.
+        assert_eq!(Sequence::open(&path, 5, 0).unwrap().next().unwrap(), BLOCK + 1);
+        for slot in [0, SLOT_DISTANCE] {
+            file.write_all_at(b"garbage", slot).unwrap();
+        }
+        assert_eq!(Sequence::open(&path, 5, 10).unwrap().next().unwrap(), 10 + BLOCK + 1);
+    }
+
+    #[test]
+    fn the_last_number_is_two_to_the_32_minus_one() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, u32::MAX - 1).unwrap();
+        assert_eq!(s.next().unwrap(), u32::MAX);
+        assert!(matches!(s.next(), Err(SequenceError::Exhausted)));
+    }
+
+    #[test]
+    fn the_next_block_is_reserved_before_the_present_one_ends() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        for _ in 0..BLOCK {
+            s.next().unwrap();
+            s.prepare().unwrap();
+            assert!(s.record.reserved - s.last() >= BLOCK / 2);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn no_number_is_handed_out_twice_over_any_series_of_crashes(
+            runs in proptest::collection::vec((0u32..150, any::<bool>(), 0u32..500), 1..8)
+        ) {
+            let (_dir, path) = path();
+            let mut seen = HashSet::new();
+            let mut highest = 0;
+            for (count, clean, floor) in runs {
+                let mut s = Sequence::open(&path, 1, floor).unwrap();
+                prop_assert!(s.last() <= (highest + BLOCK).max(floor));
+                for _ in 0..count {
+                    let n = s.next().unwrap();
+                    prop_assert!(n > highest && seen.insert(n));
+                    highest = n;
+                    s.prepare().unwrap();
+                }
+                highest = highest.max(s.last());
+                if clean { s.release().unwrap(); }
+            }
+        }
+    }
+}
