@@ -1,7 +1,13 @@
 //! A node on record: its state, its hot record, and the rules that move it.
 
 mod health;
+pub mod lifecycle;
+mod record;
 mod state;
+pub mod table;
+mod transition;
 
 pub use health::HealthStatus;
+pub use record::{HOT_LEN, HotRecord};
 pub use state::{NodeState, StateError};
+pub use transition::{Reason, Transition};

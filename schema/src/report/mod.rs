@@ -7,6 +7,7 @@
 pub mod batch;
 mod body;
 mod bytes;
+pub(crate) use bytes::{from_u24, to_u24};
 mod section;
 mod tag;
 mod wire;
