@@ -1,1 +1,10 @@
-//! To be described.
+//! Real processes under test: a chain (embedded or wasmd), the provider, agents, the command line; and what a test
+//! needs to drive them. The suites are in `tests/tests/`, run by `scripts/test`.
+
+pub mod chain;
+pub mod outcome;
+pub mod port;
+pub mod process;
+pub mod program;
+pub mod scene;
+pub mod wait;

@@ -22,7 +22,10 @@ impl Outcome {
     #[must_use]
     pub fn new(chain: Kind, scenario: &str) -> Self {
         let folder = program::root().join("target/e2e/outcomes").join(chain.name());
-        Self { path: folder.join(format!("{scenario}.json")), values: BTreeMap::new() }
+        Self {
+            path: folder.join(format!("{scenario}.json")),
+            values: BTreeMap::new(),
+        }
     }
 
     /// Adds one outcome.

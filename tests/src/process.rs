@@ -12,7 +12,7 @@ use crate::wait;
 /// How much of a log is printed when a test fails.
 const TAIL_LINES: usize = 60;
 
-/// A running program. Dropping it kills it (SIGKILL); if the test fails meanwhile, the end of its log is printed.
+/// A running program. Dropping it kills it (SIGKILL); its log stays in the test's folder.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -26,14 +26,22 @@ impl Process {
     /// # Errors
     /// If the program cannot be started.
     pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Self> {
-        let file = File::options().create(true).append(true).open(log).context("cannot open a log")?;
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .context("cannot open a log")?;
         let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {name}: {command:?}"))?;
-        Ok(Self { name: name.to_owned(), child, log: log.to_path_buf() })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log: log.to_path_buf(),
+        })
     }
 
     /// SIGKILL, as a power cut would do it; returns once the process is gone.
@@ -41,8 +49,12 @@ impl Process {
     /// # Errors
     /// If the process cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
-        self.child.wait().with_context(|| format!("cannot wait for {}", self.name))?;
+        self.child
+            .kill()
+            .with_context(|| format!("cannot kill {}", self.name))?;
+        self.child
+            .wait()
+            .with_context(|| format!("cannot wait for {}", self.name))?;
         Ok(())
     }
 
@@ -51,7 +63,9 @@ impl Process {
     /// # Errors
     /// If it still runs after `deadline`.
     pub fn stop(&mut self, deadline: Duration) -> Result<ExitStatus> {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        let sent = Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status()?;
         if !sent.success() {
             bail!("cannot signal {}", self.name);
         }
@@ -81,7 +95,9 @@ impl Process {
     /// Everything that the process has written so far.
     #[must_use]
     pub fn log(&self) -> String {
-        std::fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+        std::fs::read(&self.log)
+            .map(|b| String::from_utf8_lossy(&b).into_owned())
+            .unwrap_or_default()
     }
 
     /// The process id.
@@ -93,7 +109,10 @@ impl Process {
     fn tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n")
+        lines
+            .get(lines.len().saturating_sub(TAIL_LINES)..)
+            .unwrap_or_default()
+            .join("\n")
     }
 }
 
@@ -102,9 +121,6 @@ impl Drop for Process {
         // Both fail only if the process has ended already, which is what is wanted.
         drop(self.child.kill());
         drop(self.child.wait());
-        if std::env::var_os("HPC_TEST_LOGS").is_some() || std::thread::panicking() {
-            eprintln!("--- end of the log of {} ({})\n{}\n---", self.name, self.log.display(), self.tail());
-        }
     }
 }
 
@@ -113,11 +129,19 @@ impl Drop for Process {
 /// # Errors
 /// If it cannot be started or ends with another code than 0; the error carries its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let stdout = String::from_utf8_lossy(&output.stdout);
-        bail!("{command:?} ended with {}:\n{}\n{}", output.status, stderr.trim(), stdout.trim());
+        bail!(
+            "{command:?} ended with {}:\n{}\n{}",
+            output.status,
+            stderr.trim(),
+            stdout.trim()
+        );
     }
     String::from_utf8(output.stdout).context("output is not UTF-8")
 }

@@ -9,12 +9,19 @@ use anyhow::{Context, Result, anyhow};
 use crate::process;
 
 /// The packages whose programs the suite runs.
-const PACKAGES: [&str; 4] = ["hpc-devnet", "virtengine-provider", "virtengine-node-agent", "virtengine"];
+const PACKAGES: [&str; 4] = [
+    "hpc-devnet",
+    "virtengine-provider",
+    "virtengine-node-agent",
+    "virtengine",
+];
 
 /// Root of the repository.
 #[must_use]
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
 }
 
 /// Path of one of our programs. `HPC_BIN_DIR` names the folder they are in; without it they are built first, once in a
@@ -24,9 +31,16 @@ pub fn root() -> &'static Path {
 /// If they do not build.
 pub fn path(name: &str) -> Result<PathBuf> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| folder().map_err(|e| format!("{e:#}"))).as_ref().map_err(|e| anyhow!("{e}"))?;
+    let folder = FOLDER
+        .get_or_init(|| folder().map_err(|e| format!("{e:#}")))
+        .as_ref()
+        .map_err(|e| anyhow!("{e}"))?;
     let path = folder.join(name);
-    anyhow::ensure!(path.is_file(), "{} is missing. Remedy: cargo build", path.display());
+    anyhow::ensure!(
+        path.is_file(),
+        "{} is missing. Remedy: cargo build",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -35,13 +49,18 @@ fn folder() -> Result<PathBuf> {
         return Ok(PathBuf::from(folder));
     }
     let mut build = Command::new(env!("CARGO"));
-    build.current_dir(root()).args(["build", "--quiet", "--locked", "--bins"]);
+    build
+        .current_dir(root())
+        .args(["build", "--quiet", "--locked", "--bins"]);
     for package in PACKAGES {
         build.args(["--package", package]);
     }
     process::output(&mut build)?;
     // A test runs from target/<profile>/deps; programs lie one folder up, in the profile that `cargo build` uses.
     let test = std::env::current_exe().context("cannot tell where the test runs from")?;
-    let target = test.ancestors().nth(3).context("the test does not run from target/<profile>/deps")?;
+    let target = test
+        .ancestors()
+        .nth(3)
+        .context("the test does not run from target/<profile>/deps")?;
     Ok(target.join("debug"))
 }
