@@ -6,5 +6,6 @@ pub mod outcome;
 pub mod port;
 pub mod process;
 pub mod program;
+pub mod raw;
 pub mod scene;
 pub mod wait;
