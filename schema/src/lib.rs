@@ -5,6 +5,7 @@
 //! The prose reference is `docs/protocol.md`.
 
 pub mod bytes;
+pub mod cluster;
 pub mod code;
 pub mod command;
 pub mod gateway;
@@ -16,4 +17,6 @@ pub mod refusal;
 pub mod registration;
 pub mod registry;
 pub mod report;
+pub mod sampling;
 pub mod time;
+pub mod token;

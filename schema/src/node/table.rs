@@ -80,7 +80,7 @@ pub fn rows() -> Vec<Row> {
                     drain: drained,
                     input,
                     outcome,
-                })
+                });
             };
             push("register".to_owned(), Ok(with_notice(register(Some(base)))));
             report_rows(&base, &params, now, &mut push);
