@@ -1,0 +1,183 @@
+use super::{Config, ConfigError, Span};
+
+fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
+    Err(ConfigError::Value {
+        key,
+        message: message.into(),
+    })
+}
+
+impl Config {
+    /// Values that parse and still cannot work.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.chain.id.len() > 64 {
+            fail("chain.id", "has more than 64 characters")?;
+        }
+        if self.chain.rpc.is_empty() {
+            fail(
+                "chain.rpc",
+                "names no endpoint; write e.g. [http://127.0.0.1:26657]",
+            )?;
+        }
+        for url in &self.chain.rpc {
+            if !(url.starts_with("http://") || url.starts_with("https://")) {
+                fail("chain.rpc", format!("{url:?} is no http:// or https:// URL"))?;
+            }
+        }
+        range("chain.poll", self.chain.poll, Span::millis(50), Span::seconds(30))?;
+        range(
+            "chain.sync",
+            self.chain.sync,
+            Span::millis(100),
+            Span::seconds(60),
+        )?;
+        range(
+            "chain.timeout",
+            self.chain.timeout,
+            Span::millis(100),
+            Span::seconds(60),
+        )?;
+        range(
+            "gateway.request_timeout",
+            self.gateway.request_timeout,
+            Span::millis(100),
+            Span::seconds(60),
+        )?;
+        range(
+            "gateway.handshake_timeout",
+            self.gateway.handshake_timeout,
+            Span::millis(100),
+            Span::seconds(60),
+        )?;
+        range(
+            "gateway.idle_timeout",
+            self.gateway.idle_timeout,
+            Span::seconds(1),
+            Span::seconds(3600),
+        )?;
+        range(
+            "gateway.certificate_lifetime",
+            self.gateway.certificate_lifetime,
+            Span::seconds(1),
+            Span::seconds(30 * 24 * 3600),
+        )?;
+        range(
+            "batch.submit_interval",
+            self.batch.submit_interval,
+            Span::millis(100),
+            Span::seconds(240),
+        )?;
+        range(
+            "store.history",
+            self.store.history,
+            Span::seconds(60),
+            Span::seconds(30 * 24 * 3600),
+        )?;
+        range(
+            "stop.intake",
+            self.stop.intake,
+            Span::seconds(0),
+            Span::seconds(300),
+        )?;
+        range(
+            "stop.settlement",
+            self.stop.settlement,
+            Span::seconds(0),
+            Span::seconds(300),
+        )?;
+        if !(1..=1_000_000).contains(&self.gateway.max_connections) {
+            fail("gateway.max_connections", "must be 1 to 1000000")?;
+        }
+        if !(4096..=1_048_576).contains(&self.gateway.max_body_bytes) {
+            fail("gateway.max_body_bytes", "must be 4096 to 1048576")?;
+        }
+        if !(6..=60_000).contains(&self.gateway.requests_per_minute) {
+            fail("gateway.requests_per_minute", "must be 6 to 60000")?;
+        }
+        if self.gateway.names.is_empty() {
+            fail(
+                "gateway.names",
+                "names no host; write the names and addresses that agents connect to",
+            )?;
+        }
+        if !(1..=4096).contains(&self.batch.max_size) {
+            fail("batch.max_size", "must be 1 to 4096")?;
+        }
+        if !(20_000..=1_000_000).contains(&self.batch.max_tx_bytes) {
+            fail("batch.max_tx_bytes", "must be 20000 to 1000000")?;
+        }
+        if self.batch.max_gas < 1_000_000 {
+            fail("batch.max_gas", "must be at least 1000000")?;
+        }
+        if let Some(s) = self.agents.sampling_interval_seconds
+            && !(10..=120).contains(&s)
+        {
+            fail("agents.sampling_interval_seconds", "must be 10 to 120")?;
+        }
+        if self.agents.probe_neighbours > 16 {
+            fail("agents.probe_neighbours", "must be 0 to 16")?;
+        }
+        if !self.ops.listen.ip().is_loopback() {
+            fail(
+                "ops.listen",
+                "must be a loopback address: it has no authentication",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What running needs beyond a sound file: the chain and the contract must be named.
+    ///
+    /// # Errors
+    /// Names the key and what to do.
+    pub fn require_chain(&self) -> Result<(), ConfigError> {
+        if self.chain.id.is_empty() {
+            fail(
+                "chain.id",
+                "is not set; write the chain id into config.yaml or VIRTENGINE_PROVIDER__CHAIN__ID",
+            )?;
+        }
+        if self.chain.contract.is_empty() {
+            fail(
+                "chain.contract",
+                "is not set; deploy it with `virtengine deploy` and write its address into config.yaml",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn range(key: &'static str, value: Span, min: Span, max: Span) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    fail(key, format!("is {value}, must be {min} to {max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::parse(text, "c", std::iter::empty())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn values_that_cannot_work_are_refused_by_name() {
+        assert!(error("chain: {rpc: []}").starts_with("chain.rpc"));
+        assert!(error("chain: {rpc: ['tcp://x']}").starts_with("chain.rpc"));
+        assert!(error("batch: {max_size: 0}").starts_with("batch.max_size"));
+        assert!(error("batch: {submit_interval: 10m}").contains("must be 100ms to 4m"));
+        assert!(error("ops: {listen: '0.0.0.0:9464'}").starts_with("ops.listen"));
+        assert!(error("gateway: {max_body_bytes: 1}").starts_with("gateway.max_body_bytes"));
+    }
+
+    #[test]
+    fn running_needs_chain_and_contract() {
+        let c = Config::default();
+        assert!(c.check().is_ok());
+        assert!(c.require_chain().unwrap_err().to_string().starts_with("chain.id"));
+    }
+}

@@ -1,0 +1,100 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A length of time in the configuration: `500ms`, `30s`, `5m`, `24h`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span(Duration);
+
+impl Span {
+    /// From whole seconds.
+    #[must_use]
+    pub const fn seconds(s: u64) -> Self {
+        Self(Duration::from_secs(s))
+    }
+
+    /// From milliseconds.
+    #[must_use]
+    pub const fn millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+
+    /// As the standard library's type.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// Whole seconds, rounded down.
+    #[must_use]
+    pub const fn as_secs(self) -> u64 {
+        self.0.as_secs()
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = String;
+    fn try_from(s: String) -> Result<Self, String> {
+        let bad = || format!("{s:?} is not a length of time; write e.g. 500ms, 30s, 5m or 24h");
+        let span: jiff::SignedDuration = s.trim().parse().map_err(|_| bad())?;
+        Duration::try_from(span).map(Self).map_err(|_| bad())
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        Self::try_from(s.to_owned())
+    }
+}
+
+impl From<Span> for String {
+    fn from(s: Span) -> String {
+        s.to_string()
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        let (n, unit) = match ms {
+            0 => (0, "s"),
+            _ if ms % 3_600_000 == 0 => (ms / 3_600_000, "h"),
+            _ if ms % 60_000 == 0 => (ms / 60_000, "m"),
+            _ if ms % 1000 == 0 => (ms / 1000, "s"),
+            _ => (ms, "ms"),
+        };
+        write!(f, "{n}{unit}")
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("2s", 2000),
+            ("5m", 300_000),
+            ("24h", 86_400_000),
+            ("0s", 0),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span, Span::millis(ms));
+            assert_eq!(span.to_string(), text);
+        }
+        for bad in ["", "30", "-5s", "soon"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+use hpc_schema::time::UnixSeconds;
+use serde::Serialize;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use crate::identity::Claims;
+use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
+
+/// How a token stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenState {
+    /// May be used.
+    Open,
+    /// Its registration is on chain.
+    Used,
+    /// Taken back by the operator.
+    Revoked,
+    /// Past its expiry.
+    Expired,
+}
+
+/// One token on record; the token itself is never stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenRow {
+    /// Its id.
+    pub jti: String,
+    /// The cluster it is for.
+    pub cluster_id: ClusterId,
+    /// The node it is for.
+    pub node_id: NodeId,
+    /// The agent's key it is for.
+    pub public_key: AgentKey,
+    /// When it was made.
+    pub created_at: UnixSeconds,
+    /// Until when it counts.
+    pub expires_at: UnixSeconds,
+    /// When it was taken back.
+    pub revoked_at: Option<UnixSeconds>,
+    /// When its registration was found on chain.
+    pub used_at: Option<UnixSeconds>,
+}
+
+impl TokenRow {
+    /// How the token stands at `now`.
+    #[must_use]
+    pub fn state(&self, now: UnixSeconds) -> TokenState {
+        if self.revoked_at.is_some() {
+            TokenState::Revoked
+        } else if self.used_at.is_some() {
+            TokenState::Used
+        } else if now >= self.expires_at {
+            TokenState::Expired
+        } else {
+            TokenState::Open
+        }
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            jti: row.try_get("jti")?,
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            public_key: AgentKey::from_bytes(bytes(row, "public_key")?).map_err(|_| StoreError::Value {
+                table: "token",
+                column: "public_key",
+            })?,
+            created_at: UnixSeconds(uint(row, "created_at_s")?),
+            expires_at: UnixSeconds(uint(row, "expires_at_s")?),
+            revoked_at: opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
+            used_at: opt_uint(row, "used_at_s")?.map(UnixSeconds),
+        })
+    }
+}
+
+/// Puts a new token on record.
+///
+/// # Errors
+/// If the store fails.
+pub async fn insert(conn: &mut SqliteConnection, claims: &Claims) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO token (jti, cluster_id, node_id, public_key, created_at_s, expires_at_s)
+         VALUES (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&claims.jti)
+    .bind(claims.cluster_id.as_str())
+    .bind(claims.sub.as_str())
+    .bind(claims.pubkey.as_bytes().as_slice())
+    .bind(int(claims.iat))
+    .bind(int(claims.exp))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One token.
+///
+/// # Errors
+/// If the store fails.
+pub async fn find(conn: &mut SqliteConnection, jti: &str) -> Result<Option<TokenRow>, StoreError> {
+    let row = sqlx::query("SELECT * FROM token WHERE jti = ?")
+        .bind(jti)
+        .fetch_optional(conn)
+        .await?;
+    row.as_ref().map(TokenRow::read).transpose()
+}
+
+/// Every token, newest first.
+///
+/// # Errors
+/// If the store fails.
+pub async fn list(pool: &SqlitePool) -> Result<Vec<TokenRow>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM token ORDER BY created_at_s DESC, jti")
+        .fetch_all(pool)
+        .await?;
+    rows.iter().map(TokenRow::read).collect()
+}
+
+/// Takes a token back; whether there was an unused one.
+///
+/// # Errors
+/// If the store fails.
+pub async fn revoke(conn: &mut SqliteConnection, jti: &str, now: UnixSeconds) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE token SET revoked_at_s = ? WHERE jti = ? AND used_at_s IS NULL AND revoked_at_s IS NULL",
+    )
+    .bind(int(now.0))
+    .bind(jti)
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}

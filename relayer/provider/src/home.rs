@@ -1,0 +1,180 @@
+//! The daemon's directory: where everything lies, and how files get there (whole, private, or not at all).
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use hpc_schema::id::ClusterId;
+
+/// Paths within the daemon's directory.
+#[derive(Debug, Clone)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// `DIR` of `--home DIR`.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self(dir.into())
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    /// `config.yaml`.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.0.join("config.yaml")
+    }
+
+    /// Certificate of the CA, PEM.
+    #[must_use]
+    pub fn ca_cert(&self) -> PathBuf {
+        self.0.join("ca/ca.crt")
+    }
+
+    /// Key of the CA, PKCS#8 PEM.
+    #[must_use]
+    pub fn ca_key(&self) -> PathBuf {
+        self.0.join("ca/ca.key")
+    }
+
+    /// Certificate of the gateway, PEM.
+    #[must_use]
+    pub fn server_cert(&self) -> PathBuf {
+        self.0.join("gateway/server.crt")
+    }
+
+    /// Key of the gateway, PKCS#8 PEM.
+    #[must_use]
+    pub fn server_key(&self) -> PathBuf {
+        self.0.join("gateway/server.key")
+    }
+
+    /// Seed of the key that signs tokens, base64.
+    #[must_use]
+    pub fn token_key(&self) -> PathBuf {
+        self.0.join("keys/token.key")
+    }
+
+    /// Seed of the key that signs a cluster's commands and tasks, base64.
+    #[must_use]
+    pub fn task_key(&self, cluster: &ClusterId) -> PathBuf {
+        self.0.join("keys/tasks").join(format!("{cluster}.key"))
+    }
+
+    /// The keyring with the chain keys.
+    #[must_use]
+    pub fn keyring(&self) -> PathBuf {
+        self.0.join("keys/keyring")
+    }
+
+    /// The SQLite database.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.0.join("store/provider.db")
+    }
+}
+
+/// Makes a directory that only its owner may enter, with its parents.
+///
+/// # Errors
+/// As the file system says.
+pub fn make_private_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Writes a new file, mode 0600, whole or not at all; refuses to replace one.
+///
+/// # Errors
+/// `AlreadyExists`, or as the file system says.
+pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = write_temporary(path, bytes)?;
+    // A hard link, unlike a rename, never replaces what is there.
+    let linked = fs::hard_link(&temporary, path);
+    let removed = fs::remove_file(&temporary);
+    linked.and(removed)?;
+    sync_parent(path)
+}
+
+/// Writes a file, mode 0600, whole or not at all, in place of the former.
+///
+/// # Errors
+/// As the file system says.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = write_temporary(path, bytes)?;
+    fs::rename(&temporary, path)?;
+    sync_parent(path)
+}
+
+fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    match fs::remove_file(&temporary) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(temporary)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Reads a secret; refuses one that others may read.
+///
+/// # Errors
+/// As the file system says, or `PermissionDenied` with the remedy.
+pub fn read_secret(path: &Path) -> io::Result<zeroize::Zeroizing<String>> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "others may read this secret (mode {:o}); chmod 600 it",
+                mode & 0o777
+            ),
+        ));
+    }
+    fs::read_to_string(path).map(zeroize::Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_private_whole_and_never_replaced_by_create() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.key");
+        create_private(&path, b"one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            create_private(&path, b"two").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        assert_eq!(&**read_secret(&path).unwrap(), "one");
+        replace_private(&path, b"two").unwrap();
+        assert_eq!(&**read_secret(&path).unwrap(), "two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.key");
+        create_private(&path, b"one").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(read_secret(&path).unwrap_err().to_string().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Who is who: the gateway's CA, certificates of nodes, registration tokens, and the keys that sign.
+
+mod ca;
+mod csr;
+mod peer;
+mod seed;
+mod token;
+
+pub use ca::{Ca, CaError, Issued, server_names};
+pub use csr::{CsrError, NodeCsr};
+pub use peer::{PeerError, PeerIdentity};
+pub use seed::{Seed, SeedError};
+pub use token::{Claims, TokenError, TokenKey};

@@ -1,0 +1,100 @@
+use sqlx::SqliteConnection;
+
+use super::history::{self, End, EndedAs};
+use super::rows::Member;
+use super::writer::{Accept, Accepted};
+use crate::store::{StoreError, int, sequence};
+
+/// Takes one report in: the sequence must be above the acknowledged one of its epoch; a report of the
+/// node that still waits is replaced.
+pub(super) async fn accept(conn: &mut SqliteConnection, new: &Accept) -> Result<Accepted, StoreError> {
+    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
+    let updated = sqlx::query(
+        "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at)
+         VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET
+           epoch = excluded.epoch, acked_sequence = excluded.acked_sequence,
+           highest_sequence = max(highest_sequence, excluded.highest_sequence),
+           received_at = excluded.received_at
+         WHERE excluded.epoch > intake.epoch
+            OR (excluded.epoch = intake.epoch AND excluded.acked_sequence > intake.acked_sequence)",
+    )
+    .bind(cluster)
+    .bind(node)
+    .bind(int(new.epoch))
+    .bind(i64::from(new.sequence))
+    .bind(i64::from(new.sequence))
+    .bind(int(new.received_at))
+    .execute(&mut *conn)
+    .await?;
+    if updated.rows_affected() == 0 {
+        let row = sqlx::query("SELECT acked_sequence FROM intake WHERE cluster_id = ? AND node_id = ?")
+            .bind(cluster)
+            .bind(node)
+            .fetch_one(conn)
+            .await?;
+        return Ok(Accepted {
+            accepted: false,
+            sequence_ack: sequence(&row, "acked_sequence")?,
+        });
+    }
+    sqlx::query(
+        "UPDATE intake SET section = ?, section_digest = ?
+         WHERE cluster_id = ? AND node_id = ? AND section_digest IS NOT ?",
+    )
+    .bind(&new.section)
+    .bind(new.section_digest.as_slice())
+    .bind(cluster)
+    .bind(node)
+    .bind(new.section_digest.as_slice())
+    .execute(&mut *conn)
+    .await?;
+    enqueue(conn, new).await?;
+    Ok(Accepted {
+        accepted: true,
+        sequence_ack: new.sequence,
+    })
+}
+
+async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreError> {
+    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
+    let before = sqlx::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
+        .bind(cluster)
+        .bind(node)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let before = before.as_ref().map(Member::read).transpose()?;
+    let (mut queued_at, mut from, mut count) = (new.received_at, None, 0);
+    if let Some(before) = before {
+        if before.epoch == new.epoch {
+            queued_at = before.queued_at;
+            from = Some(before.superseded_from.unwrap_or(before.sequence));
+            count = before.superseded_count.saturating_add(1);
+        } else {
+            history::end(
+                conn,
+                &before,
+                &End::local(EndedAs::Superseded, None),
+                new.received_at,
+            )
+            .await?;
+        }
+    }
+    sqlx::query(
+        "INSERT OR REPLACE INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
+         received_at, superseded_from, superseded_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(cluster)
+    .bind(node)
+    .bind(int(new.epoch))
+    .bind(i64::from(new.sequence))
+    .bind(new.report.as_slice())
+    .bind(new.signature.as_slice())
+    .bind(int(queued_at))
+    .bind(int(new.received_at))
+    .bind(from.map(i64::from))
+    .bind(int(count))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

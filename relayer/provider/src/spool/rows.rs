@@ -1,0 +1,215 @@
+use hpc_schema::id::{ClusterId, NodeId};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use crate::store::{StoreError, bytes, opt_uint, sequence, text, uint};
+
+/// A signed report on its way to the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// Epoch that it was signed in.
+    pub epoch: u64,
+    /// Its sequence.
+    pub sequence: u32,
+    /// The 70 bytes that the agent signed.
+    pub report: [u8; 70],
+    /// The agent's signature.
+    pub signature: [u8; 64],
+    /// Since when a report of this node waits, UNIX milliseconds.
+    pub queued_at: u64,
+    /// When this one was received, UNIX milliseconds.
+    pub received_at: u64,
+    /// First sequence of the accepted reports that this one replaced.
+    pub superseded_from: Option<u32>,
+    /// How many those are.
+    pub superseded_count: u64,
+}
+
+impl Member {
+    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        let from = opt_uint(row, "superseded_from")?
+            .map(u32::try_from)
+            .transpose()
+            .map_err(|_| StoreError::Value {
+                table: "waiting",
+                column: "superseded_from",
+            })?;
+        Ok(Self {
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            epoch: uint(row, "epoch")?,
+            sequence: sequence(row, "sequence")?,
+            report: bytes(row, "report")?,
+            signature: bytes(row, "signature")?,
+            queued_at: uint(row, "queued_at")?,
+            received_at: uint(row, "received_at")?,
+            superseded_from: from,
+            superseded_count: uint(row, "superseded_count")?,
+        })
+    }
+}
+
+/// What the planner needs of a waiting report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// Epoch.
+    pub epoch: u64,
+    /// Sequence.
+    pub sequence: u32,
+    /// Since when a report of this node waits, UNIX milliseconds.
+    pub queued_at: u64,
+    /// The report's own time, UNIX seconds.
+    pub time: u32,
+    /// Bytes of the second section that would travel with it; 0 if none is kept.
+    pub section_len: u32,
+    /// Digest of that section.
+    pub section_digest: Option<[u8; 16]>,
+}
+
+/// Every waiting report, in order of cluster and node.
+///
+/// # Errors
+/// If the store fails.
+pub async fn metas(pool: &SqlitePool) -> Result<Vec<Meta>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT w.cluster_id, w.node_id, w.epoch, w.sequence, w.queued_at, substr(w.report, 1, 4) AS time,
+                length(i.section) AS section_len, i.section_digest
+         FROM waiting w JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
+         ORDER BY w.cluster_id, w.node_id",
+    )
+    .fetch_all(pool)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            let digest: Option<Vec<u8>> = row.try_get("section_digest")?;
+            Ok(Meta {
+                cluster_id: text(row, "cluster_id")?,
+                node_id: text(row, "node_id")?,
+                epoch: uint(row, "epoch")?,
+                sequence: sequence(row, "sequence")?,
+                queued_at: uint(row, "queued_at")?,
+                time: u32::from_be_bytes(bytes(row, "time")?),
+                section_len: opt_uint(row, "section_len")?
+                    .and_then(|n| u32::try_from(n).ok())
+                    .unwrap_or(0),
+                section_digest: digest.and_then(|d| d.try_into().ok()),
+            })
+        })
+        .collect()
+}
+
+/// How much waits, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    /// Reports in the queue.
+    pub waiting: u64,
+    /// Reports in transactions that have not ended.
+    pub bound: u64,
+    /// Since when the oldest of both waits, UNIX milliseconds.
+    pub oldest: Option<u64>,
+}
+
+/// How much waits, and since when.
+///
+/// # Errors
+/// If the store fails.
+pub async fn depth(pool: &SqlitePool) -> Result<Depth, StoreError> {
+    let row = sqlx::query(
+        "SELECT (SELECT count(*) FROM waiting) AS waiting, (SELECT count(*) FROM batch_report) AS bound,
+                (SELECT min(q) FROM (SELECT min(queued_at) AS q FROM waiting
+                                     UNION ALL SELECT min(queued_at) FROM batch_report)) AS oldest",
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(Depth {
+        waiting: uint(&row, "waiting")?,
+        bound: uint(&row, "bound")?,
+        oldest: opt_uint(&row, "oldest")?,
+    })
+}
+
+/// One waiting report, if it is still this one.
+///
+/// # Errors
+/// If the store fails.
+pub async fn waiting_of(
+    conn: &mut SqliteConnection,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<Option<(Member, Option<Vec<u8>>)>, StoreError> {
+    let row = sqlx::query(
+        "SELECT w.*, i.section FROM waiting w
+         JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
+         WHERE w.cluster_id = ? AND w.node_id = ?",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .fetch_optional(conn)
+    .await?;
+    row.map(|row| Ok((Member::read(&row)?, row.try_get("section")?)))
+        .transpose()
+}
+
+/// What has been accepted of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intake {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// Epoch of the newest accepted report.
+    pub epoch: u64,
+    /// Highest sequence accepted in that epoch.
+    pub acked_sequence: u32,
+    /// Highest sequence accepted in any epoch.
+    pub highest_sequence: u32,
+    /// When the newest was received, UNIX milliseconds.
+    pub received_at: u64,
+}
+
+impl Intake {
+    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            epoch: uint(row, "epoch")?,
+            acked_sequence: sequence(row, "acked_sequence")?,
+            highest_sequence: sequence(row, "highest_sequence")?,
+            received_at: uint(row, "received_at")?,
+        })
+    }
+}
+
+/// What has been accepted of every node.
+///
+/// # Errors
+/// If the store fails.
+pub async fn intakes(pool: &SqlitePool) -> Result<Vec<Intake>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM intake").fetch_all(pool).await?;
+    rows.iter().map(Intake::read).collect()
+}
+
+/// What has been accepted of one node.
+///
+/// # Errors
+/// If the store fails.
+pub async fn intake_of(
+    pool: &SqlitePool,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<Option<Intake>, StoreError> {
+    let row = sqlx::query("SELECT * FROM intake WHERE cluster_id = ? AND node_id = ?")
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .fetch_optional(pool)
+        .await?;
+    row.as_ref().map(Intake::read).transpose()
+}

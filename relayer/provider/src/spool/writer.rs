@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use hpc_schema::id::{ClusterId, NodeId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::accept::accept;
+use crate::fault;
+use crate::store::{Store, StoreError};
+
+/// Reports that may wait for the writer; more get `503` and come again.
+const QUEUE: usize = 4096;
+/// Reports in one commit.
+const GROUP: usize = 512;
+/// How long the writer gathers a group after its first report.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// A verified report that wants to be on disk.
+#[derive(Debug)]
+pub struct Accept {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// The node's present epoch.
+    pub epoch: u64,
+    /// Its sequence.
+    pub sequence: u32,
+    /// The 70 signed bytes.
+    pub report: [u8; 70],
+    /// The agent's signature over them.
+    pub signature: [u8; 64],
+    /// The second section.
+    pub section: Vec<u8>,
+    /// Its digest.
+    pub section_digest: [u8; 16],
+    /// UNIX milliseconds.
+    pub received_at: u64,
+}
+
+/// The writer's answer, given after the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// Whether the report is in the queue; false: its sequence is not above the acknowledged one.
+    pub accepted: bool,
+    /// The highest sequence durably accepted.
+    pub sequence_ack: u32,
+}
+
+type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
+
+/// Where admission puts reports. Cheap to clone; the writer ends when the last clone is gone.
+#[derive(Debug, Clone)]
+pub struct Spool(mpsc::Sender<(Accept, Reply)>);
+
+impl Spool {
+    /// Starts the writer.
+    #[must_use]
+    pub fn start(store: Store) -> (Self, JoinHandle<()>) {
+        let (tx, rx) = mpsc::channel(QUEUE);
+        (Self(tx), tokio::spawn(write(store, rx)))
+    }
+
+    /// Stores a report; returns once it is durable.
+    ///
+    /// # Errors
+    /// If the queue is full or the store fails: the report is not accepted.
+    pub async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
+        let (tx, rx) = oneshot::channel();
+        self.0.try_send((report, tx)).map_err(|_| StoreError::Stopped)?;
+        rx.await.map_err(|_| StoreError::Stopped)?
+    }
+
+    /// Reports that wait for the writer, in thousandths of its queue.
+    #[must_use]
+    pub fn load_permille(&self) -> usize {
+        (QUEUE - self.0.capacity().min(QUEUE)) * 1000 / QUEUE
+    }
+}
+
+/// One commit, and with it one sync of the disk, serves all reports that came in meanwhile.
+async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>) {
+    while let Some(first) = rx.recv().await {
+        let mut group = vec![first];
+        let until = Instant::now() + GATHER;
+        while group.len() < GROUP {
+            match timeout_at(until, rx.recv()).await {
+                Ok(Some(next)) => group.push(next),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let (reports, replies): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        match commit(&store, &reports).await {
+            Ok(answers) => {
+                fault::point("spool.committed");
+                for (reply, answer) in replies.into_iter().zip(answers) {
+                    // Whoever asked may have gone; the report stays accepted.
+                    drop(reply.send(Ok(answer)));
+                }
+            }
+            Err(e) => {
+                tracing::error!(error = %e, reports = reports.len(), "the spool cannot be written; reports are turned away");
+                for reply in replies {
+                    drop(reply.send(Err(StoreError::Stopped)));
+                }
+            }
+        }
+    }
+}
+
+async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {
+    let mut tx = store.begin().await?;
+    let mut answers = Vec::with_capacity(reports.len());
+    for report in reports {
+        answers.push(accept(&mut tx, report).await?);
+    }
+    fault::point("spool.written");
+    tx.commit().await?;
+    Ok(answers)
+}
