@@ -2,10 +2,12 @@
 //! needs to drive them. The suites are in `tests/tests/`, run by `scripts/test`.
 
 pub mod chain;
+pub mod cli;
 pub mod outcome;
 pub mod port;
 pub mod process;
 pub mod program;
 pub mod raw;
 pub mod scene;
+pub mod site;
 pub mod wait;

@@ -1,0 +1,77 @@
+//! The command line `virtengine`, as an operator uses it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{process, program};
+
+/// Passphrase of every keyring of the suite; it protects nothing.
+pub const PASSPHRASE: &str = "only-for-tests";
+
+/// `virtengine` with a keyring and a profile in a folder of the test.
+#[derive(Debug, Clone)]
+pub struct Cli {
+    keyring: PathBuf,
+    profile: PathBuf,
+}
+
+impl Cli {
+    /// A command line whose keyring and profile are in `folder`.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            keyring: folder.join("keyring"),
+            profile: folder.join("profile.yaml"),
+        }
+    }
+
+    /// The command with these arguments, ready to run.
+    ///
+    /// # Errors
+    /// If the program does not build.
+    pub fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program::path("virtengine")?);
+        command.args(arguments).stdin(Stdio::null());
+        command
+            .env("VIRTENGINE_KEYRING_DIR", &self.keyring)
+            .env("VIRTENGINE_PROFILE", &self.profile);
+        command.env("VIRTENGINE_KEYRING_PASSPHRASE", PASSPHRASE);
+        Ok(command)
+    }
+
+    /// Runs it and returns standard output.
+    ///
+    /// # Errors
+    /// If it ends with another code than 0.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        process::output(&mut self.command(arguments)?)
+    }
+
+    /// Runs it with `-o json` and returns what it printed.
+    ///
+    /// # Errors
+    /// If it fails or prints no JSON.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["-o", "json"]).collect();
+        let text = self.run(&arguments)?;
+        serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))
+    }
+
+    /// Runs it, expects it to fail, and returns standard error.
+    ///
+    /// # Errors
+    /// If it succeeds.
+    pub fn fails(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command(arguments)?.output()?;
+        if output.status.success() {
+            bail!(
+                "{arguments:?} succeeded: {}",
+                String::from_utf8_lossy(&output.stdout)
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}

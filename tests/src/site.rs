@@ -1,0 +1,341 @@
+//! A whole site: chain, contract, active cluster, provider daemon; agents are added by the test.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::chain::{CHAIN_ID, Chain, Kind};
+use crate::cli::Cli;
+use crate::process::{self, Process};
+use crate::raw::Gateway;
+use crate::scene::Scene;
+use crate::{cli, port, program, raw, wait};
+
+/// The cluster of every site.
+pub const CLUSTER: &str = "hpc-cluster-1";
+
+/// Longest wait for something that takes a batch and a few blocks.
+pub const SETTLED: Duration = Duration::from_secs(60);
+
+/// A site in the test's folder. Dropping it kills all of it.
+#[derive(Debug)]
+pub struct Site {
+    /// The chain.
+    pub chain: Chain,
+    /// The operator's command line; its key `owner` owns the cluster.
+    pub cli: Cli,
+    /// Address of the registry contract.
+    pub contract: String,
+    home: PathBuf,
+    log: PathBuf,
+    gateway_port: u16,
+    ops_port: u16,
+    folder: PathBuf,
+    provider: Option<Process>,
+}
+
+impl Site {
+    /// Sets a site up as the documentation tells an operator to: keys, chain, deployment, cluster, provider.
+    ///
+    /// # Errors
+    /// If any step fails.
+    pub fn start(scene: &Scene, kind: Kind) -> Result<Self> {
+        let mut site = Self::prepare(scene, kind)?;
+        site.cli.run(&[
+            "tx",
+            "hpc",
+            "activate-cluster",
+            CLUSTER,
+            "--from",
+            "owner",
+            "--yes",
+        ])?;
+        site.start_provider()?;
+        Ok(site)
+    }
+
+    /// The same up to a cluster that is not active and a provider that does not run.
+    ///
+    /// # Errors
+    /// If any step fails.
+    pub fn prepare(scene: &Scene, kind: Kind) -> Result<Self> {
+        raw::need_curl()?;
+        let home = scene.path("provider");
+        let cli = Cli::new(&scene.folder("operator")?);
+        cli.run(&["keys", "add", "owner"])?;
+        let owner = cli
+            .run(&["keys", "show", "owner", "--address"])?
+            .trim()
+            .to_owned();
+        let provider = |arguments: &[&str]| -> Result<String> {
+            let mut command = Command::new(program::path("virtengine-provider")?);
+            command.args(arguments).arg("--home").arg(&home);
+            command.env("VIRTENGINE_KEYRING_PASSPHRASE", cli::PASSPHRASE);
+            process::output(&mut command)
+        };
+        provider(&["init"])?;
+        let address =
+            |name: &str| Ok::<_, anyhow::Error>(provider(&["keys", "address", name])?.trim().to_owned());
+        let (operator, relayer) = (address("operator")?, address("relayer")?);
+        let chain = Chain::start(scene, kind, &[&owner, &operator, &relayer])?;
+        let rpc = chain.rpc();
+        let mut deploy = vec![
+            "deploy",
+            "--node",
+            &rpc,
+            "--chain-id",
+            CHAIN_ID,
+            "--from",
+            "owner",
+            "--gas-prices",
+            "0stake",
+        ];
+        let wasm = program::root()
+            .join("target/wasm/hpc_registry.wasm")
+            .display()
+            .to_string();
+        match kind {
+            Kind::Embedded => deploy.extend(["--code-id", "1"]),
+            Kind::Wasmd => deploy.extend(["--wasm", &wasm]),
+        }
+        let deployed = cli.json(&deploy)?;
+        let contract = deployed
+            .get("contract")
+            .and_then(Value::as_str)
+            .context("deploy names no contract")?
+            .to_owned();
+        cli.run(&[
+            "tx",
+            "hpc",
+            "create-cluster",
+            CLUSTER,
+            "--operator",
+            &operator,
+            "--from",
+            "owner",
+            "--yes",
+        ])?;
+        Ok(Self {
+            chain,
+            cli,
+            contract,
+            log: scene.log("provider"),
+            gateway_port: port::free()?,
+            ops_port: port::free()?,
+            folder: scene.folder("client")?,
+            home,
+            provider: None,
+        })
+    }
+
+    /// Starts the provider daemon; returns once it is ready.
+    ///
+    /// # Errors
+    /// If it is not ready within 30 s.
+    pub fn start_provider(&mut self) -> Result<()> {
+        let mut command = self.provider_command()?;
+        command.arg("run").arg("--home").arg(&self.home);
+        let mut process = Process::start("provider", command, &self.log)?;
+        let ready = format!("http://127.0.0.1:{}/readyz", self.ops_port);
+        wait::until("the provider to be ready", Duration::from_secs(30), || {
+            process.check_alive()?;
+            process::output(Command::new("curl").args(["-sf", "--max-time", "5", &ready])).map(Some)
+        })?;
+        self.provider = Some(process);
+        Ok(())
+    }
+
+    /// The running provider daemon.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn provider(&mut self) -> Result<&mut Process> {
+        self.provider.as_mut().context("the provider does not run")
+    }
+
+    /// SIGKILL to the provider, whatever it is doing.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn kill_provider(&mut self) -> Result<()> {
+        self.provider.take().context("the provider does not run")?.kill()
+    }
+
+    /// What an agent or an intruder knows of the gateway.
+    #[must_use]
+    pub fn gateway(&self) -> Gateway {
+        Gateway {
+            url: format!("https://127.0.0.1:{}", self.gateway_port),
+            ca: self.home.join("ca/ca.crt"),
+            folder: self.folder.clone(),
+        }
+    }
+
+    /// Makes a registration token.
+    ///
+    /// # Errors
+    /// If the provider refuses.
+    pub fn token(&self, node: &str, public_key: &str, expires: &str) -> Result<String> {
+        let mut command = self.provider_command()?;
+        command.args(["node-token", "create", "--cluster-id", CLUSTER, "--node-id", node]);
+        command
+            .args(["--pubkey", public_key, "--expires", expires])
+            .arg("--home")
+            .arg(&self.home);
+        Ok(process::output(&mut command)?.trim().to_owned())
+    }
+
+    /// The node as the chain knows it.
+    ///
+    /// # Errors
+    /// If the chain does not know it.
+    pub fn node(&self, node: &str) -> Result<Value> {
+        self.cli.json(&["query", "hpc", "node", node])
+    }
+
+    /// State of a node on chain.
+    ///
+    /// # Errors
+    /// If the chain does not know it.
+    pub fn state(&self, node: &str) -> Result<String> {
+        let answer = self.node(node)?;
+        Ok(answer
+            .get("state")
+            .and_then(Value::as_str)
+            .context("no state")?
+            .to_owned())
+    }
+
+    /// Sequence of the node's last report on chain.
+    ///
+    /// # Errors
+    /// If the chain does not know it.
+    pub fn sequence(&self, node: &str) -> Result<u64> {
+        let answer = self.node(node)?;
+        answer
+            .get("sequence")
+            .and_then(Value::as_u64)
+            .context("no sequence")
+    }
+
+    /// Waits until the node has that state on chain.
+    ///
+    /// # Errors
+    /// If it does not get there.
+    pub fn wait_state(&self, node: &str, state: &str) -> Result<()> {
+        wait::until(&format!("{node} to be {state}"), SETTLED, || {
+            Ok((self.state(node)? == state).then_some(()))
+        })
+    }
+
+    /// Waits until the chain has a report of the node with at least that sequence.
+    ///
+    /// # Errors
+    /// If it does not get there.
+    pub fn wait_sequence(&self, node: &str, sequence: u64) -> Result<u64> {
+        wait::until(
+            &format!("sequence {sequence} of {node} on chain"),
+            SETTLED,
+            || {
+                let settled = self.sequence(node)?;
+                Ok((settled >= sequence).then_some(settled))
+            },
+        )
+    }
+
+    /// Makes keys, token and configuration of an agent, registers it; it does not run yet.
+    ///
+    /// # Errors
+    /// If any step fails.
+    pub fn agent(&self, scene: &Scene, node: &str) -> Result<Agent> {
+        let folder = scene.folder(&format!("agent-{node}"))?;
+        let agent = Agent {
+            folder,
+            log: scene.log(&format!("agent-{node}")),
+        };
+        agent.run(&["keygen", "--output-dir", &agent.path("keys")])?;
+        let public = fs::read_to_string(agent.path("keys/agent.pub"))?;
+        let token = self.token(node, public.trim(), "1h")?;
+        fs::write(agent.path("token"), &token)?;
+        process::output(Command::new("chmod").args(["600", &agent.path("token")]))?;
+        let config = format!(
+            "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
+             provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
+             agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
+             sampling:\n  base_interval: 10s\n",
+            url = self.gateway().url,
+            ca = agent.path("ca.crt"),
+            cert = agent.path("client.crt"),
+            key = agent.path("client.key"),
+            agent_key = agent.path("keys/agent.key"),
+            token = agent.path("token"),
+            state = agent.path("state"),
+        );
+        fs::write(agent.path("config.yaml"), config)?;
+        agent.run(&["register", "--config", &agent.path("config.yaml")])?;
+        ensure!(
+            fs::exists(agent.path("client.crt"))?,
+            "register wrote no certificate"
+        );
+        Ok(agent)
+    }
+
+    fn provider_command(&self) -> Result<Command> {
+        let mut command = Command::new(program::path("virtengine-provider")?);
+        command.env("VIRTENGINE_KEYRING_PASSPHRASE", cli::PASSPHRASE);
+        let gateway = format!("127.0.0.1:{}", self.gateway_port);
+        let ops = format!("127.0.0.1:{}", self.ops_port);
+        for (key, value) in [
+            ("CHAIN__ID", CHAIN_ID),
+            ("CHAIN__CONTRACT", &self.contract),
+            ("CHAIN__RPC", &format!("[{}]", self.chain.rpc())),
+            ("CHAIN__GAS_PRICE", "0stake"),
+            ("CHAIN__POLL", "200ms"),
+            ("CHAIN__SYNC", "1s"),
+            ("GATEWAY__LISTEN", &gateway),
+            ("GATEWAY__ENDPOINT", &self.gateway().url),
+            ("OPS__LISTEN", &ops),
+            ("BATCH__SUBMIT_INTERVAL", "1s"),
+        ] {
+            command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);
+        }
+        Ok(command)
+    }
+}
+
+/// A node agent's files.
+#[derive(Debug)]
+pub struct Agent {
+    folder: PathBuf,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self) -> Result<Process> {
+        let mut command = Command::new(program::path("virtengine-node-agent")?);
+        command.args(["run", "--config", &self.path("config.yaml")]);
+        Process::start("agent", command, &self.log)
+    }
+
+    /// Runs one of its commands to the end.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        process::output(Command::new(program::path("virtengine-node-agent")?).args(arguments))
+    }
+
+    /// A path in its folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}

@@ -1,0 +1,124 @@
+//! Whatever is killed, whenever: what was accepted is on chain, superseded, or ended with a recorded refusal; nothing
+//! takes effect twice.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hpc_tests::outcome::Outcome;
+use hpc_tests::raw::{RawAgent, key, public};
+use hpc_tests::scene::{self, Scene};
+use hpc_tests::site::Site;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+const NODES: u8 = 4;
+
+/// How often something is killed; `HPC_TEST_RUNS` in full runs.
+fn runs() -> u64 {
+    std::env::var("HPC_TEST_RUNS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(5)
+}
+
+/// Nodes that report by the test's hand, and the last sequence of each that the gateway accepted.
+struct Fleet {
+    agents: Vec<RawAgent>,
+    accepted: Vec<u64>,
+    next: u64,
+}
+
+impl Fleet {
+    fn register(scene: &Scene, site: &Site) -> Result<Self> {
+        let mut agents = Vec::new();
+        for number in 1..=NODES {
+            let key = key(number);
+            let token = site.token(&format!("node-hpc1-compute-{number:03}"), &public(&key), "1h")?;
+            agents.push(site.gateway().register(scene, &token, &key)?);
+        }
+        Ok(Self {
+            accepted: vec![0; agents.len()],
+            agents,
+            next: 1,
+        })
+    }
+
+    /// One heartbeat of every node; notes which ones were accepted. A gateway that is down accepts none.
+    fn report(&mut self) -> Result<()> {
+        let sequence = self.next;
+        self.next += 1;
+        for (agent, accepted) in self.agents.iter().zip(&mut self.accepted) {
+            if agent.send(&agent.draft(sequence)?)?.accepted() {
+                *accepted = sequence;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the chain has what was accepted last of every node.
+    fn settle(&self, site: &Site) -> Result<()> {
+        for (agent, accepted) in self.agents.iter().zip(&self.accepted) {
+            let settled = site.wait_sequence(agent.node.as_str(), *accepted)?;
+            ensure!(
+                settled < self.next,
+                "the chain has a sequence that was never sent: {settled}"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_provider_killed_at_any_moment_loses_nothing_that_it_accepted() -> Result<()> {
+    scene::run("kill-provider", |scene, kind| {
+        let mut site = Site::start(scene, kind)?;
+        let mut fleet = Fleet::register(scene, &site)?;
+        // Seeded: a failure can be run again. The pauses cover a whole batch from spool to block.
+        for seed in 0..runs() {
+            let pause = StdRng::seed_from_u64(seed).random_range(0..2500);
+            fleet.report()?;
+            sleep(Duration::from_millis(pause));
+            site.kill_provider()?;
+            site.start_provider()
+                .with_context(|| format!("after the kill of seed {seed}"))?;
+        }
+        fleet.report()?;
+        fleet.settle(&site)?;
+        let mut outcome = Outcome::new(kind, "kill-provider");
+        outcome.set("states", states(&site, &fleet)?);
+        outcome.save()
+    })
+}
+
+#[test]
+fn a_chain_killed_at_any_moment_keeps_its_state_and_gets_what_was_accepted() -> Result<()> {
+    scene::run("kill-chain", |scene, kind| {
+        let mut site = Site::start(scene, kind)?;
+        let mut fleet = Fleet::register(scene, &site)?;
+        for seed in 0..runs() {
+            let pause = StdRng::seed_from_u64(1_000 + seed).random_range(0..2500);
+            fleet.report()?;
+            sleep(Duration::from_millis(pause));
+            let before = site.chain.height()?;
+            site.chain.kill()?;
+            // Accepted while the chain is away: spooled.
+            fleet.report()?;
+            site.chain.resume()?;
+            ensure!(site.chain.height()? > before, "the chain forgot blocks");
+        }
+        fleet.report()?;
+        fleet.settle(&site)?;
+        let mut outcome = Outcome::new(kind, "kill-chain");
+        outcome.set("states", states(&site, &fleet)?);
+        outcome.save()
+    })
+}
+
+fn states(site: &Site, fleet: &Fleet) -> Result<Vec<String>> {
+    fleet
+        .agents
+        .iter()
+        .map(|agent| site.state(agent.node.as_str()))
+        .collect()
+}
