@@ -9,5 +9,5 @@ mod transition;
 
 pub use health::HealthStatus;
 pub use record::{HOT_LEN, HotRecord};
-pub use state::{NodeState, StateError};
+pub use state::{NodeState, Prior, StateError};
 pub use transition::{Reason, Transition};

@@ -77,6 +77,27 @@ impl fmt::Display for NodeState {
     }
 }
 
+/// The state before an arrow; `None` is UNKNOWN, the absence of a record. In events the word `unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prior(pub Option<NodeState>);
+
+impl fmt::Display for Prior {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.map_or("unknown", NodeState::as_str))
+    }
+}
+
+impl FromStr for Prior {
+    type Err = StateError;
+    fn from_str(s: &str) -> Result<Self, StateError> {
+        if s == "unknown" {
+            Ok(Self(None))
+        } else {
+            s.parse().map(|state| Self(Some(state)))
+        }
+    }
+}
+
 /// Not the name of a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown state; one of pending, active, stale, draining, drained, offline, deregistered")]

@@ -1,11 +1,13 @@
 //! Node registration: the identity a provider vouches for, and the bytes that are signed
 //! (specification 000 "Identity Registration", protocol decisions 2 and 3).
 
+mod account;
 mod adr036;
 mod canonical;
 mod identity;
 mod rotation;
 
+pub use account::account_of;
 pub use adr036::adr036_sign_bytes;
 pub use canonical::canonical_registration;
 pub use identity::{FieldError, NodeIdentity};

@@ -2,7 +2,7 @@
 //! On chain the type carries wasmd's prefix `wasm-`; times are whole UNIX seconds.
 
 use crate::id::{ClusterId, NodeId};
-use crate::node::NodeState;
+use crate::node::{NodeState, Prior};
 
 /// An event of ours that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,8 +76,8 @@ events! {
         cluster_id: ClusterId,
         /// Node.
         node_id: NodeId,
-        /// State before.
-        from: NodeState,
+        /// State before, `unknown` for a node that was not on record.
+        from: Prior,
         /// State after.
         to: NodeState,
         /// Why: `registered`, `heartbeat`, `recovered`, `silence`, `provider`, `agent`, `jobs_done`, `jobs_started`, `deregistered`.
@@ -97,8 +97,10 @@ events! {
         page: u16,
         /// Slot in the page.
         slot: u8,
-        /// `new`, `rotated` or `renewed`.
+        /// `new`, `rotated` (another key) or `renewed` (the same key, or a deregistered node).
         kind: String,
+        /// Block time.
+        time: u64,
     }
     /// A provider's drain was ordered.
     Drain = "hpc_node_drain" {
@@ -139,6 +141,8 @@ events! {
         node_id: NodeId,
         /// Its last epoch.
         epoch: u64,
+        /// Block time.
+        time: u64,
     }
     /// A batch was worked off.
     Batch = "hpc_batch" {
@@ -183,7 +187,7 @@ mod tests {
         let event = Event::Transition {
             cluster_id: "hpc-cluster-1".parse().unwrap(),
             node_id: "node-hpc1-compute-042".parse().unwrap(),
-            from: NodeState::Active,
+            from: Prior(Some(NodeState::Active)),
             to: NodeState::Stale,
             reason: "silence".into(),
             time: 1_769_781_900,
