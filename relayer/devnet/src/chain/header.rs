@@ -1,0 +1,134 @@
+//! Block headers as CometBFT builds them, hashed by the same rule.
+//!
+//! There is no consensus here: one made-up validator proposes every block, and commits carry no signatures.
+
+use cosmrs::tendermint::block::header::Version;
+use cosmrs::tendermint::block::parts;
+use cosmrs::tendermint::block::{Header, Height, Id};
+use cosmrs::tendermint::hash::{AppHash, Hash};
+use cosmrs::tendermint::{Time, account, merkle};
+use ed25519_zebra::{SigningKey, VerificationKey};
+use prost::Message;
+use sha2::{Digest, Sha256};
+
+use super::block::Block;
+use crate::error::Error;
+use crate::tx::TxResult;
+
+/// CometBFT's block protocol version in 0.34 to 0.38.
+pub(crate) const BLOCK_PROTOCOL: u64 = 11;
+
+/// Hash of a header and of the parts that the block is sent in (the same here, since it is never sent).
+#[derive(Clone, Debug)]
+pub(crate) struct BlockId(pub(crate) Vec<u8>);
+
+/// The key of the validator that would propose blocks; derived from the chain id, so it protects nothing.
+pub(crate) fn validator_key(chain_id: &str) -> [u8; 32] {
+    let seed: [u8; 32] = Sha256::new()
+        .chain_update(b"virtengine-devnet validator ")
+        .chain_update(chain_id)
+        .finalize()
+        .into();
+    VerificationKey::from(&SigningKey::from(seed)).into()
+}
+
+/// Address of that validator: the first 20 bytes of its key's hash.
+pub(crate) fn validator_address(chain_id: &str) -> [u8; 20] {
+    let digest: [u8; 32] = Sha256::digest(validator_key(chain_id)).into();
+    digest.first_chunk().copied().unwrap_or([0; 20])
+}
+
+/// Merkle root of leaves, as CometBFT computes it; of none it is the hash of nothing.
+pub(crate) fn merkle_root(leaves: &[Vec<u8>]) -> [u8; 32] {
+    merkle::simple_hash_from_byte_vectors::<cosmrs::tendermint::crypto::default::Sha256>(leaves)
+}
+
+/// The header of `block` at `height`; `previous` is the block before it.
+pub(crate) fn header(
+    chain_id: &str,
+    height: u64,
+    block: &Block,
+    previous: &Previous,
+) -> Result<Header, Error> {
+    let damaged = |error: &dyn std::fmt::Display| Error::Damaged(format!("block {height}: {error}"));
+    let seconds = i64::try_from(block.time_nanos / 1_000_000_000).unwrap_or(i64::MAX);
+    let nanos = u32::try_from(block.time_nanos % 1_000_000_000).unwrap_or(0);
+    let sha256 = |bytes: [u8; 32]| Hash::Sha256(bytes);
+    let last_block_id = match &previous.hash {
+        Some(hash) => {
+            let hash = Hash::try_from(hash.clone()).map_err(|e| damaged(&e))?;
+            Some(Id {
+                hash,
+                part_set_header: parts::Header::new(1, hash).map_err(|e| damaged(&e))?,
+            })
+        }
+        None => None,
+    };
+    let tx_hashes: Vec<Vec<u8>> = block.txs.iter().map(|tx| Sha256::digest(tx).to_vec()).collect();
+    let validators = sha256(merkle_root(&[validator_key(chain_id).to_vec()]));
+    Ok(Header {
+        version: Version {
+            block: BLOCK_PROTOCOL,
+            app: 0,
+        },
+        chain_id: chain_id.parse().map_err(|e| damaged(&e))?,
+        height: Height::try_from(height).map_err(|e| damaged(&e))?,
+        time: Time::from_unix_timestamp(seconds, nanos).map_err(|e| damaged(&e))?,
+        last_block_id,
+        last_commit_hash: Some(sha256(merkle_root(&[]))),
+        data_hash: Some(sha256(merkle_root(&tx_hashes))),
+        validators_hash: validators,
+        next_validators_hash: validators,
+        consensus_hash: sha256(merkle_root(&[])),
+        app_hash: AppHash::try_from(previous.app_hash.clone()).map_err(|e| damaged(&e))?,
+        last_results_hash: Some(sha256(previous.results_hash)),
+        evidence_hash: Some(sha256(merkle_root(&[]))),
+        proposer_address: account::Id::new(validator_address(chain_id)),
+    })
+}
+
+/// What a header says about the block before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Previous {
+    /// `None` before the first block.
+    pub(crate) hash: Option<Vec<u8>>,
+    pub(crate) app_hash: Vec<u8>,
+    pub(crate) results_hash: [u8; 32],
+}
+
+impl Previous {
+    /// Before the first block.
+    pub(crate) fn genesis(app_hash: Vec<u8>) -> Self {
+        Self {
+            hash: None,
+            app_hash,
+            results_hash: merkle_root(&[]),
+        }
+    }
+
+    pub(crate) fn of(block: &Block) -> Self {
+        Self {
+            hash: Some(block.hash.clone()),
+            app_hash: block.app_hash.clone(),
+            results_hash: results_hash(&block.results),
+        }
+    }
+}
+
+/// Merkle root over the parts of results that consensus would cover: code, data, gas.
+fn results_hash(results: &[TxResult]) -> [u8; 32] {
+    let leaves: Vec<Vec<u8>> = results
+        .iter()
+        .map(|r| {
+            TxResult {
+                code: r.code,
+                data: r.data.clone(),
+                gas_wanted: r.gas_wanted,
+                gas_used: r.gas_used,
+                ..TxResult::default()
+            }
+            .encode_to_vec()
+        })
+        .collect();
+    merkle_root(&leaves)
+}

@@ -1,0 +1,17 @@
+//! The chain itself: blocks, mempool, storage.
+
+mod block;
+mod clock;
+mod header;
+mod mempool;
+mod node;
+mod replay;
+mod search;
+mod store;
+
+pub(crate) use block::Block;
+pub(crate) use header::{BlockId, header, validator_address, validator_key};
+pub(crate) use node::{Committed, Node};
+pub use replay::{Verified, verify};
+pub(crate) use search::Query;
+pub(crate) use store::{IndexedTx, Snapshot};
