@@ -1,5 +1,10 @@
 //! All that knows about Cosmos: CometBFT JSON-RPC, transactions, keys, settlement, the typed client of the registry.
 
 pub mod code;
+pub mod gas;
 pub mod hash;
+pub mod keys;
+pub mod msg;
+pub mod rpc;
 pub mod settle;
+pub mod tx;

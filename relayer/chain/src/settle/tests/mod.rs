@@ -1,1 +1,3 @@
-
+mod model;
+mod properties;
+mod rules;

@@ -1,0 +1,166 @@
+//! Files that only their owner may read: written whole and synced, or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A private file or directory that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Others may read or change it.
+    #[error("{path}: others may access it (mode {mode:04o}); run: chmod {want:o} {path}")]
+    Mode {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// What they should be.
+        want: u32,
+    },
+    /// It belongs to somebody else.
+    #[error("{path}: belongs to user id {owner}, not to the present user {user}; change its owner")]
+    Owner {
+        /// Which.
+        path: PathBuf,
+        /// Owner's user id.
+        owner: u32,
+        /// Ours.
+        user: u32,
+    },
+    /// It is a link, or no regular file or directory.
+    #[error("{path}: must be a regular {kind}, not a link")]
+    Kind {
+        /// Which.
+        path: PathBuf,
+        /// `file` or `directory`.
+        kind: &'static str,
+    },
+    /// It exists and must not be overwritten.
+    #[error("{path}: exists already")]
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |source| FileError::Io { path, source }
+}
+
+/// Creates the directory with mode 0700 if it is absent, and refuses one that others may enter.
+///
+/// # Errors
+/// [`FileError::Mode`], [`FileError::Owner`], [`FileError::Kind`], [`FileError::Io`].
+pub fn check_private_dir(path: &Path) -> Result<(), FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => check(path, &meta, 0o700),
+        Ok(_) => Err(FileError::Kind {
+            path: path.to_owned(),
+            kind: "directory",
+        }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o755)
+                    .create(parent)
+                    .map_err(io_error(parent))?;
+            }
+            DirBuilder::new().mode(0o700).create(path).map_err(io_error(path))
+        }
+        Err(e) => Err(io_error(path)(e)),
+    }
+}
+
+/// Reads a file of mode 0600 (or stricter) that belongs to the present user, at most `limit` bytes.
+///
+/// # Errors
+/// As [`check_private_dir`].
+pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    use std::io::Read as _;
+    let meta = fs::symlink_metadata(path).map_err(io_error(path))?;
+    if !meta.is_file() {
+        return Err(FileError::Kind {
+            path: path.to_owned(),
+            kind: "file",
+        });
+    }
+    // Checked again on the opened file: the name may point elsewhere by now.
+    let file = File::open(path).map_err(io_error(path))?;
+    check(path, &file.metadata().map_err(io_error(path))?, 0o600)?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(io_error(path))?;
+    Ok(bytes)
+}
+
+/// Writes a file of mode 0600: to a temporary name, synced, put in place, the directory synced.
+///
+/// # Errors
+/// [`FileError::Exists`] unless `replace`; [`FileError::Io`].
+pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), FileError> {
+    let dir = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = dir.join(name);
+    let result = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        if replace {
+            fs::rename(&temporary, path)?;
+        } else {
+            // A link fails where a rename would overwrite.
+            fs::hard_link(&temporary, path)?;
+            fs::remove_file(&temporary)?;
+        }
+        File::open(dir)?.sync_all()
+    })();
+    result.map_err(|e| {
+        // Best effort: what is left of a failed write holds nothing that was announced.
+        fs::remove_file(&temporary).ok();
+        match e.kind() {
+            io::ErrorKind::AlreadyExists => FileError::Exists {
+                path: path.to_owned(),
+            },
+            _ => io_error(path)(e),
+        }
+    })
+}
+
+fn check(path: &Path, meta: &fs::Metadata, want: u32) -> Result<(), FileError> {
+    let mode = meta.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(FileError::Mode {
+            path: path.to_owned(),
+            mode,
+            want,
+        });
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if meta.uid() != user {
+        return Err(FileError::Owner {
+            path: path.to_owned(),
+            owner: meta.uid(),
+            user,
+        });
+    }
+    Ok(())
+}

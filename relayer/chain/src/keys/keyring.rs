@@ -1,0 +1,288 @@
+//! A directory of keys: one JSON file each, named `<name>.key`.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::file::{FileError, check_private_dir, read_private, write_private};
+use super::local::{KeyError, LocalKey, address_of};
+use super::seal::{self, OpenError, Passphrase, Sealed};
+
+/// Names a file of mode 0600 with the keyring's passphrase.
+pub const PASSPHRASE_FILE_ENV: &str = "VIRTENGINE_KEYRING_PASSPHRASE_FILE";
+/// Shortest passphrase that a new key may have.
+const MIN_PASSPHRASE: usize = 8;
+/// A key file is far smaller.
+const MAX_FILE: u64 = 16 * 1024;
+
+/// How secrets are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// Under a passphrase.
+    File,
+    /// In the clear (mode 0600): for test chains only.
+    Test,
+}
+
+impl FromStr for Backend {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "file" => Ok(Self::File),
+            "test" => Ok(Self::Test),
+            other => Err(format!("{other:?} is no keyring backend; use file or test")),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Test => "test",
+        })
+    }
+}
+
+/// A keyring's failure.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyringError {
+    /// The directory or a file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No such key.
+    #[error(
+        "no key {name:?} in {dir}; create it: virtengine keys add {name}, or list them: virtengine keys list"
+    )]
+    NotFound {
+        /// Name asked for.
+        name: String,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// The name is taken.
+    #[error("a key {0:?} exists already; choose another name")]
+    Exists(String),
+    /// Not a name.
+    #[error("{0:?} is no key name: 1 to 32 of a-z A-Z 0-9 _ -")]
+    Name(String),
+    /// The file is not a key file.
+    #[error("{0}: not a key file of this keyring, or damaged")]
+    Format(PathBuf),
+    /// The passphrase does not open the key.
+    #[error("wrong passphrase for key {0:?}, or the file was changed")]
+    Passphrase(String),
+    /// A passphrase is needed and none was given.
+    #[error(
+        "key {0:?} is protected by a passphrase; name its file in VIRTENGINE_KEYRING_PASSPHRASE_FILE, or run in a terminal"
+    )]
+    PassphraseNeeded(String),
+    /// Too short for a new key.
+    #[error("the passphrase must have at least {MIN_PASSPHRASE} characters")]
+    PassphraseShort,
+    /// The key itself.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+/// What may be shown of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyInfo {
+    /// Its name in the keyring.
+    pub name: String,
+    /// How its secret is stored.
+    pub backend: Backend,
+    /// Base64 of the compressed public key.
+    pub public_key: String,
+}
+
+impl KeyInfo {
+    /// The account's address.
+    ///
+    /// # Errors
+    /// [`KeyringError::Key`] for a bad prefix.
+    pub fn address(&self, prefix: &str) -> Result<String, KeyringError> {
+        let bytes = STANDARD.decode(&self.public_key).map_err(|_| KeyError::Secret)?;
+        let key = cosmrs::tendermint::PublicKey::from_raw_secp256k1(&bytes).ok_or(KeyError::Secret)?;
+        Ok(address_of(key.into(), prefix)?)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyFile {
+    version: u32,
+    #[serde(flatten)]
+    info: KeyInfo,
+    secret: Secret,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Secret {
+    Sealed(Sealed),
+    Plain(String),
+}
+
+/// A keyring directory of mode 0700 with files of mode 0600.
+#[derive(Debug, Clone)]
+pub struct Keyring {
+    dir: PathBuf,
+    backend: Backend,
+}
+
+impl Keyring {
+    /// Opens the directory, creating it if absent. The backend is used for new keys; each file knows its own.
+    ///
+    /// # Errors
+    /// [`KeyringError::File`] if others may enter it.
+    pub fn open(dir: &Path, backend: Backend) -> Result<Self, KeyringError> {
+        check_private_dir(dir)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            backend,
+        })
+    }
+
+    /// Stores a key under a new name. `passphrase` is asked only by the `file` backend.
+    ///
+    /// # Errors
+    /// [`KeyringError::Exists`], [`KeyringError::PassphraseShort`], …
+    pub fn add(
+        &self,
+        name: &str,
+        key: &LocalKey,
+        passphrase: impl FnOnce() -> Result<Passphrase, KeyringError>,
+    ) -> Result<KeyInfo, KeyringError> {
+        let path = self.path(name)?;
+        if path.exists() {
+            return Err(KeyringError::Exists(name.to_owned()));
+        }
+        let info = KeyInfo {
+            name: name.to_owned(),
+            backend: self.backend,
+            public_key: STANDARD.encode(key.public_key()),
+        };
+        let secret = match self.backend {
+            Backend::Test => Secret::Plain(STANDARD.encode(key.secret().as_ref())),
+            Backend::File => {
+                let passphrase = passphrase()?;
+                if passphrase.chars() < MIN_PASSPHRASE {
+                    return Err(KeyringError::PassphraseShort);
+                }
+                let sealed = seal::seal(&passphrase, &bound(&info), key.secret());
+                Secret::Sealed(sealed.map_err(|_| KeyringError::Format(path.clone()))?)
+            }
+        };
+        let file = KeyFile {
+            version: 1,
+            info: info.clone(),
+            secret,
+        };
+        let text = serde_json::to_vec_pretty(&file).map_err(|_| KeyringError::Format(path.clone()))?;
+        match write_private(&path, &Zeroizing::new(text), false) {
+            Err(FileError::Exists { .. }) => Err(KeyringError::Exists(name.to_owned())),
+            other => Ok(other.map(|()| info)?),
+        }
+    }
+
+    /// Opens a key for signing. `passphrase` is asked only for a sealed one.
+    ///
+    /// # Errors
+    /// [`KeyringError::NotFound`], [`KeyringError::Passphrase`], …
+    pub fn key(
+        &self,
+        name: &str,
+        passphrase: impl FnOnce(&KeyInfo) -> Result<Passphrase, KeyringError>,
+    ) -> Result<LocalKey, KeyringError> {
+        let path = self.path(name)?;
+        let KeyFile { info, secret, .. } = self.read(&path, name)?;
+        let format = || KeyringError::Format(path.clone());
+        let secret = match secret {
+            Secret::Plain(text) => {
+                let text = Zeroizing::new(text);
+                let bytes = Zeroizing::new(STANDARD.decode(text.as_bytes()).map_err(|_| format())?);
+                Zeroizing::new(bytes.as_slice().try_into().map_err(|_| format())?)
+            }
+            Secret::Sealed(sealed) => {
+                let passphrase = passphrase(&info)?;
+                seal::open(&passphrase, &bound(&info), &sealed).map_err(|e| match e {
+                    OpenError::Passphrase => KeyringError::Passphrase(name.to_owned()),
+                    OpenError::Format => format(),
+                })?
+            }
+        };
+        let key = LocalKey::from_secret(&secret)?;
+        if STANDARD.encode(key.public_key()) == info.public_key {
+            Ok(key)
+        } else {
+            Err(format())
+        }
+    }
+
+    /// What may be shown of one key.
+    ///
+    /// # Errors
+    /// [`KeyringError::NotFound`].
+    pub fn info(&self, name: &str) -> Result<KeyInfo, KeyringError> {
+        Ok(self.read(&self.path(name)?, name)?.info)
+    }
+
+    /// All keys in order of their names.
+    ///
+    /// # Errors
+    /// A file that cannot be read is named.
+    pub fn list(&self) -> Result<Vec<KeyInfo>, KeyringError> {
+        let io = |source| FileError::Io {
+            path: self.dir.clone(),
+            source,
+        };
+        let mut keys = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.extension().is_some_and(|e| e == "key")
+                && let Some(name) = path.file_stem().and_then(|n| n.to_str())
+            {
+                keys.push(self.read(&path, name)?.info);
+            }
+        }
+        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(keys)
+    }
+
+    fn read(&self, path: &Path, name: &str) -> Result<KeyFile, KeyringError> {
+        if !path.exists() {
+            return Err(KeyringError::NotFound {
+                name: name.to_owned(),
+                dir: self.dir.clone(),
+            });
+        }
+        let bytes = Zeroizing::new(read_private(path, MAX_FILE)?);
+        let file: KeyFile =
+            serde_json::from_slice(&bytes).map_err(|_| KeyringError::Format(path.to_owned()))?;
+        if file.version == 1 && file.info.name == name {
+            Ok(file)
+        } else {
+            Err(KeyringError::Format(path.to_owned()))
+        }
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, KeyringError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
+            return Err(KeyringError::Name(name.chars().take(64).collect()));
+        }
+        Ok(self.dir.join(format!("{name}.key")))
+    }
+}
+
+/// What a sealed secret is bound to: a file cannot be passed off as another key.
+fn bound(info: &KeyInfo) -> Vec<u8> {
+    format!("virtengine-key-v1|{}|{}", info.name, info.public_key).into_bytes()
+}

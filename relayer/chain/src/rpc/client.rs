@@ -1,0 +1,314 @@
+//! One endpoint.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Url;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::error::RpcError;
+use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
+use super::wire;
+use crate::code;
+use crate::hash::TxHash;
+
+/// Limits of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Deadline of one call, connecting included.
+    pub timeout: Duration,
+    /// Largest answer in bytes.
+    pub max_answer: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(10),
+            max_answer: 32 << 20,
+        }
+    }
+}
+
+/// A JSON-RPC client of one CometBFT endpoint. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: reqwest::Client,
+    url: Url,
+    /// The address without credentials, for messages.
+    name: String,
+    options: ClientOptions,
+    id: AtomicU64,
+}
+
+impl Client {
+    /// A client of the node at `url` (`http://`, `https://`, or `tcp://` as Cosmos tools write it).
+    ///
+    /// # Errors
+    /// [`RpcError::Url`] if it is no such address; [`RpcError::Unreachable`] if TLS cannot be set up.
+    pub fn new(url: &str, options: ClientOptions) -> Result<Self, RpcError> {
+        let bad = || RpcError::Url { url: redact(url) };
+        let text = url
+            .strip_prefix("tcp://")
+            .map_or_else(|| url.to_owned(), |rest| format!("http://{rest}"));
+        let url = Url::parse(&text).map_err(|_| bad())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(bad());
+        }
+        let name = redact(url.as_str());
+        // The first of the process wins; another part may have installed the same one already.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let http = reqwest::Client::builder()
+            .timeout(options.timeout)
+            .connect_timeout(options.timeout.min(Duration::from_secs(5)))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|e| RpcError::Unreachable {
+                endpoint: name.clone(),
+                reason: chain(&e),
+            })?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                http,
+                url,
+                name,
+                options,
+                id: AtomicU64::new(1),
+            }),
+        })
+    }
+
+    /// The endpoint's address without credentials.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Newest block, chain id, sync state.
+    ///
+    /// # Errors
+    /// [`RpcError`] of the transport.
+    pub async fn status(&self) -> Result<Status, RpcError> {
+        let wire: wire::WireStatus = self.call("status", json!({})).await?;
+        self.read("status", wire.into_status())
+    }
+
+    /// Asks the application; `height` 0 is the newest. The chain's refusal is an answer, see [`AbciAnswer::code`].
+    ///
+    /// # Errors
+    /// [`RpcError`]; a JSON-RPC error e.g. for a height that is not there.
+    pub async fn abci_query(&self, path: &str, data: &[u8], height: u64) -> Result<AbciAnswer, RpcError> {
+        let params = json!({
+            "path": path, "data": hex::encode(data), "height": height.to_string(), "prove": false,
+        });
+        let wire: wire::WireAbci = self.call("abci_query", params).await?;
+        self.read("abci_query", wire.into_answer())
+    }
+
+    /// Offers a transaction to the endpoint's mempool. Refusals, given as code or as text, are answers.
+    ///
+    /// # Errors
+    /// Only where the transaction may or may not have arrived.
+    pub async fn broadcast_tx_sync(&self, tx: &[u8]) -> Result<CheckAnswer, RpcError> {
+        let params = json!({ "tx": STANDARD.encode(tx) });
+        match self
+            .call::<wire::WireBroadcast>("broadcast_tx_sync", params)
+            .await
+        {
+            Ok(wire::WireBroadcast { code, codespace, log }) => {
+                let verdict = code::of_abci(&codespace, code, &log);
+                Ok(CheckAnswer {
+                    verdict,
+                    code,
+                    codespace,
+                    log,
+                })
+            }
+            Err(RpcError::Response { data, message, .. }) => {
+                let log = if data.is_empty() { message } else { data };
+                let verdict = code::of_broadcast_error(&log);
+                Ok(CheckAnswer {
+                    verdict,
+                    code: 0,
+                    codespace: String::new(),
+                    log,
+                })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Looks a transaction up; `None` if the endpoint's index does not have it.
+    ///
+    /// # Errors
+    /// [`RpcError`], also where the endpoint keeps no index.
+    pub async fn tx(&self, hash: TxHash) -> Result<Option<TxAnswer>, RpcError> {
+        let params = json!({ "hash": STANDARD.encode(hash.as_bytes()), "prove": false });
+        let answer = match self.call::<wire::WireTx>("tx", params).await {
+            Ok(wire) => self.read("tx", wire.into_answer())?,
+            Err(RpcError::Response { data, .. }) if code::is_tx_not_found(&data) => return Ok(None),
+            Err(other) => return Err(other),
+        };
+        if answer.hash != hash {
+            return self.read("tx", Err("another transaction than the one asked for".to_owned()));
+        }
+        Ok(Some(answer))
+    }
+
+    /// Searches the index, oldest first; `page` counts from 1, `per_page` is at most 100.
+    ///
+    /// # Errors
+    /// [`RpcError`].
+    pub async fn tx_search(&self, query: &str, page: u32, per_page: u32) -> Result<TxPage, RpcError> {
+        let params = json!({
+            "query": query, "prove": false, "page": page.to_string(), "per_page": per_page.to_string(),
+            "order_by": "asc",
+        });
+        let wire: wire::WireTxPage = self.call("tx_search", params).await?;
+        self.read("tx_search", wire.into_page())
+    }
+
+    /// A block; the newest without a height.
+    ///
+    /// # Errors
+    /// [`RpcError::Response`] if the height is not there or was pruned.
+    pub async fn block(&self, height: Option<u64>) -> Result<Block, RpcError> {
+        let wire: wire::WireBlockAnswer = self.call("block", at(height)).await?;
+        self.read("block", wire.into_block())
+    }
+
+    /// The results of a block's transactions, in their order.
+    ///
+    /// # Errors
+    /// [`RpcError::Response`] if the height is not there or was pruned.
+    pub async fn block_results(&self, height: u64) -> Result<Vec<ExecResult>, RpcError> {
+        let wire: wire::WireBlockResults = self.call("block_results", at(Some(height))).await?;
+        let results = wire
+            .txs_results
+            .unwrap_or_default()
+            .into_iter()
+            .map(wire::WireExec::into_result);
+        self.read("block_results", results.collect())
+    }
+
+    fn read<T>(&self, method: &'static str, parsed: Result<T, String>) -> Result<T, RpcError> {
+        parsed.map_err(|reason| RpcError::Malformed {
+            endpoint: self.inner.name.clone(),
+            method,
+            reason,
+        })
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, RpcError> {
+        let endpoint = || self.inner.name.clone();
+        let id = self.inner.id.fetch_add(1, Ordering::Relaxed);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let failed = |e: &reqwest::Error| {
+            if e.is_timeout() {
+                let millis = u64::try_from(self.inner.options.timeout.as_millis()).unwrap_or(u64::MAX);
+                RpcError::Timeout {
+                    endpoint: endpoint(),
+                    method,
+                    millis,
+                }
+            } else {
+                RpcError::Unreachable {
+                    endpoint: endpoint(),
+                    reason: chain(e),
+                }
+            }
+        };
+        let request = self.inner.http.post(self.inner.url.clone()).json(&body);
+        let mut response = request.send().await.map_err(|e| failed(&e))?;
+        let status = response.status();
+        let limit = self.inner.options.max_answer;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| failed(&e))? {
+            if bytes.len().saturating_add(chunk.len()) > limit {
+                return Err(RpcError::TooLarge {
+                    endpoint: endpoint(),
+                    method,
+                    limit,
+                });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        // CometBFT answers errors with HTTP 500 and a JSON-RPC body: the body decides.
+        let envelope: wire::Envelope = serde_json::from_slice(&bytes).map_err(|e| RpcError::Malformed {
+            endpoint: endpoint(),
+            method,
+            reason: format!("HTTP {}, {e}", status.as_u16()),
+        })?;
+        if let Some(error) = envelope.error {
+            let data = match error.data {
+                Some(Value::String(text)) => text,
+                Some(other) => other.to_string(),
+                None => String::new(),
+            };
+            let wire::WireError { code, message, .. } = error;
+            return Err(RpcError::Response {
+                endpoint: endpoint(),
+                method,
+                code,
+                message,
+                data,
+            });
+        }
+        let result = envelope
+            .result
+            .map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+        self.read(method, serde_json::from_str(&result).map_err(|e| e.to_string()))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("endpoint", &self.inner.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at(height: Option<u64>) -> Value {
+    height.map_or_else(|| json!({}), |h| json!({ "height": h.to_string() }))
+}
+
+/// An address without user, password, query and fragment: keys of hosted nodes stand there.
+fn redact(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(u) => match (u.host_str(), u.port()) {
+            (Some(host), Some(port)) => format!("{}://{host}:{port}", u.scheme()),
+            (Some(host), None) => format!("{}://{host}", u.scheme()),
+            (None, _) => format!("{}:", u.scheme()),
+        },
+        Err(_) => url
+            .chars()
+            .take_while(|c| !matches!(c, '@' | '?'))
+            .take(64)
+            .collect(),
+    }
+}
+
+/// An error with its causes: reqwest's own text hides them. The URL is left out, it may hold a key.
+fn chain(e: &dyn std::error::Error) -> String {
+    let mut parts = Vec::new();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        parts.push(cause.to_string());
+        source = cause.source();
+    }
+    if parts.is_empty() {
+        "transport error".to_owned()
+    } else {
+        parts.join(": ")
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong between us and an endpoint.
+
+use crate::code::Class;
+
+/// A failed call. Answers of the chain itself (a refused transaction, a failed query) are no errors here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RpcError {
+    /// The endpoint's address is not an http(s) URL.
+    #[error("{url}: not a node's RPC address; give e.g. http://127.0.0.1:26657")]
+    Url {
+        /// As it was given, without credentials.
+        url: String,
+    },
+    /// No connection, or it broke.
+    #[error("{endpoint}: cannot be reached ({reason}); check the address and that the node runs")]
+    Unreachable {
+        /// Which endpoint.
+        endpoint: String,
+        /// Why, in the transport's words.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("{endpoint}: no answer to {method} within {millis} ms")]
+    Timeout {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
+        /// The deadline.
+        millis: u64,
+    },
+    /// The answer is larger than allowed.
+    #[error("{endpoint}: the answer to {method} is larger than {limit} bytes")]
+    TooLarge {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// Not the answer of a CometBFT node.
+    #[error("{endpoint}: unreadable answer to {method}: {reason}")]
+    Malformed {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A JSON-RPC error.
+    #[error("{endpoint}: {method}: {message} ({code}): {data}")]
+    Response {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
+        /// JSON-RPC code.
+        code: i64,
+        /// Its message.
+        message: String,
+        /// Its data: where CometBFT writes the reason.
+        data: String,
+    },
+    /// No endpoint is configured.
+    #[error("no RPC endpoint is configured; set --node or chain.endpoints")]
+    NoEndpoint,
+}
+
+impl RpcError {
+    /// Whether another endpoint, or a later try, may do better.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Malformed { .. } => Class::Transient,
+            Self::Response { .. } | Self::TooLarge { .. } => Class::Rejected,
+            Self::Url { .. } | Self::NoEndpoint => Class::Fatal,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A thin CometBFT JSON-RPC client: the one port that every Cosmos node has.
+//!
+//! Every call has a deadline and a bound on the answer's size. int64 come as strings; hashes go out as base64. Nothing
+//! here retries: [`Endpoints`] tries the next endpoint, the settlement machine asks again.
+
+mod client;
+mod endpoints;
+mod error;
+mod types;
+mod wire;
+
+pub use client::{Client, ClientOptions};
+pub use endpoints::{AsRpcError, Endpoints, Head};
+pub use error::RpcError;
+pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
+
+#[cfg(test)]
+mod tests;
