@@ -213,3 +213,7 @@ pub fn verify_command(
         .parse()
         .map_err(|e: CommandTypeError| Refusal::field(Code::UnsupportedVersion, "commands.type", e))
 }
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

@@ -113,7 +113,10 @@ mod tests {
 
     #[test]
     fn accepts_the_specifications_example() {
-        assert_eq!("node-hpc1-compute-042".parse::<NodeId>().unwrap().as_str(), "node-hpc1-compute-042");
+        assert_eq!(
+            "node-hpc1-compute-042".parse::<NodeId>().unwrap().as_str(),
+            "node-hpc1-compute-042"
+        );
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl AgentKey {
 
 /// y < p = 2²⁵⁵ − 19, little endian.
 fn below_p(y: &[u8; 32]) -> bool {
-    let Some(((low, rest), top)) = y.split_first().and_then(|(l, r)| r.split_last().map(|(t, r)| ((l, r), t)))
+    let Some(((low, rest), top)) = y
+        .split_first()
+        .and_then(|(l, r)| r.split_last().map(|(t, r)| ((l, r), t)))
     else {
         return false;
     };
@@ -136,9 +138,10 @@ pub struct ZebraVerifier;
 #[cfg(feature = "native-crypto")]
 impl Verifier for ZebraVerifier {
     fn verify(&self, message: &[u8], signature: &[u8], public_key: &[u8]) -> bool {
-        let (Ok(key), Ok(sig)) =
-            (ed25519_zebra::VerificationKey::try_from(public_key), ed25519_zebra::Signature::try_from(signature))
-        else {
+        let (Ok(key), Ok(sig)) = (
+            ed25519_zebra::VerificationKey::try_from(public_key),
+            ed25519_zebra::Signature::try_from(signature),
+        ) else {
             return false;
         };
         key.verify(&sig, message).is_ok()

@@ -18,5 +18,8 @@ pub mod registration;
 pub mod registry;
 pub mod report;
 pub mod sampling;
+pub mod schemas;
 pub mod time;
 pub mod token;
+#[cfg(feature = "native-crypto")]
+pub mod vectors;

@@ -36,7 +36,10 @@ impl UnixSeconds {
 impl fmt::Display for UnixSeconds {
     /// RFC 3339 in UTC, or the number where no calendar date exists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match i64::try_from(self.0).ok().and_then(|s| jiff::Timestamp::from_second(s).ok()) {
+        match i64::try_from(self.0)
+            .ok()
+            .and_then(|s| jiff::Timestamp::from_second(s).ok())
+        {
             Some(t) => write!(f, "{t}"),
             None => write!(f, "{}", self.0),
         }
@@ -90,7 +93,11 @@ impl Rfc3339 {
             i32::try_from(nanos).map_err(|_| fail())?,
         )
         .map_err(|_| fail())?;
-        Ok(Self { text: format!("{t:.9}"), seconds, nanos })
+        Ok(Self {
+            text: format!("{t:.9}"),
+            seconds,
+            nanos,
+        })
     }
 }
 
@@ -102,7 +109,9 @@ impl TryFrom<String> for Rfc3339 {
         if text.len() > 40 {
             return Err(fail(&text));
         }
-        let Ok(t) = text.parse::<jiff::Timestamp>() else { return Err(fail(&text)) };
+        let Ok(t) = text.parse::<jiff::Timestamp>() else {
+            return Err(fail(&text));
+        };
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(t.as_second()), u32::try_from(t.subsec_nanosecond()))
         else {
             return Err(fail(&text));
@@ -151,7 +160,13 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_an_instant() {
-        for bad in ["", "2026-01-30", "2026-01-30T14:05:00", "1969-12-31T23:59:59Z", "yesterday"] {
+        for bad in [
+            "",
+            "2026-01-30",
+            "2026-01-30T14:05:00",
+            "1969-12-31T23:59:59Z",
+            "yesterday",
+        ] {
             assert!(bad.parse::<Rfc3339>().is_err(), "{bad}");
         }
     }

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text;
 use crate::code::Code;
 use crate::command::Command;
 use crate::heartbeat::HealthStatus;
@@ -112,9 +111,7 @@ pub struct ChainStatus {
     pub height: u64,
     /// Sequence of the node's last report on chain; 0 if none in this epoch.
     pub settled_sequence: u32,
-    /// Registration epoch; a u64 as a string.
-    #[serde(with = "text")]
-    #[schemars(with = "String")]
+    /// Registration epoch.
     pub epoch: u64,
     /// Effective state.
     pub node_state: NodeState,
@@ -182,14 +179,14 @@ mod tests {
     fn a_response_of_a_newer_gateway_is_read() {
         let text = r#"{"response": {"accepted": true, "sequence_ack": 7, "timestamp": "2026-01-30T14:05:01Z",
             "next_heartbeat_seconds": 30, "errors": [{"code": "code_of_tomorrow", "message": "m", "x": 1}],
-            "chain": {"latency_ms": 150, "height": 9, "settled_sequence": 6, "epoch": "18446744073709551615",
+            "chain": {"latency_ms": 150, "height": 9, "settled_sequence": 6, "epoch": 18446744073709551615,
             "node_state": "active"}, "tomorrow": {}}, "more": []}"#;
         let body: HeartbeatResponseBody = serde_json::from_str(text).unwrap();
         assert!(body.response.accepted);
         assert_eq!(body.response.errors[0].code(), None);
         assert_eq!(body.response.chain.as_ref().unwrap().epoch, u64::MAX);
         let again = serde_json::to_string(&body).unwrap();
-        assert!(again.contains(r#""epoch":"18446744073709551615""#), "{again}");
+        assert!(again.contains(r#""epoch":18446744073709551615"#), "{again}");
         assert!(!again.contains("null"), "{again}");
     }
 }

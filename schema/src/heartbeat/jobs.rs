@@ -29,7 +29,7 @@ pub struct Jobs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_24h: Option<u32>,
     /// Ids of what runs, at most 512.
-    #[schemars(length(max = 512))]
+    #[schemars(length(max = 512), default)]
     pub active_job_ids: Vec<JobId>,
 }
 

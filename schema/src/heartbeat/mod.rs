@@ -4,6 +4,7 @@
 //! names the JSON path of the field at fault. Unknown fields are ignored, `null` counts as absent.
 
 mod capacity;
+mod compare;
 mod envelope;
 mod fields;
 mod health;

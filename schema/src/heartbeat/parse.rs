@@ -154,3 +154,7 @@ impl Heartbeat {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+pub(crate) mod tests;

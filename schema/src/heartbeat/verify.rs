@@ -4,9 +4,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::compare::{check_report, mismatch};
 use super::envelope::{HeartbeatAuth, HeartbeatRequest, auth_message, payload_hash};
 use super::parse::{Head, Opened};
-use super::summary::{body_of, section_of};
+use super::summary::section_of;
 use super::{Heartbeat, check_window};
 use crate::bytes::base64_exact;
 use crate::code::Code;
@@ -14,7 +15,7 @@ use crate::id::{ClusterId, NodeId};
 use crate::key::{AgentKey, Verifier};
 use crate::refusal::Refusal;
 use crate::registry::JobIds;
-use crate::report::{MAX_SECTION, REPORT_LEN, Report, Tag, section_digest};
+use crate::report::{MAX_SECTION, REPORT_LEN, Report, Tag};
 use crate::time::UnixSeconds;
 
 /// What the gateway knows of a node on record.
@@ -111,8 +112,14 @@ pub fn verify_heartbeat(
             ));
         }
     };
-    let report = Report::decode(&report)
-        .map_err(|code| Refusal::field(code, "auth.report", "is not a report of version 1"))?;
+    let report = Report::decode(&report).map_err(|code| {
+        let refusal = Refusal::field(code, "auth.report", "is not a report of version 1");
+        if code == Code::Malformed {
+            refusal.malformed()
+        } else {
+            refusal
+        }
+    })?;
     if !verifier.verify(
         &report.message(registered.tag),
         &report_signature,
@@ -270,85 +277,6 @@ fn check_time(head: &Head, auth: &HeartbeatAuth, now: UnixSeconds) -> Result<(),
     })
 }
 
-fn mismatch(field: &str, what: impl std::fmt::Display) -> Refusal {
-    Refusal::field(Code::ReportMismatch, field, what)
-}
-
-/// Whether a report says what the payload says, field by field.
-///
-/// # Errors
-/// [`Code::ReportMismatch`] with the report's field, as `auth.report.cores_available`.
-pub(crate) fn check_report(
-    report: &Report,
-    heartbeat: &Heartbeat,
-    payload_hash: &[u8; 32],
-    section: &[u8],
-) -> Result<(), Refusal> {
-    let (said, is) = (&report.body, body_of(heartbeat));
-    let numbers = [
-        ("time", u64::from(report.time), heartbeat.timestamp.seconds().0),
-        (
-            "sequence",
-            u64::from(report.sequence),
-            u64::from(heartbeat.sequence_number.get()),
-        ),
-        (
-            "cores_available",
-            u64::from(said.cores_available),
-            u64::from(is.cores_available),
-        ),
-        (
-            "memory_gb_available",
-            u64::from(said.memory_gb_available),
-            u64::from(is.memory_gb_available),
-        ),
-        (
-            "gpus_available",
-            u64::from(said.gpus_available),
-            u64::from(is.gpus_available),
-        ),
-        (
-            "storage_gb_available",
-            u64::from(said.storage_gb_available),
-            u64::from(is.storage_gb_available),
-        ),
-        (
-            "avg_cluster_latency_us",
-            u64::from(said.avg_cluster_latency_us),
-            u64::from(is.avg_cluster_latency_us),
-        ),
-        (
-            "measurement_count",
-            u64::from(said.measurement_count),
-            u64::from(is.measurement_count),
-        ),
-        ("has_jobs", u64::from(said.has_jobs), u64::from(is.has_jobs)),
-    ];
-    for (name, said, is) in numbers {
-        if said != is {
-            return Err(mismatch(
-                &format!("auth.report.{name}"),
-                format_args!("says {said}, the payload {is}"),
-            ));
-        }
-    }
-    if said.status != is.status {
-        return Err(mismatch(
-            "auth.report.status",
-            format_args!("says {}, the payload {}", said.status, is.status),
-        ));
-    }
-    if report.payload_hash != *payload_hash {
-        return Err(mismatch(
-            "auth.report.payload_hash",
-            "is not SHA-256 of the heartbeat value as sent",
-        ));
-    }
-    if report.section_digest != section_digest(section) {
-        return Err(mismatch(
-            "auth.report.section_digest",
-            "is not that of the section that follows from the payload and the cluster's job_ids setting",
-        ));
-    }
-    Ok(())
-}
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

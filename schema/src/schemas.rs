@@ -1,0 +1,114 @@
+//! JSON Schemas (draft 2020-12) of every type that crosses a boundary as JSON.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use crate::{command, gateway, heartbeat, registration, registry, sampling, token};
+
+fn schema<T: JsonSchema>() -> Value {
+    let schema: Schema = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>();
+    schema.to_value()
+}
+
+/// Every schema with its file name in `schema/json/`, in the order of the names.
+#[must_use]
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    let mut all = vec![
+        ("heartbeat.json", schema::<heartbeat::Heartbeat>()),
+        ("heartbeat-request.json", schema::<heartbeat::HeartbeatRequest>()),
+        (
+            "heartbeat-response.json",
+            schema::<gateway::HeartbeatResponseBody>(),
+        ),
+        ("command.json", schema::<command::Command>()),
+        ("register-request.json", schema::<gateway::RegisterRequest>()),
+        ("register-response.json", schema::<gateway::RegisterResponse>()),
+        ("register-pending.json", schema::<gateway::RegisterPending>()),
+        (
+            "certificate-request.json",
+            schema::<gateway::CertificateRequest>(),
+        ),
+        (
+            "certificate-response.json",
+            schema::<gateway::CertificateResponse>(),
+        ),
+        (
+            "certificate-challenge.json",
+            schema::<gateway::ChallengeResponse>(),
+        ),
+        ("certificate-recover.json", schema::<gateway::RecoverRequest>()),
+        ("problem.json", schema::<gateway::Problem>()),
+        ("token-claims.json", schema::<token::TokenClaims>()),
+        ("sampling-config.json", schema::<sampling::SamplingConfig>()),
+        ("node-identity.json", schema::<registration::NodeIdentity>()),
+        ("registry-params.json", schema::<registry::Params>()),
+        ("registry-instantiate.json", schema::<registry::InstantiateMsg>()),
+        ("registry-execute.json", schema::<registry::ExecuteMsg>()),
+        ("registry-query.json", schema::<registry::QueryMsg>()),
+        ("registry-migrate.json", schema::<registry::MigrateMsg>()),
+    ];
+    all.sort_by_key(|(name, _)| *name);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn file_names_are_unique_and_every_schema_is_an_object_schema() {
+        let all = schemas();
+        let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), all.len());
+        for (name, schema) in all {
+            assert!(
+                schema["title"].is_string() && schema.get("$schema").is_some(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_heartbeats_schema_requires_what_the_protocol_requires() {
+        let all = schemas();
+        let (_, schema) = all.iter().find(|(name, _)| *name == "heartbeat.json").unwrap();
+        let required = |at: &Value| -> BTreeSet<String> {
+            at["required"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|v| v.as_str().unwrap().to_owned())
+                .collect()
+        };
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        assert_eq!(
+            required(schema),
+            set(&[
+                "node_id",
+                "cluster_id",
+                "sequence_number",
+                "timestamp",
+                "capacity",
+                "health"
+            ])
+        );
+        assert_eq!(
+            required(&schema["$defs"]["Capacity"]),
+            set(&[
+                "cpu_cores_total",
+                "cpu_cores_available",
+                "memory_gb_total",
+                "memory_gb_available"
+            ])
+        );
+        assert_eq!(required(&schema["$defs"]["Health"]), set(&["status"]));
+        // Lists may be absent as well.
+        assert!(schema["$defs"]["Jobs"].get("required").is_none());
+        assert!(schema["$defs"]["Latency"].get("required").is_none());
+    }
+}
