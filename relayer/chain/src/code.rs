@@ -173,27 +173,35 @@ pub fn pruned_below(data: &str) -> Option<u64> {
 /// The contract's own message out of a log, without the frames that SDK and wasmd put around it.
 #[must_use]
 pub fn contract_message(log: &str) -> &str {
-    let start = log
-        .find("failed to execute message; message index: ")
-        .map_or(log, |i| {
-            let rest = log.get(i..).unwrap_or(log);
-            rest.split_once(": ")
-                .and_then(|(_, r)| r.split_once(": "))
-                .map_or(rest, |(_, r)| r)
-        });
-    let end = [
-        ": execute wasm contract failed",
-        ": instantiate wasm contract failed",
-        ": query wasm contract failed",
-        ": migrate wasm contract failed",
-    ]
-    .iter()
-    .filter_map(|frame| start.find(frame))
-    .min();
-    end.and_then(|e| start.get(..e)).unwrap_or(start)
+    let mut text = log;
+    if let Some((_, rest)) = text.split_once("desc = ") {
+        text = rest;
+    }
+    if let Some((_, rest)) = text.split_once("failed to execute message; message index: ") {
+        // The index, then perhaps "dispatch", then the message.
+        text = rest.split_once(": ").map_or(rest, |(_, r)| r);
+    }
+    let end = CONTRACT_FRAMES.iter().filter_map(|frame| text.find(frame)).min();
+    end.and_then(|e| text.get(..e)).unwrap_or(text).trim_end_matches(": ")
 }
 
-fn is_contract_text(log: &str) -> bool {
+/// The registry's stable code out of a log: the first part of its message that is one of its words.
+#[must_use]
+pub fn contract_code(log: &str) -> Option<hpc_schema::code::Code> {
+    contract_message(log).split(": ").find_map(|part| hpc_schema::code::Code::from_word(part.trim()))
+}
+
+/// What wasmd appends to a contract's error.
+const CONTRACT_FRAMES: [&str; 4] = [
+    "execute wasm contract failed",
+    "instantiate wasm contract failed",
+    "query wasm contract failed",
+    "migrate wasm contract failed",
+];
+
+/// Whether a log carries a contract's own error.
+#[must_use]
+pub fn is_contract_text(log: &str) -> bool {
     [
         "execute wasm contract failed",
         "instantiate wasm contract failed",

@@ -5,6 +5,8 @@ pub mod gas;
 pub mod hash;
 pub mod keys;
 pub mod msg;
+pub mod query;
+pub mod registry;
 pub mod rpc;
 pub mod settle;
 pub mod tx;

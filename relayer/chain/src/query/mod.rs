@@ -1,0 +1,156 @@
+//! Questions to the chain's modules, by `abci_query` alone. Every answer carries the height at which it holds.
+
+mod account;
+mod wasm;
+
+pub use account::Account;
+pub use wasm::{CodeInfo, ContractInfo};
+
+use cosmrs::proto::traits::Message;
+
+use crate::code::{self, Class, Verdict};
+use crate::rpc::{AsRpcError, Client, Endpoints, RpcError};
+use hpc_schema::code::Code;
+
+/// A failed question.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// The endpoints could not be asked.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The contract refused.
+    #[error("{message}")]
+    Contract {
+        /// The registry's stable code, if it gave one.
+        code: Option<Code>,
+        /// Its message.
+        message: String,
+    },
+    /// What was asked for does not exist.
+    #[error("{what} does not exist: {log}")]
+    NotFound {
+        /// What was asked for.
+        what: &'static str,
+        /// The chain's text.
+        log: String,
+    },
+    /// The chain refused.
+    #[error("{path}: {log} (codespace {codespace}, code {code})")]
+    Refused {
+        /// Query path.
+        path: &'static str,
+        /// ABCI codespace.
+        codespace: String,
+        /// ABCI code.
+        code: u32,
+        /// Its meaning, for simulations.
+        verdict: Verdict,
+        /// The chain's text.
+        log: String,
+    },
+    /// The answer does not have the shape that was expected.
+    #[error("unreadable answer to {path}: {reason}")]
+    Malformed {
+        /// Query path.
+        path: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl QueryError {
+    /// How a caller should react.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Rpc(e) => e.class(),
+            Self::Refused { verdict, .. } => verdict.class().unwrap_or(Class::Rejected),
+            Self::Contract { .. } | Self::NotFound { .. } | Self::Malformed { .. } => Class::Rejected,
+        }
+    }
+}
+
+impl AsRpcError for QueryError {
+    fn rpc(&self) -> Option<&RpcError> {
+        match self {
+            Self::Rpc(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// An answer and the height at which it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At<T> {
+    /// The answer's own height.
+    pub height: u64,
+    /// The answer.
+    pub value: T,
+}
+
+impl<T> At<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
+        At { height: self.height, value: f(self.value) }
+    }
+}
+
+/// The chain behind the operator's endpoints. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    endpoints: Endpoints,
+}
+
+impl Chain {
+    /// Over these endpoints.
+    #[must_use]
+    pub fn new(endpoints: Endpoints) -> Self {
+        Self { endpoints }
+    }
+
+    /// The endpoints.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// The chain id that the best endpoint names.
+    ///
+    /// # Errors
+    /// [`QueryError::Rpc`].
+    pub async fn chain_id(&self) -> Result<String, QueryError> {
+        Ok(self.endpoints.ask(|c: Client| async move { c.status().await }).await?.chain_id)
+    }
+
+    /// One gRPC query over `abci_query`, at the newest height (0) or at a given one.
+    async fn grpc<Q: Message, A: Message + Default>(
+        &self,
+        path: &'static str,
+        what: &'static str,
+        question: &Q,
+        height: u64,
+    ) -> Result<At<A>, QueryError> {
+        let data = question.encode_to_vec();
+        let answer = self
+            .endpoints
+            .ask(|c: Client| {
+                let data = data.clone();
+                async move { c.abci_query(path, &data, height).await }
+            })
+            .await?;
+        if answer.code != 0 {
+            let (codespace, code, log) = (answer.codespace, answer.code, answer.log);
+            return Err(if code::is_contract_text(&log) {
+                let message = code::contract_message(&log).to_owned();
+                QueryError::Contract { code: code::contract_code(&log), message }
+            } else if code::is_not_found(&codespace, code, &log) {
+                QueryError::NotFound { what, log }
+            } else {
+                let verdict = code::of_simulation(&codespace, code, &log);
+                QueryError::Refused { path, codespace, code, verdict, log }
+            });
+        }
+        let value = A::decode(answer.value.as_slice())
+            .map_err(|e| QueryError::Malformed { path, reason: e.to_string() })?;
+        Ok(At { height: answer.height, value })
+    }
+}
