@@ -83,7 +83,7 @@ pub struct Command {
     /// Unique; a command that was carried out is not carried out again.
     #[schemars(length(min = 1, max = 64))]
     pub command_id: String,
-    /// See [`CommandType`].
+    /// What is to be done.
     #[serde(rename = "type")]
     #[schemars(with = "CommandType")]
     pub command_type: String,

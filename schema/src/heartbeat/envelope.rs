@@ -16,7 +16,7 @@ pub const MAX_HEARTBEAT_BYTES: usize = 65_536;
 /// The payload stays the bytes that were sent: they are what is signed and hashed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct HeartbeatRequest {
-    /// The payload, raw; read it with [`super::Heartbeat::parse`].
+    /// The payload; its raw bytes are signed.
     #[schemars(with = "super::Heartbeat")]
     pub heartbeat: Box<RawValue>,
     /// Signatures and report.

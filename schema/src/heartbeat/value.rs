@@ -162,9 +162,18 @@ impl<const MAX: usize> JsonSchema for Text<MAX> {
 }
 
 /// A whole percentage, 0 to 100.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
-pub struct Percent(#[schemars(range(max = 100))] u8);
+pub struct Percent(u8);
+
+impl JsonSchema for Percent {
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 0, "maximum": 100, "description": "A whole percentage."})
+    }
+}
 
 impl Percent {
     /// The number, 0 to 100.
