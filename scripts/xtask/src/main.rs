@@ -3,6 +3,7 @@
 mod lint;
 mod outcomes;
 mod promises;
+mod schema;
 mod tree;
 
 use anyhow::Result;
@@ -24,6 +25,12 @@ enum Task {
     Promises,
     /// Compares what the end-to-end suite recorded on the embedded chain with what it recorded on wasmd.
     Outcomes,
+    /// Writes the JSON Schemas and test vectors of `schema/` from the code.
+    Schema {
+        /// Compares instead of writing.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> Result<()> {
@@ -32,5 +39,6 @@ fn main() -> Result<()> {
         Task::Lint => lint::run(&root),
         Task::Promises => promises::run(&root),
         Task::Outcomes => outcomes::run(&root),
+        Task::Schema { check } => schema::run(&root, check),
     }
 }
