@@ -108,7 +108,8 @@ pub fn of_abci(codespace: &str, code: u32, log: &str) -> Verdict {
             let (expected, got) = sequences(log);
             Verdict::WrongSequence { expected, got }
         }
-        ("wasm", 4 | 5 | 6) => Verdict::ContractError,
+        // Instantiation, execution, query, migration failed.
+        ("wasm", 4 | 5 | 9 | 11) => Verdict::ContractError,
         _ => Verdict::Other,
     }
 }
@@ -182,13 +183,17 @@ pub fn contract_message(log: &str) -> &str {
         text = rest.split_once(": ").map_or(rest, |(_, r)| r);
     }
     let end = CONTRACT_FRAMES.iter().filter_map(|frame| text.find(frame)).min();
-    end.and_then(|e| text.get(..e)).unwrap_or(text).trim_end_matches(": ")
+    end.and_then(|e| text.get(..e))
+        .unwrap_or(text)
+        .trim_end_matches(": ")
 }
 
 /// The registry's stable code out of a log: the first part of its message that is one of its words.
 #[must_use]
 pub fn contract_code(log: &str) -> Option<hpc_schema::code::Code> {
-    contract_message(log).split(": ").find_map(|part| hpc_schema::code::Code::from_word(part.trim()))
+    contract_message(log)
+        .split(": ")
+        .find_map(|part| hpc_schema::code::Code::from_word(part.trim()))
 }
 
 /// What wasmd appends to a contract's error.

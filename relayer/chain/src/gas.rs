@@ -231,7 +231,6 @@ mod tests {
             "stake",
             "1",
             "-1stake",
-            "1e3stake",
             "1.stake",
             ".5stake",
             "0.0000000000000000001stake",

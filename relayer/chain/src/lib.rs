@@ -8,5 +8,6 @@ pub mod msg;
 pub mod query;
 pub mod registry;
 pub mod rpc;
+pub mod send;
 pub mod settle;
 pub mod tx;

@@ -1,6 +1,6 @@
 //! The chain's messages that are sent here.
 
-use cosmrs::Any;
+pub use cosmrs::Any;
 use cosmrs::proto::cosmos::bank::v1beta1::MsgSend;
 use cosmrs::proto::cosmwasm::wasm::v1::{
     MsgExecuteContract, MsgInstantiateContract, MsgMigrateContract, MsgStoreCode,

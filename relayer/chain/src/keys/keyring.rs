@@ -256,6 +256,24 @@ impl Keyring {
         Ok(keys)
     }
 
+    /// Deletes a key's file. Whoever has not its words has lost it.
+    ///
+    /// # Errors
+    /// [`KeyringError::NotFound`]; a file that is no key file stays.
+    pub fn remove(&self, name: &str) -> Result<KeyInfo, KeyringError> {
+        let path = self.path(name)?;
+        let info = self.read(&path, name)?.info;
+        let io = |source| FileError::Io {
+            path: path.clone(),
+            source,
+        };
+        fs::remove_file(&path).map_err(io)?;
+        fs::File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(io)?;
+        Ok(info)
+    }
+
     fn read(&self, path: &Path, name: &str) -> Result<KeyFile, KeyringError> {
         if !path.exists() {
             return Err(KeyringError::NotFound {

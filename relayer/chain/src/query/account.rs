@@ -30,16 +30,32 @@ impl Chain {
     /// # Errors
     /// [`QueryError`].
     pub async fn account(&self, address: &str) -> Result<At<Option<Account>>, QueryError> {
-        let question = QueryAccountRequest { address: address.to_owned() };
+        let question = QueryAccountRequest {
+            address: address.to_owned(),
+        };
         let answer: At<QueryAccountResponse> = match self.grpc(ACCOUNT, "the account", &question, 0).await {
-            Err(QueryError::NotFound { .. }) => return Ok(At { height: 0, value: None }),
+            Err(QueryError::NotFound { .. }) => {
+                return Ok(At {
+                    height: 0,
+                    value: None,
+                });
+            }
             other => other?,
         };
         let account = answer.value.account.unwrap_or_default();
-        let base = base_account(&account.type_url, &account.value)
-            .map_err(|reason| QueryError::Malformed { path: ACCOUNT, reason })?;
-        let value = Some(Account { number: base.account_number, sequence: base.sequence });
-        Ok(At { height: answer.height, value })
+        let base =
+            base_account(&account.type_url, &account.value).map_err(|reason| QueryError::Malformed {
+                path: ACCOUNT,
+                reason,
+            })?;
+        let value = Some(Account {
+            number: base.account_number,
+            sequence: base.sequence,
+        });
+        Ok(At {
+            height: answer.height,
+            value,
+        })
     }
 
     /// How much an address has of a denomination.
@@ -47,12 +63,16 @@ impl Chain {
     /// # Errors
     /// [`QueryError`].
     pub async fn balance(&self, address: &str, denom: &str) -> Result<At<u128>, QueryError> {
-        let question = QueryBalanceRequest { address: address.to_owned(), denom: denom.to_owned() };
+        let question = QueryBalanceRequest {
+            address: address.to_owned(),
+            denom: denom.to_owned(),
+        };
         let answer: At<QueryBalanceResponse> = self.grpc(BALANCE, "the address", &question, 0).await?;
         let amount = answer.value.balance.as_ref().map_or("0", |c| c.amount.as_str());
-        let amount = amount
-            .parse()
-            .map_err(|_| QueryError::Malformed { path: BALANCE, reason: "amount".to_owned() })?;
+        let amount = amount.parse().map_err(|_| QueryError::Malformed {
+            path: BALANCE,
+            reason: "amount".to_owned(),
+        })?;
         Ok(answer.map(|_| amount))
     }
 
@@ -61,10 +81,16 @@ impl Chain {
     /// # Errors
     /// [`QueryError::Contract`], [`QueryError::Refused`] with the verdict of what would go wrong.
     pub async fn simulate(&self, tx: Vec<u8>) -> Result<u64, QueryError> {
-        let question = SimulateRequest { tx_bytes: tx, ..SimulateRequest::default() };
+        let question = SimulateRequest {
+            tx_bytes: tx,
+            ..SimulateRequest::default()
+        };
         let answer: At<SimulateResponse> = self.grpc(SIMULATE, "the transaction", &question, 0).await?;
         let info = answer.value.gas_info;
-        let missing = || QueryError::Malformed { path: SIMULATE, reason: "no gas_info".to_owned() };
+        let missing = || QueryError::Malformed {
+            path: SIMULATE,
+            reason: "no gas_info".to_owned(),
+        };
         info.map(|g| g.gas_used).ok_or_else(missing)
     }
 }
@@ -75,18 +101,32 @@ fn base_account(type_url: &str, value: &[u8]) -> Result<BaseAccount, String> {
     let vesting = match type_url.rsplit('.').next().unwrap_or_default() {
         "BaseAccount" => return BaseAccount::decode(value).map_err(|e| wrong(&e)),
         "ContinuousVestingAccount" => {
-            ContinuousVestingAccount::decode(value).map_err(|e| wrong(&e))?.base_vesting_account
+            ContinuousVestingAccount::decode(value)
+                .map_err(|e| wrong(&e))?
+                .base_vesting_account
         }
         "DelayedVestingAccount" => {
-            DelayedVestingAccount::decode(value).map_err(|e| wrong(&e))?.base_vesting_account
+            DelayedVestingAccount::decode(value)
+                .map_err(|e| wrong(&e))?
+                .base_vesting_account
         }
         "PeriodicVestingAccount" => {
-            PeriodicVestingAccount::decode(value).map_err(|e| wrong(&e))?.base_vesting_account
+            PeriodicVestingAccount::decode(value)
+                .map_err(|e| wrong(&e))?
+                .base_vesting_account
         }
         "PermanentLockedAccount" => {
-            PermanentLockedAccount::decode(value).map_err(|e| wrong(&e))?.base_vesting_account
+            PermanentLockedAccount::decode(value)
+                .map_err(|e| wrong(&e))?
+                .base_vesting_account
         }
-        _ => return Err(wrong(&"an account of this type cannot sign here; use an ordinary one")),
+        _ => {
+            return Err(wrong(
+                &"an account of this type cannot sign here; use an ordinary one",
+            ));
+        }
     };
-    vesting.and_then(|v| v.base_account).ok_or_else(|| wrong(&"no base account in it"))
+    vesting
+        .and_then(|v| v.base_account)
+        .ok_or_else(|| wrong(&"no base account in it"))
 }

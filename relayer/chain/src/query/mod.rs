@@ -1,6 +1,7 @@
 //! Questions to the chain's modules, by `abci_query` alone. Every answer carries the height at which it holds.
 
 mod account;
+mod bank;
 mod wasm;
 
 pub use account::Account;
@@ -90,7 +91,10 @@ pub struct At<T> {
 
 impl<T> At<T> {
     fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
-        At { height: self.height, value: f(self.value) }
+        At {
+            height: self.height,
+            value: f(self.value),
+        }
     }
 }
 
@@ -118,7 +122,11 @@ impl Chain {
     /// # Errors
     /// [`QueryError::Rpc`].
     pub async fn chain_id(&self) -> Result<String, QueryError> {
-        Ok(self.endpoints.ask(|c: Client| async move { c.status().await }).await?.chain_id)
+        Ok(self
+            .endpoints
+            .ask(|c: Client| async move { c.status().await })
+            .await?
+            .chain_id)
     }
 
     /// One gRPC query over `abci_query`, at the newest height (0) or at a given one.
@@ -141,16 +149,30 @@ impl Chain {
             let (codespace, code, log) = (answer.codespace, answer.code, answer.log);
             return Err(if code::is_contract_text(&log) {
                 let message = code::contract_message(&log).to_owned();
-                QueryError::Contract { code: code::contract_code(&log), message }
+                QueryError::Contract {
+                    code: code::contract_code(&log),
+                    message,
+                }
             } else if code::is_not_found(&codespace, code, &log) {
                 QueryError::NotFound { what, log }
             } else {
                 let verdict = code::of_simulation(&codespace, code, &log);
-                QueryError::Refused { path, codespace, code, verdict, log }
+                QueryError::Refused {
+                    path,
+                    codespace,
+                    code,
+                    verdict,
+                    log,
+                }
             });
         }
-        let value = A::decode(answer.value.as_slice())
-            .map_err(|e| QueryError::Malformed { path, reason: e.to_string() })?;
-        Ok(At { height: answer.height, value })
+        let value = A::decode(answer.value.as_slice()).map_err(|e| QueryError::Malformed {
+            path,
+            reason: e.to_string(),
+        })?;
+        Ok(At {
+            height: answer.height,
+            value,
+        })
     }
 }

@@ -49,7 +49,10 @@ impl Chain {
         contract: &str,
         question: &Q,
     ) -> Result<At<A>, QueryError> {
-        let malformed = |e: serde_json::Error| QueryError::Malformed { path: SMART, reason: e.to_string() };
+        let malformed = |e: serde_json::Error| QueryError::Malformed {
+            path: SMART,
+            reason: e.to_string(),
+        };
         let question = QuerySmartContractStateRequest {
             address: contract.to_owned(),
             query_data: serde_json::to_vec(question).map_err(malformed)?,
@@ -57,7 +60,10 @@ impl Chain {
         let answer: At<QuerySmartContractStateResponse> =
             self.grpc(SMART, "the contract", &question, 0).await?;
         let value = serde_json::from_slice(&answer.value.data).map_err(malformed)?;
-        Ok(At { height: answer.height, value })
+        Ok(At {
+            height: answer.height,
+            value,
+        })
     }
 
     /// Reads a raw storage key of a contract; `None` if there is nothing under it.
@@ -65,8 +71,10 @@ impl Chain {
     /// # Errors
     /// [`QueryError`].
     pub async fn raw(&self, contract: &str, key: &[u8]) -> Result<At<Option<Vec<u8>>>, QueryError> {
-        let question =
-            QueryRawContractStateRequest { address: contract.to_owned(), query_data: key.to_vec() };
+        let question = QueryRawContractStateRequest {
+            address: contract.to_owned(),
+            query_data: key.to_vec(),
+        };
         let answer: At<QueryRawContractStateResponse> = self.grpc(RAW, "the contract", &question, 0).await?;
         Ok(answer.map(|a| (!a.data.is_empty()).then_some(a.data)))
     }
@@ -76,10 +84,15 @@ impl Chain {
     /// # Errors
     /// [`QueryError::NotFound`] if there is none at this address.
     pub async fn contract_info(&self, contract: &str) -> Result<At<ContractInfo>, QueryError> {
-        let question = QueryContractInfoRequest { address: contract.to_owned() };
+        let question = QueryContractInfoRequest {
+            address: contract.to_owned(),
+        };
         let answer: At<QueryContractInfoResponse> = self.grpc(INFO, "the contract", &question, 0).await?;
         let Some(info) = answer.value.contract_info else {
-            return Err(QueryError::NotFound { what: "the contract", log: contract.to_owned() });
+            return Err(QueryError::NotFound {
+                what: "the contract",
+                log: contract.to_owned(),
+            });
         };
         let value = ContractInfo {
             code_id: info.code_id,
@@ -87,7 +100,10 @@ impl Chain {
             admin: info.admin,
             label: info.label,
         };
-        Ok(At { height: answer.height, value })
+        Ok(At {
+            height: answer.height,
+            value,
+        })
     }
 
     /// The first page of stored codes, as many as the chain gives at once.

@@ -46,18 +46,25 @@ pub fn events(result: &ExecResult, contract: &str) -> Result<Vec<Event>, EventEr
 /// [`DataError`].
 pub fn response_data(result: &ExecResult, index: usize) -> Result<Option<Vec<u8>>, DataError> {
     let data = TxMsgData::decode(result.data.as_slice()).map_err(DataError::new)?;
-    let Some(any) = data.msg_responses.get(index) else { return Ok(None) };
+    let Some(any) = data.msg_responses.get(index) else {
+        return Ok(None);
+    };
     let value = any.value.as_slice();
     let bytes = match any.type_url.as_str() {
         "/cosmwasm.wasm.v1.MsgExecuteContractResponse" => {
-            MsgExecuteContractResponse::decode(value).map_err(DataError::new)?.data
+            MsgExecuteContractResponse::decode(value)
+                .map_err(DataError::new)?
+                .data
         }
-        "/cosmwasm.wasm.v1.MsgInstantiateContractResponse" => {
-            MsgInstantiateContractResponse::decode(value).map_err(DataError::new)?.address.into_bytes()
-        }
-        "/cosmwasm.wasm.v1.MsgStoreCodeResponse" => {
-            MsgStoreCodeResponse::decode(value).map_err(DataError::new)?.code_id.to_string().into_bytes()
-        }
+        "/cosmwasm.wasm.v1.MsgInstantiateContractResponse" => MsgInstantiateContractResponse::decode(value)
+            .map_err(DataError::new)?
+            .address
+            .into_bytes(),
+        "/cosmwasm.wasm.v1.MsgStoreCodeResponse" => MsgStoreCodeResponse::decode(value)
+            .map_err(DataError::new)?
+            .code_id
+            .to_string()
+            .into_bytes(),
         other => return Err(DataError::new(format!("message {index} answered {other}"))),
     };
     Ok((!bytes.is_empty()).then_some(bytes))

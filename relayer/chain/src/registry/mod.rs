@@ -19,7 +19,10 @@ impl RegistryClient {
     /// The contract at this bech32 address.
     #[must_use]
     pub fn new(chain: Chain, contract: impl Into<String>) -> Self {
-        Self { chain, contract: contract.into() }
+        Self {
+            chain,
+            contract: contract.into(),
+        }
     }
 
     /// The chain.

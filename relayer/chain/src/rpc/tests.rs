@@ -1,1 +1,191 @@
+//! Against a server of raw bytes: what the wire may bring, also from a hostile one.
 
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::code::{Class, Verdict};
+use crate::hash::TxHash;
+
+/// Answers every request with this body, once a connection.
+async fn server(body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let body = body.clone();
+            tokio::spawn(async move {
+                let mut buffer = [0u8; 65_536];
+                let _read = socket.read(&mut buffer).await.unwrap();
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
+                socket.write_all(head.as_bytes()).await.ok();
+                socket.write_all(body.as_bytes()).await.ok();
+            });
+        }
+    });
+    format!("http://{addr}")
+}
+
+async fn client(body: serde_json::Value) -> Client {
+    Client::new(&server(body.to_string()).await, ClientOptions::default()).unwrap()
+}
+
+fn result(value: &serde_json::Value) -> serde_json::Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "result": value })
+}
+
+fn error(data: &str) -> serde_json::Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32603, "message": "Internal error", "data": data } })
+}
+
+#[tokio::test]
+async fn status_is_read_with_its_numbers_as_text() {
+    let client = client(result(&json!({
+        "node_info": { "network": "testing-1", "version": "0.38.21", "other": { "tx_index": "on" } },
+        "sync_info": {
+            "latest_block_height": "4684", "latest_block_time": "2026-01-30T14:05:00.987654321Z",
+            "earliest_block_height": "1", "catching_up": false
+        }
+    })))
+    .await;
+    let status = client.status().await.unwrap();
+    assert_eq!(
+        (status.chain_id.as_str(), status.height, status.tx_index),
+        ("testing-1", 4684, true)
+    );
+    assert_eq!(status.block_time_ms, 1_769_781_900_987);
+}
+
+#[tokio::test]
+async fn a_repeated_broadcast_is_told_by_text_alone() {
+    let client = client(error("tx already exists in cache")).await;
+    assert_eq!(
+        client.broadcast_tx_sync(b"tx").await.unwrap().verdict,
+        Verdict::AlreadyInCache
+    );
+}
+
+#[tokio::test]
+async fn the_code_of_check_tx_is_looked_at() {
+    let client = client(result(&json!({
+        "code": 32, "codespace": "sdk", "hash": "AB",
+        "log": "account sequence mismatch, expected 7, got 5: incorrect account sequence"
+    })))
+    .await;
+    let answer = client.broadcast_tx_sync(b"tx").await.unwrap();
+    assert_eq!(
+        answer.verdict,
+        Verdict::WrongSequence {
+            expected: Some(7),
+            got: Some(5)
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_transaction_that_the_index_does_not_have_is_none() {
+    let hash = TxHash::of(b"tx");
+    let absent = client(error(&format!("tx ({hash}) not found"))).await;
+    assert_eq!(absent.tx(hash).await, Ok(None));
+    let no_index = client(error("transaction indexing is disabled")).await;
+    assert!(matches!(no_index.tx(hash).await, Err(RpcError::Response { .. })));
+}
+
+#[tokio::test]
+async fn another_transaction_than_the_one_asked_for_is_refused() {
+    let client = client(result(&json!({
+        "hash": "00", "height": "5", "index": 0, "tx": "b3RoZXI=", "tx_result": { "code": 0 }
+    })))
+    .await;
+    assert!(matches!(
+        client.tx(TxHash::of(b"tx")).await,
+        Err(RpcError::Malformed { .. })
+    ));
+}
+
+#[tokio::test]
+async fn null_results_of_an_empty_block_are_none() {
+    let client = client(result(&json!({ "height": "100", "txs_results": null }))).await;
+    assert_eq!(client.block_results(100).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_bound_is_not_read() {
+    let url = server(" ".repeat(200_000)).await;
+    let options = ClientOptions {
+        max_answer: 100_000,
+        ..ClientOptions::default()
+    };
+    let answer = Client::new(&url, options).unwrap().status().await;
+    assert!(
+        matches!(answer, Err(RpcError::TooLarge { limit: 100_000, .. })),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_json_rpc_is_transient() {
+    for body in ["", "<html>502</html>", "{}", "[]", "{\"result\":{}}"] {
+        let client = Client::new(&server(body.to_owned()).await, ClientOptions::default()).unwrap();
+        let failed = client.status().await.unwrap_err();
+        assert!(matches!(failed, RpcError::Malformed { .. }), "{body}: {failed:?}");
+        assert_eq!(failed.class(), Class::Transient);
+    }
+}
+
+#[tokio::test]
+async fn a_silent_endpoint_is_given_up_at_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = ClientOptions {
+        timeout: Duration::from_millis(200),
+        ..ClientOptions::default()
+    };
+    let answer = Client::new(&url, options).unwrap().status().await;
+    assert!(
+        matches!(answer, Err(RpcError::Timeout { millis: 200, .. })),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_next_endpoint_is_asked_when_one_is_down() {
+    let dead = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let alive = server(result(&json!({ "txs_results": null })).to_string()).await;
+    let endpoints = Endpoints::new(&[dead, alive.clone()], ClientOptions::default()).unwrap();
+    let ask = |c: Client| async move { c.block_results(1).await };
+    assert_eq!(endpoints.ask(ask).await, Ok(Vec::new()));
+    assert_eq!(
+        endpoints.best().unwrap().name(),
+        alive,
+        "the one that failed is asked last from now on"
+    );
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_and_credentials_are_never_shown() {
+    for bad in ["", "localhost:26657", "ftp://x", "http://", "26657"] {
+        assert!(Client::new(bad, ClientOptions::default()).is_err(), "{bad}");
+    }
+    let client = Client::new(
+        "https://user:hunter2@node.example/key123?token=t",
+        ClientOptions::default(),
+    )
+    .unwrap();
+    let shown = format!("{client:?} {}", client.name());
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("key123") && !shown.contains("token"),
+        "{shown}"
+    );
+    assert!(Client::new("tcp://127.0.0.1:26657", ClientOptions::default()).is_ok());
+    assert!(Endpoints::new::<&str>(&[], ClientOptions::default()).is_err());
+}

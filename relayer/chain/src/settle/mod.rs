@@ -21,6 +21,7 @@
 //! answer whose **own** height is at least T and that shows our sequence unused proves that the transaction is dead, and
 //! a replacement may reuse the sequence. "Not found", `status` and heights of other endpoints prove nothing.
 
+pub mod io;
 mod job;
 mod machine;
 mod state;

@@ -174,7 +174,7 @@ impl World {
                 End::Included(_) => self.settle(batch, true),
                 End::Failed(_) | End::Expired { .. } | End::Consumed { .. } => self.settle(batch, false),
             },
-            Action::Busy { .. } => unreachable!("only an idle machine is asked"),
+            Action::Busy { .. } => panic!("only an idle machine is asked"),
             Action::Alarm(_) => {}
         }
     }

@@ -1,0 +1,205 @@
+//! Carries out the machine's questions over RPC. Shared by the daemon's durable driver and by [`crate::send`]: what is
+//! stored, signed and settled is theirs, what is asked is the same for both.
+
+use super::state::State;
+use super::types::{Action, CheckTx, EndpointId, Inclusion, Input};
+use crate::code;
+use crate::hash::TxHash;
+use crate::query::{Chain, QueryError};
+use crate::rpc::{Client, RpcError, TxAnswer};
+
+/// Text of a result that is kept.
+const MAX_LOG: usize = 1_024;
+/// Blocks read back at the start to learn the block time.
+const LOOK_BACK: u64 = 10;
+
+/// A transaction's result, cut to what the machine keeps.
+#[must_use]
+pub fn inclusion(tx: &TxAnswer) -> Inclusion {
+    Inclusion {
+        hash: tx.hash,
+        height: tx.height,
+        code: tx.result.code,
+        codespace: tx.result.codespace.clone(),
+        log: tx.result.log.chars().take(MAX_LOG).collect(),
+    }
+}
+
+/// The newest block of every endpoint, and which endpoints do not answer. Endpoints of another chain count as lost.
+pub async fn heads(chain: &Chain, chain_id: &str) -> Vec<Input> {
+    let heads = chain.endpoints().heads().await;
+    let input = |head: crate::rpc::Head| match head.status {
+        Ok(s) if s.chain_id == chain_id && s.height > 0 => Input::Head {
+            endpoint: head.endpoint,
+            height: s.height,
+            block_time_ms: s.block_time_ms,
+        },
+        Ok(_) | Err(_) => Input::EndpointLost {
+            endpoint: head.endpoint,
+        },
+    };
+    heads.into_iter().map(input).collect()
+}
+
+/// One older block, so that the block time is known before the first signature. Feed it before [`heads`]; `None` on a chain
+/// too young, or where the block was pruned.
+pub async fn older_head(chain: &Chain) -> Option<Input> {
+    let client = chain.endpoints().best()?.clone();
+    let status = client.status().await.ok()?;
+    let height = status
+        .height
+        .saturating_sub(LOOK_BACK)
+        .max(status.earliest_height)
+        .max(1);
+    if height >= status.height {
+        return None;
+    }
+    let block = client.block(Some(height)).await.ok()?;
+    let (endpoint, _) = chain
+        .endpoints()
+        .iter()
+        .find(|(_, c)| c.name() == client.name())?;
+    Some(Input::Head {
+        endpoint,
+        height,
+        block_time_ms: block.time_ms,
+    })
+}
+
+/// Carries out a question of the machine; the answers are its next inputs. A question that could not be answered gives
+/// none: the machine asks again at a later height. Actions that only a driver can carry out give none either.
+pub async fn perform(chain: &Chain, address: &str, state: &State, action: &Action) -> Vec<Input> {
+    match action {
+        Action::Broadcast { hash, endpoints } => match state.outstanding() {
+            Some(tx) if tx.hash == *hash => broadcast(chain, *hash, &tx.bytes, endpoints).await,
+            _ => Vec::new(),
+        },
+        Action::QueryTx { hash } => {
+            let hash = *hash;
+            match chain
+                .endpoints()
+                .ask(|c: Client| async move { c.tx(hash).await })
+                .await
+            {
+                Ok(Some(tx)) => vec![Input::Found(inclusion(&tx))],
+                Ok(None) => vec![Input::NotFound { hash }],
+                Err(e) => lost(&e),
+            }
+        }
+        Action::QueryAccount => match chain.account(address).await {
+            Ok(at) => {
+                vec![
+                    at.value
+                        .map_or(Input::AccountUnknown { height: at.height }, |a| Input::Account {
+                            height: at.height,
+                            account_number: a.number,
+                            sequence: a.sequence,
+                        }),
+                ]
+            }
+            Err(e) => lost(&e),
+        },
+        Action::ScanBlocks { hash, from, to } => match scan(chain, *hash, *from, *to).await {
+            Ok(inclusions) => vec![Input::Scanned {
+                hash: *hash,
+                from: *from,
+                to: *to,
+                inclusions,
+            }],
+            Err(e) => lost(&e),
+        },
+        Action::Persist
+        | Action::Sign(_)
+        | Action::QueryNodeSequences { .. }
+        | Action::Finished { .. }
+        | Action::Busy { .. }
+        | Action::Alarm(_) => Vec::new(),
+    }
+}
+
+fn lost(e: &dyn std::error::Error) -> Vec<Input> {
+    tracing::debug!(error = %e, "question to the chain not answered; it is asked again at the next height");
+    Vec::new()
+}
+
+/// The same bytes to each of these endpoints, all at once.
+async fn broadcast(chain: &Chain, hash: TxHash, bytes: &[u8], endpoints: &[EndpointId]) -> Vec<Input> {
+    let bytes: std::sync::Arc<[u8]> = bytes.into();
+    let mut tasks = tokio::task::JoinSet::new();
+    for endpoint in endpoints.iter().copied() {
+        let Some(client) = chain.endpoints().get(endpoint).cloned() else {
+            continue;
+        };
+        let bytes = std::sync::Arc::clone(&bytes);
+        tasks.spawn(async move {
+            let answer = match client.broadcast_tx_sync(&bytes).await {
+                Ok(a) => {
+                    let log = a.log.chars().take(MAX_LOG).collect();
+                    CheckTx::Answered {
+                        verdict: a.verdict,
+                        code: a.code,
+                        codespace: a.codespace,
+                        log,
+                    }
+                }
+                Err(e) => {
+                    tracing::debug!(%hash, error = %e, "broadcast without an answer");
+                    CheckTx::Unclear
+                }
+            };
+            Input::CheckTx {
+                endpoint,
+                hash,
+                answer,
+            }
+        });
+    }
+    let mut answers = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        answers.extend(done.ok());
+    }
+    answers
+}
+
+/// Reads the blocks one by one; those that the endpoint has pruned hold nothing that it could tell.
+async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inclusion>, QueryError> {
+    let mut found = Vec::new();
+    let mut height = from;
+    while height <= to {
+        let at = height;
+        let block = match chain
+            .endpoints()
+            .ask(|c: Client| async move { c.block(Some(at)).await })
+            .await
+        {
+            Ok(block) => block,
+            Err(RpcError::Response { data, .. }) if code::pruned_below(&data).is_some_and(|b| b > at) => {
+                height = code::pruned_below(&data).unwrap_or(to).min(to.saturating_add(1));
+                continue;
+            }
+            Err(e) => return Err(e.into()),
+        };
+        for (index, tx) in block.txs.iter().enumerate() {
+            if TxHash::of(tx) != hash {
+                continue;
+            }
+            let results = chain
+                .endpoints()
+                .ask(|c: Client| async move { c.block_results(at).await })
+                .await?;
+            let result = results.get(index).ok_or(QueryError::Malformed {
+                path: "block_results",
+                reason: format!("no result for transaction {index} of block {at}"),
+            })?;
+            found.push(Inclusion {
+                hash,
+                height: at,
+                code: result.code,
+                codespace: result.codespace.clone(),
+                log: result.log.chars().take(MAX_LOG).collect(),
+            });
+        }
+        height = height.saturating_add(1);
+    }
+    Ok(found)
+}
