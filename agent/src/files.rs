@@ -19,7 +19,11 @@ pub struct FileError {
 
 /// Names action and path of an IO error.
 pub fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-    move |source| FileError { action, path: path.to_owned(), source }
+    move |source| FileError {
+        action,
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Whether an existing file may be replaced.
@@ -54,15 +58,59 @@ pub fn write(
     replace: Replace,
     durability: Durability,
 ) -> Result<(), FileError> {
+    write_for(None, path, bytes, mode, replace, durability)
+}
+
+/// A user and its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// Of an existing file.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn of(path: &Path) -> Result<Self, FileError> {
+        let meta = fs::metadata(path).map_err(at("read", path))?;
+        Ok(Self {
+            uid: meta.uid(),
+            gid: meta.gid(),
+        })
+    }
+}
+
+/// As [`write`]; when running as root, the file belongs to `owner`, by default that of its directory.
+///
+/// # Errors
+/// IO, or `AlreadyExists` with [`Replace::Never`].
+pub fn write_for(
+    owner: Option<Owner>,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    replace: Replace,
+    durability: Durability,
+) -> Result<(), FileError> {
     let dir = directory_of(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
-    let result = write_temporary(&temporary, dir, bytes, mode, durability)
+    let result = write_temporary(&temporary, dir, owner, bytes, mode, durability)
         .and_then(|()| match replace {
             Replace::Yes => fs::rename(&temporary, path),
             Replace::Never => fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary)),
         })
-        .and_then(|()| if durability == Durability::Synced { File::open(dir)?.sync_all() } else { Ok(()) });
+        .and_then(|()| {
+            if durability == Durability::Synced {
+                File::open(dir)?.sync_all()
+            } else {
+                Ok(())
+            }
+        });
     if result.is_err() {
         // Best effort: the error that matters is the first one.
         fs::remove_file(&temporary).ok();
@@ -73,6 +121,7 @@ pub fn write(
 fn write_temporary(
     temporary: &Path,
     dir: &Path,
+    owner: Option<Owner>,
     bytes: &[u8],
     mode: u32,
     durability: Durability,
@@ -82,24 +131,29 @@ fn write_temporary(
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(temporary)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(temporary)?;
     // The umask may have taken bits away.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
-    give_to_owner_of(dir, &file)?;
-    file.write_all(bytes)?;
-    if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
-}
-
-/// When running as root, gives `file` to the owner of `dir`.
-///
-/// # Errors
-/// IO.
-pub fn give_to_owner_of(dir: &Path, file: &File) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
-        let owner = fs::metadata(dir)?;
-        std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+        let owner = match owner {
+            Some(owner) => owner,
+            None => fs::metadata(dir).map(|m| Owner {
+                uid: m.uid(),
+                gid: m.gid(),
+            })?,
+        };
+        std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
     }
-    Ok(())
+    file.write_all(bytes)?;
+    if durability == Durability::Synced {
+        file.sync_all()
+    } else {
+        Ok(())
+    }
 }
 
 /// Creates a directory (mode 0750) and what is missing above it; root gives it to the owner of the nearest
@@ -111,10 +165,17 @@ pub fn create_directory(path: &Path) -> Result<(), FileError> {
     if path.is_dir() {
         return Ok(());
     }
-    let existing = path.ancestors().find(|p| p.is_dir()).unwrap_or(Path::new("/")).to_owned();
+    let existing = path
+        .ancestors()
+        .find(|p| p.is_dir())
+        .unwrap_or(Path::new("/"))
+        .to_owned();
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
-    builder.recursive(true).create(path).map_err(at("create directory", path))?;
+    builder
+        .recursive(true)
+        .create(path)
+        .map_err(at("create directory", path))?;
     if rustix::process::geteuid().is_root() {
         let owner = fs::metadata(&existing).map_err(at("read", &existing))?;
         for made in path.ancestors().take_while(|p| *p != existing) {
@@ -141,9 +202,14 @@ pub fn directory_of(path: &Path) -> &Path {
 pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
     let read = || {
         let mut text = String::new();
-        File::open(path)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
+        File::open(path)?
+            .take(limit.saturating_add(1))
+            .read_to_string(&mut text)?;
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("longer than {limit} bytes"),
+            ));
         }
         Ok(text)
     };

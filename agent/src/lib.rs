@@ -1,8 +1,18 @@
 //! The node agent: measures this machine, signs what it measured, reports it to the provider's gateway, and never
-//! loses touch. One thread, a few megabytes, no knowledge of the chain.
+//! loses touch. A few megabytes, two threads, no knowledge of the chain.
 
+pub mod cli;
+pub mod config;
 pub mod files;
+pub mod heartbeat;
 pub mod key;
+pub mod log;
 pub mod probe;
 pub mod random;
+pub mod register;
+pub mod run;
+pub mod sample;
 pub mod sequence;
+pub mod state;
+pub mod status;
+pub mod uplink;

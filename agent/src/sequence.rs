@@ -63,22 +63,53 @@ impl Sequence {
     /// IO.
     pub fn open(path: &Path, epoch: u64, floor: u32) -> Result<Self, SequenceError> {
         if !path.exists() {
-            let first = Record { generation: 0, epoch, reserved: floor };
+            let first = Record {
+                generation: 0,
+                epoch,
+                reserved: floor,
+            };
             // Both slots exist from the start, so that later writes need no space.
             let mut bytes = first.encode();
             bytes.resize(usize::try_from(SLOT_DISTANCE).unwrap_or(SLOT_LENGTH), b' ');
-            bytes.extend(Record { generation: 1, ..first }.encode());
+            bytes.extend(
+                Record {
+                    generation: 1,
+                    ..first
+                }
+                .encode(),
+            );
             write(path, &bytes, 0o600, Replace::Never, Durability::Synced)?;
         }
-        let file = OpenOptions::new().read(true).write(true).mode(0o600).open(path).map_err(at("open", path))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(at("open", path))?;
         let slots = [read_slot(&file, 0), read_slot(&file, 1)];
         let newest = slots.iter().flatten().max_by_key(|r| r.generation).copied();
         let record = match newest {
-            Some(r) if r.epoch == epoch => Record { reserved: r.reserved.max(floor), ..r },
-            Some(r) => Record { generation: r.generation, epoch, reserved: floor },
-            None => Record { generation: 1, epoch, reserved: floor.saturating_add(BLOCK) },
+            Some(r) if r.epoch == epoch => Record {
+                reserved: r.reserved.max(floor),
+                ..r
+            },
+            Some(r) => Record {
+                generation: r.generation,
+                epoch,
+                reserved: floor,
+            },
+            None => Record {
+                generation: 1,
+                epoch,
+                reserved: floor.saturating_add(BLOCK),
+            },
         };
-        Ok(Self { path: path.to_owned(), file, record, last: record.reserved })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            record,
+            last: record.reserved,
+        })
     }
 
     /// The last number handed out (or the number it continues above).
@@ -125,9 +156,16 @@ impl Sequence {
     }
 
     fn reserve(&mut self, up_to: u32) -> Result<(), SequenceError> {
-        let record =
-            Record { generation: self.record.generation.wrapping_add(1), reserved: up_to, ..self.record };
-        let offset = if record.generation % 2 == 0 { 0 } else { SLOT_DISTANCE };
+        let record = Record {
+            generation: self.record.generation.wrapping_add(1),
+            reserved: up_to,
+            ..self.record
+        };
+        let offset = if record.generation % 2 == 0 {
+            0
+        } else {
+            SLOT_DISTANCE
+        };
         self.file
             .write_all_at(&record.encode(), offset)
             .and_then(|()| self.file.sync_data())
@@ -139,7 +177,8 @@ impl Sequence {
 
 fn read_slot(file: &File, index: u64) -> Option<Record> {
     let mut bytes = [0u8; SLOT_LENGTH];
-    file.read_exact_at(&mut bytes, index.saturating_mul(SLOT_DISTANCE)).ok()?;
+    file.read_exact_at(&mut bytes, index.saturating_mul(SLOT_DISTANCE))
+        .ok()?;
     Record::decode(std::str::from_utf8(&bytes).ok()?)
 }
 
@@ -168,7 +207,11 @@ impl Record {
 }
 
 fn checksum(body: &str) -> String {
-    Sha256::digest(body).iter().take(8).map(|b| format!("{b:02x}")).collect()
+    Sha256::digest(body)
+        .iter()
+        .take(8)
+        .map(|b| format!("{b:02x}"))
+        .collect()
 }
 
 /// Whether the error is a full disk; the agent then warns and goes on with what is reserved.
@@ -233,14 +276,21 @@ mod tests {
         let newest = s.record;
         drop(s);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let torn = if newest.generation % 2 == 0 { 0 } else { SLOT_DISTANCE };
+        let torn = if newest.generation % 2 == 0 {
+            0
+        } else {
+            SLOT_DISTANCE
+        };
         file.write_all_at(b"garbage", torn).unwrap();
         // The write of the second block was torn, so none of its numbers had been handed out.
         assert_eq!(Sequence::open(&path, 5, 0).unwrap().next().unwrap(), BLOCK + 1);
         for slot in [0, SLOT_DISTANCE] {
             file.write_all_at(b"garbage", slot).unwrap();
         }
-        assert_eq!(Sequence::open(&path, 5, 10).unwrap().next().unwrap(), 10 + BLOCK + 1);
+        assert_eq!(
+            Sequence::open(&path, 5, 10).unwrap().next().unwrap(),
+            10 + BLOCK + 1
+        );
     }
 
     #[test]

@@ -34,11 +34,17 @@ pub fn load(path: &Path) -> Result<NodeKey, KeyFileError> {
         let dir = directory_of(path);
         let dir_owner = std::fs::metadata(dir).map_err(at("read", dir))?.uid();
         if euid != 0 || meta.uid() != dir_owner {
-            return Err(KeyFileError::Owner { path: shown(), owner: meta.uid(), euid });
+            return Err(KeyFileError::Owner {
+                path: shown(),
+                owner: meta.uid(),
+                euid,
+            });
         }
     }
     let mut text = Zeroizing::new(String::with_capacity(256));
-    file.take(LIMIT).read_to_string(&mut text).map_err(at("read", path))?;
+    file.take(LIMIT)
+        .read_to_string(&mut text)
+        .map_err(at("read", path))?;
     NodeKey::parse(&text).ok_or_else(|| KeyFileError::Format { path: shown() })
 }
 
@@ -90,6 +96,9 @@ mod tests {
         fs::write(&path, "hello").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(load(&path), Err(KeyFileError::Format { .. })));
-        assert!(matches!(load(&dir.path().join("none")), Err(KeyFileError::File(_))));
+        assert!(matches!(
+            load(&dir.path().join("none")),
+            Err(KeyFileError::File(_))
+        ));
     }
 }

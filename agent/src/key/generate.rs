@@ -34,16 +34,35 @@ pub fn generate(dir: &Path, force: bool) -> Result<Generated, KeyFileError> {
     };
     let (key_path, public_path) = (dir.join("agent.key"), dir.join("agent.pub"));
     let replace = if force { Replace::Yes } else { Replace::Never };
-    write(&key_path, key.to_pem().as_bytes(), 0o600, replace, Durability::Synced).map_err(exists)?;
+    write(
+        &key_path,
+        key.to_pem().as_bytes(),
+        0o600,
+        replace,
+        Durability::Synced,
+    )
+    .map_err(exists)?;
     // The private key decides; a public file beside no key is a leftover.
     let line = format!("{}\n", key.public());
-    write(&public_path, line.as_bytes(), 0o644, Replace::Yes, Durability::Synced)?;
-    Ok(Generated { key_path, public_path, public: key.public() })
+    write(
+        &public_path,
+        line.as_bytes(),
+        0o644,
+        Replace::Yes,
+        Durability::Synced,
+    )?;
+    Ok(Generated {
+        key_path,
+        public_path,
+        public: key.public(),
+    })
 }
 
 fn exists(e: FileError) -> KeyFileError {
     if e.source.kind() == io::ErrorKind::AlreadyExists {
-        KeyFileError::Exists { path: e.path.display().to_string() }
+        KeyFileError::Exists {
+            path: e.path.display().to_string(),
+        }
     } else {
         e.into()
     }
@@ -61,7 +80,10 @@ mod tests {
     fn keygen_writes_a_private_key_and_one_line() {
         let dir = tempfile::tempdir().unwrap();
         let made = generate(&dir.path().join("keys"), false).unwrap();
-        assert_eq!(fs::metadata(&made.key_path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&made.key_path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         let line = fs::read_to_string(&made.public_path).unwrap();
         assert_eq!(line, format!("{}\n", made.public));
         assert_eq!(load(&made.key_path).unwrap().public(), made.public);

@@ -67,8 +67,9 @@ pub enum KeyFileError {
 }
 
 /// PKCS#8 v1 of an Ed25519 key up to the seed (RFC 8410, section 7).
-const PKCS8_PREFIX: [u8; 16] =
-    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+const PKCS8_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
 const PEM_HEAD: &str = "-----BEGIN PRIVATE KEY-----";
 const PEM_TAIL: &str = "-----END PRIVATE KEY-----";
 
@@ -85,7 +86,10 @@ impl NodeKey {
     pub fn from_seed(seed: [u8; 32]) -> Option<Self> {
         let signing = SigningKey::from(seed);
         let public: [u8; 32] = VerificationKey::from(&signing).into();
-        Some(Self { signing, public: AgentKey::from_bytes(public).ok()? })
+        Some(Self {
+            signing,
+            public: AgentKey::from_bytes(public).ok()?,
+        })
     }
 
     /// The public half, as registered.
@@ -104,7 +108,10 @@ impl NodeKey {
     #[must_use]
     fn to_pem(&self) -> Zeroizing<String> {
         let mut der = Zeroizing::new([0u8; 48]);
-        for (to, from) in der.iter_mut().zip(PKCS8_PREFIX.iter().chain(self.signing.as_ref())) {
+        for (to, from) in der
+            .iter_mut()
+            .zip(PKCS8_PREFIX.iter().chain(self.signing.as_ref()))
+        {
             *to = *from;
         }
         let body = Zeroizing::new(STANDARD.encode(&der[..]));
@@ -139,7 +146,10 @@ mod tests {
     fn pem_is_read_back_and_a_bare_seed_is_accepted() {
         let key = NodeKey::from_seed([7; 32]).unwrap();
         assert_eq!(NodeKey::parse(&key.to_pem()).unwrap().public(), key.public());
-        assert_eq!(NodeKey::parse(&STANDARD.encode([7u8; 32])).unwrap().public(), key.public());
+        assert_eq!(
+            NodeKey::parse(&STANDARD.encode([7u8; 32])).unwrap().public(),
+            key.public()
+        );
         for bad in ["", "-----BEGIN PRIVATE KEY-----", "AAAA", "zzzz zzzz"] {
             assert!(NodeKey::parse(bad).is_none(), "{bad}");
         }
@@ -151,7 +161,10 @@ mod tests {
         let pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
         let key = NodeKey::parse(pem).unwrap();
         assert_eq!(key.to_pem().as_str(), pem);
-        assert_eq!(key.public().to_base64(), "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=");
+        assert_eq!(
+            key.public().to_base64(),
+            "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE="
+        );
     }
 
     #[test]

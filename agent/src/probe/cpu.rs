@@ -46,12 +46,17 @@ impl CpuProbe {
         let now = self.stat.read_at_most(512).ok().and_then(parse_total);
         let before = std::mem::replace(&mut self.before, now);
         let (now, before) = (now?, before?);
-        percent(now.busy.checked_sub(before.busy)?, now.total.checked_sub(before.total)?)
+        percent(
+            now.busy.checked_sub(before.busy)?,
+            now.total.checked_sub(before.total)?,
+        )
     }
 }
 
 fn is_cpu_line(line: &[u8]) -> bool {
-    line.strip_prefix(b"cpu").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
+    line.strip_prefix(b"cpu")
+        .and_then(<[u8]>::first)
+        .is_some_and(u8::is_ascii_digit)
 }
 
 /// `0-3,8,10-11` → 7.
@@ -80,7 +85,10 @@ fn parse_total(text: &[u8]) -> Option<Ticks> {
             idle = idle.saturating_add(ticks);
         }
     }
-    Some(Ticks { busy: total.saturating_sub(idle), total })
+    Some(Ticks {
+        busy: total.saturating_sub(idle),
+        total,
+    })
 }
 
 #[cfg(test)]

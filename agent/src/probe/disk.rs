@@ -52,9 +52,12 @@ impl DiskProbe {
         for (name, io_ms) in lines(text).filter_map(parse) {
             if !self.disks.contains_key(name) {
                 let physical = self.sys_block.join(name).join("device").exists();
-                self.disks.insert(name.to_owned(), physical.then_some(Before { io_ms, at: None }));
+                self.disks
+                    .insert(name.to_owned(), physical.then_some(Before { io_ms, at: None }));
             }
-            let Some(Some(before)) = self.disks.get_mut(name) else { continue };
+            let Some(Some(before)) = self.disks.get_mut(name) else {
+                continue;
+            };
             let then = before.at.replace(now);
             // The counter is 32 bits wide on some kernels and wraps after 49 busy days.
             let busy = io_ms.checked_sub(std::mem::replace(&mut before.io_ms, io_ms));
@@ -65,7 +68,10 @@ impl DiskProbe {
             if let Some(p) = percent(busy, elapsed)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
-                best = Some(DiskUse { device: name.to_owned(), percent: p });
+                best = Some(DiskUse {
+                    device: name.to_owned(),
+                    percent: p,
+                });
             }
         }
         best
@@ -110,13 +116,31 @@ mod tests {
         assert_eq!(probe.busiest(start), None);
         stats(5100, 400, 9000);
         let now = start + Duration::from_secs(1);
-        assert_eq!(probe.busiest(now), Some(DiskUse { device: "nvme0n1".into(), percent: 30 }));
+        assert_eq!(
+            probe.busiest(now),
+            Some(DiskUse {
+                device: "nvme0n1".into(),
+                percent: 30
+            })
+        );
         stats(7000, 400, 9000);
         let now = now + Duration::from_secs(1);
-        assert_eq!(probe.busiest(now), Some(DiskUse { device: "vda".into(), percent: 100 }));
+        assert_eq!(
+            probe.busiest(now),
+            Some(DiskUse {
+                device: "vda".into(),
+                percent: 100
+            })
+        );
         // Counters wrapped: that device is unknown for one interval, the other is not.
         stats(3, 410, 9000);
         let now = now + Duration::from_secs(1);
-        assert_eq!(probe.busiest(now), Some(DiskUse { device: "nvme0n1".into(), percent: 1 }));
+        assert_eq!(
+            probe.busiest(now),
+            Some(DiskUse {
+                device: "nvme0n1".into(),
+                percent: 1
+            })
+        );
     }
 }

@@ -50,11 +50,17 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
         }
     }
     let net = roots.sys.join("class/net");
-    for address in names_in(&net).iter().filter_map(|n| permanent_address(&net.join(n))) {
+    for address in names_in(&net)
+        .iter()
+        .filter_map(|n| permanent_address(&net.join(n)))
+    {
         sources.insert(format!("mac.{address}"), address);
     }
     if sources.is_empty() {
-        sources.insert("machine-id".to_owned(), meaningful(&roots.etc.join("machine-id"))?);
+        sources.insert(
+            "machine-id".to_owned(),
+            meaningful(&roots.etc.join("machine-id"))?,
+        );
     }
     let mut all = Sha256::new();
     all.update(b"hpc-hardware-v1");
@@ -65,9 +71,17 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
     }
     let sources = sources
         .into_iter()
-        .map(|(name, value)| (name, hex::encode(Sha256::digest(value)).chars().take(16).collect()))
+        .map(|(name, value)| {
+            (
+                name,
+                hex::encode(Sha256::digest(value)).chars().take(16).collect(),
+            )
+        })
         .collect();
-    Some(Fingerprint { value: hex::encode(all.finalize()), sources })
+    Some(Fingerprint {
+        value: hex::encode(all.finalize()),
+        sources,
+    })
 }
 
 impl Fingerprint {
@@ -82,7 +96,13 @@ impl Fingerprint {
             .filter(|(name, digest)| self.sources.get(*name).is_some_and(|d| d != *digest))
             .map(|(name, _)| name.clone())
             .collect();
-        let macs = |f: &Self| f.sources.keys().filter(|n| n.starts_with("mac.")).cloned().collect::<Vec<_>>();
+        let macs = |f: &Self| {
+            f.sources
+                .keys()
+                .filter(|n| n.starts_with("mac."))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         let (now, before) = (macs(self), macs(registered));
         if !now.is_empty() && !before.is_empty() && !now.iter().any(|m| before.contains(m)) {
             changed.push("mac".to_owned());
@@ -114,7 +134,11 @@ fn permanent_address(device: &Path) -> Option<String> {
 fn normal(address: &str) -> Option<String> {
     let parts: Vec<&str> = address.split(':').collect();
     // InfiniBand: 20 bytes, of which the first 12 (queue pair, subnet prefix) change.
-    let parts = if parts.len() == 20 { parts.get(12..)? } else { &parts };
+    let parts = if parts.len() == 20 {
+        parts.get(12..)?
+    } else {
+        &parts
+    };
     let address = parts.join(":").to_lowercase();
     (parts.len() >= 6 && !address.chars().all(|c| c == '0' || c == ':')).then_some(address)
 }
@@ -137,7 +161,11 @@ mod tests {
         if let Some(uuid) = uuid {
             fs::create_dir_all(roots.sys.join("class/dmi/id")).unwrap();
             fs::write(roots.sys.join("class/dmi/id/product_uuid"), uuid).unwrap();
-            fs::write(roots.sys.join("class/dmi/id/board_serial"), "To be filled by O.E.M.\n").unwrap();
+            fs::write(
+                roots.sys.join("class/dmi/id/board_serial"),
+                "To be filled by O.E.M.\n",
+            )
+            .unwrap();
         }
         roots
     }
@@ -158,12 +186,20 @@ mod tests {
     fn placeholders_do_not_count_and_another_board_is_a_change() {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let one = read(&machine(a.path(), "02:00:00:00:00:01\n", Some("AAAA-1\n"))).unwrap();
-        assert_eq!(one.sources.keys().collect::<Vec<_>>(), ["dmi.product_uuid", "mac.02:00:00:00:00:01"]);
+        assert_eq!(
+            one.sources.keys().collect::<Vec<_>>(),
+            ["dmi.product_uuid", "mac.02:00:00:00:00:01"]
+        );
         let other = read(&machine(b.path(), "02:00:00:00:00:01\n", Some("aaaa-2\n"))).unwrap();
         assert_eq!(other.changes_since(&one), ["dmi.product_uuid"]);
         // The agent's user cannot read the uuid that root registered: that is no change.
         fs::remove_dir_all(b.path().join("sys/class/dmi")).unwrap();
-        assert!(read(&Roots::below(b.path())).unwrap().changes_since(&one).is_empty());
+        assert!(
+            read(&Roots::below(b.path()))
+                .unwrap()
+                .changes_since(&one)
+                .is_empty()
+        );
     }
 
     #[test]
@@ -171,7 +207,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let roots = machine(dir.path(), "02:00:00:00:00:01\n", None);
         fs::write(roots.sys.join("class/net/eth0/addr_assign_type"), "1\n").unwrap();
-        assert_eq!(read(&roots).unwrap().sources.keys().collect::<Vec<_>>(), ["machine-id"]);
+        assert_eq!(
+            read(&roots).unwrap().sources.keys().collect::<Vec<_>>(),
+            ["machine-id"]
+        );
         fs::remove_dir_all(&roots.etc).unwrap();
         assert_eq!(read(&roots), None);
     }
@@ -186,7 +225,11 @@ mod tests {
         let ib = roots.sys.join("class/net/ib0");
         fs::create_dir_all(ib.join("device")).unwrap();
         fs::write(ib.join("addr_assign_type"), "0\n").unwrap();
-        fs::write(ib.join("address"), "00:00:10:87:fe:80:00:00:00:00:00:00:b8:59:9f:03:00:aa:bb:cc\n").unwrap();
+        fs::write(
+            ib.join("address"),
+            "00:00:10:87:fe:80:00:00:00:00:00:00:b8:59:9f:03:00:aa:bb:cc\n",
+        )
+        .unwrap();
         let names: Vec<String> = read(&roots).unwrap().sources.into_keys().collect();
         assert_eq!(names, ["mac.b8:59:9f:00:00:01", "mac.b8:59:9f:03:00:aa:bb:cc"]);
     }

@@ -36,7 +36,11 @@ impl HostProbe {
     pub fn load(&mut self) -> Option<Load> {
         let mut words = words(self.loadavg.read_at_most(128).ok()?);
         let mut next = || fixed_point(words.next()?, 6);
-        Some(Load { one: next()?, five: next()?, fifteen: next()? })
+        Some(Load {
+            one: next()?,
+            five: next()?,
+            fifteen: next()?,
+        })
     }
 
     /// Seconds since the host started.
@@ -65,7 +69,14 @@ mod tests {
         assert_eq!((probe.load(), probe.uptime()), (None, None));
         std::fs::write(roots.proc.join("loadavg"), "16.50 15.2 0.01 3/1200 99\n").unwrap();
         std::fs::write(roots.proc.join("uptime"), "2592000.99 1.00\n").unwrap();
-        assert_eq!(probe.load(), Some(Load { one: 16_500_000, five: 15_200_000, fifteen: 10_000 }));
+        assert_eq!(
+            probe.load(),
+            Some(Load {
+                one: 16_500_000,
+                five: 15_200_000,
+                fifteen: 10_000
+            })
+        );
         assert_eq!(probe.uptime(), Some(2_592_000));
     }
 }

@@ -30,7 +30,9 @@ impl MemoryProbe {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
-        Self { meminfo: Source::new(roots.proc.join("meminfo")) }
+        Self {
+            meminfo: Source::new(roots.proc.join("meminfo")),
+        }
     }
 
     /// Total and available; none unless the kernel gives both.
@@ -50,7 +52,10 @@ fn parse(text: &[u8]) -> Option<Memory> {
             _ => {}
         }
         if let (Some(total), Some(available)) = (total, available) {
-            return Some(Memory { total, available: available.min(total) });
+            return Some(Memory {
+                total,
+                available: available.min(total),
+            });
         }
     }
     None
@@ -58,7 +63,11 @@ fn parse(text: &[u8]) -> Option<Memory> {
 
 fn kibibytes<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<u64> {
     let n = unsigned(words.next()?)?;
-    if words.next() == Some(b"kB") { n.checked_mul(1024) } else { None }
+    if words.next() == Some(b"kB") {
+        n.checked_mul(1024)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -67,7 +76,8 @@ mod tests {
 
     #[test]
     fn total_and_available_are_read_in_bytes() {
-        let text = b"MemTotal:       24660164 kB\nMemFree:  1 kB\nMemAvailable:   18000000 kB\nBuffers: 1 kB\n";
+        let text =
+            b"MemTotal:       24660164 kB\nMemFree:  1 kB\nMemAvailable:   18000000 kB\nBuffers: 1 kB\n";
         let m = parse(text).unwrap();
         assert_eq!((m.total, m.available), (24_660_164 * 1024, 18_000_000 * 1024));
         assert_eq!(m.utilization(), Some(27));
@@ -75,7 +85,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_absent() {
-        for bad in [&b""[..], b"MemTotal: 1 kB\n", b"MemTotal: 5 MB\nMemAvailable: 1 kB\n", b"MemTotal:\nMemAvailable:"] {
+        for bad in [
+            &b""[..],
+            b"MemTotal: 1 kB\n",
+            b"MemTotal: 5 MB\nMemAvailable: 1 kB\n",
+            b"MemTotal:\nMemAvailable:",
+        ] {
             assert_eq!(parse(bad), None);
         }
     }

@@ -30,7 +30,12 @@ pub struct Roots {
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), dev: "/dev".into(), etc: "/etc".into() }
+        Self {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            dev: "/dev".into(),
+            etc: "/etc".into(),
+        }
     }
 }
 
@@ -38,14 +43,21 @@ impl Roots {
     /// All four below one folder: a recorded tree.
     #[must_use]
     pub fn below(root: &Path) -> Self {
-        Self { proc: root.join("proc"), sys: root.join("sys"), dev: root.join("dev"), etc: root.join("etc") }
+        Self {
+            proc: root.join("proc"),
+            sys: root.join("sys"),
+            dev: root.join("dev"),
+            etc: root.join("etc"),
+        }
     }
 }
 
 /// `part` of `whole` in percent, rounded half up, at most 100; none if `whole` is 0.
 #[must_use]
 pub fn percent(part: u64, whole: u64) -> Option<u8> {
-    let scaled = u128::from(part).saturating_mul(200).saturating_add(u128::from(whole));
+    let scaled = u128::from(part)
+        .saturating_mul(200)
+        .saturating_add(u128::from(whole));
     let p = scaled.checked_div(u128::from(whole).saturating_mul(2))?;
     Some(u8::try_from(p.min(100)).unwrap_or(100))
 }
@@ -53,8 +65,13 @@ pub fn percent(part: u64, whole: u64) -> Option<u8> {
 /// The names in a directory, sorted; empty if it cannot be read.
 #[must_use]
 pub fn names_in(dir: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }

@@ -63,11 +63,16 @@ impl NetworkProbe {
                 });
                 self.links.insert(name.to_owned(), link);
             }
-            let Some(Some(link)) = self.links.get_mut(name) else { continue };
+            let Some(Some(link)) = self.links.get_mut(name) else {
+                continue;
+            };
             if let Some(p) = link.step(received, sent, now)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
-                best = Some(NetworkUse { device: name.to_owned(), percent: p });
+                best = Some(NetworkUse {
+                    device: name.to_owned(),
+                    percent: p,
+                });
             }
         }
         best
@@ -82,7 +87,11 @@ impl Link {
         let bytes = rx?.max(tx?);
         let elapsed = u64::try_from(now.saturating_duration_since(then?).as_micros()).ok()?;
         // −1, or an error while the link is down.
-        let megabits = self.speed.number().and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0)?;
+        let megabits = self
+            .speed
+            .number()
+            .and_then(|s| u64::try_from(s).ok())
+            .filter(|s| *s > 0)?;
         // Mbit/s × µs = bits.
         percent(bytes.saturating_mul(8), megabits.saturating_mul(elapsed))
     }
@@ -133,7 +142,13 @@ mod tests {
         // 10 s at 1 Gbit/s are 1.25 GB; 500 MB sent are 40 %.
         stats(1_050_000_000, 500_000_000);
         let now = start + Duration::from_secs(10);
-        assert_eq!(probe.busiest(now), Some(NetworkUse { device: "eth0".into(), percent: 40 }));
+        assert_eq!(
+            probe.busiest(now),
+            Some(NetworkUse {
+                device: "eth0".into(),
+                percent: 40
+            })
+        );
         // Counters were reset: unknown, not a huge number.
         stats(0, 0);
         assert_eq!(probe.busiest(now + Duration::from_secs(10)), None);

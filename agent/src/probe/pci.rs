@@ -15,7 +15,10 @@ pub fn gpus(roots: &Roots) -> Option<u16> {
         // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
         return roots.sys.join("bus").is_dir().then_some(0);
     }
-    let n = names_in(&dir).iter().filter(|name| is_gpu(&dir.join(name))).count();
+    let n = names_in(&dir)
+        .iter()
+        .filter(|name| is_gpu(&dir.join(name)))
+        .count();
     Some(u16::try_from(n).unwrap_or(u16::MAX))
 }
 
@@ -24,7 +27,9 @@ fn is_gpu(device: &Path) -> bool {
     let class = line(&device.join("class")).unwrap_or_default();
     // 0x0300: VGA, 0x0302: 3D, 0x0380: other display; 0x1200: processing accelerator (MI300).
     GPU_VENDORS.contains(&vendor.as_str())
-        && ["0x0300", "0x0302", "0x0380", "0x1200"].iter().any(|c| class.starts_with(c))
+        && ["0x0300", "0x0302", "0x0380", "0x1200"]
+            .iter()
+            .any(|c| class.starts_with(c))
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ impl PressureProbe {
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
         let file = |name| (name, Source::new(roots.proc.join("pressure").join(name)));
-        Self { files: [file("cpu"), file("memory"), file("io")] }
+        Self {
+            files: [file("cpu"), file("memory"), file("io")],
+        }
     }
 
     /// What the kernel offers; empty without PSI.
@@ -35,7 +37,11 @@ impl PressureProbe {
             .iter_mut()
             .filter_map(|(resource, source)| {
                 let text = source.read_at_most(512).ok()?;
-                Some(Pressure { resource, some: average(text, b"some")?, full: average(text, b"full") })
+                Some(Pressure {
+                    resource,
+                    some: average(text, b"some")?,
+                    full: average(text, b"full"),
+                })
             })
             .collect()
     }
@@ -54,7 +60,10 @@ mod tests {
     #[test]
     fn the_minute_average_is_read_in_hundredths() {
         let text = b"some avg10=0.77 avg60=10.91 avg300=33.83 total=1\nfull avg10=0.00 avg60=0.50 avg300=0.00 total=0\n";
-        assert_eq!((average(text, b"some"), average(text, b"full")), (Some(1091), Some(50)));
+        assert_eq!(
+            (average(text, b"some"), average(text, b"full")),
+            (Some(1091), Some(50))
+        );
         assert_eq!(average(b"some\n", b"some"), None);
     }
 }

@@ -20,7 +20,11 @@ impl Source {
     /// Nothing is opened before the first read.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, file: None, buffer: Vec::new() }
+        Self {
+            path,
+            file: None,
+            buffer: Vec::new(),
+        }
     }
 
     /// Where it reads.
@@ -71,7 +75,9 @@ fn fill(file: &File, buffer: &mut Vec<u8>, limit: usize) -> io::Result<()> {
             }
             buffer.resize(filled.saturating_mul(2).min(limit), 0);
         }
-        let Some(space) = buffer.get_mut(filled..) else { break };
+        let Some(space) = buffer.get_mut(filled..) else {
+            break;
+        };
         match file.read_at(space, u64::try_from(filled).unwrap_or(u64::MAX)) {
             Ok(0) => break,
             Ok(n) => filled = filled.saturating_add(n),

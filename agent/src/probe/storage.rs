@@ -39,8 +39,13 @@ mod tests {
             .output()
             .unwrap();
         let text = String::from_utf8(out.stdout).unwrap();
-        let df: Vec<u64> =
-            text.lines().nth(1).unwrap().split_whitespace().map(|w| w.parse().unwrap()).collect();
+        let df: Vec<u64> = text
+            .lines()
+            .nth(1)
+            .unwrap()
+            .split_whitespace()
+            .map(|w| w.parse().unwrap())
+            .collect();
         let ours = read(Path::new("/")).unwrap();
         assert_eq!(ours.total, df[0]);
         // Others write meanwhile.

@@ -6,10 +6,24 @@ use super::source::Source;
 use super::{Roots, line, names_in};
 
 /// hwmon drivers that measure the CPU.
-const CPU_CHIPS: [&str; 8] =
-    ["coretemp", "k10temp", "zenpower", "k8temp", "cpu_thermal", "cpu-thermal", "via_cputemp", "scpi_sensors"];
+const CPU_CHIPS: [&str; 8] = [
+    "coretemp",
+    "k10temp",
+    "zenpower",
+    "k8temp",
+    "cpu_thermal",
+    "cpu-thermal",
+    "via_cputemp",
+    "scpi_sensors",
+];
 /// Thermal zone types that measure the CPU.
-const CPU_ZONES: [&str; 5] = ["x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal", "acpitz"];
+const CPU_ZONES: [&str; 5] = [
+    "x86_pkg_temp",
+    "cpu-thermal",
+    "cpu_thermal",
+    "soc_thermal",
+    "acpitz",
+];
 
 /// Finds the sensors once and keeps them open; looks again when all of them have gone.
 #[derive(Debug)]
@@ -22,7 +36,10 @@ impl TemperatureProbe {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
-        Self { sys: roots.sys.clone(), sensors: None }
+        Self {
+            sys: roots.sys.clone(),
+            sensors: None,
+        }
     }
 
     /// Degrees Celsius of the hottest CPU sensor, rounded; none without a sensor.
@@ -61,7 +78,10 @@ fn find(sys: &std::path::Path) -> Vec<Source> {
     }
     let thermal = sys.join("class/thermal");
     for wanted in CPU_ZONES {
-        for zone in names_in(&thermal).iter().filter(|n| n.starts_with("thermal_zone")) {
+        for zone in names_in(&thermal)
+            .iter()
+            .filter(|n| n.starts_with("thermal_zone"))
+        {
             let dir = thermal.join(zone);
             if line(&dir.join("type")).is_some_and(|t| t == wanted) {
                 found.push(Source::new(dir.join("temp")));

@@ -1,0 +1,173 @@
+//! The command line.
+//!
+//! Exit codes: 0 done (for `status`: healthy), 1 failed (for `status`: not healthy), 2 wrong usage or configuration,
+//! 3 refused by the gateway, 4 not within the time given.
+
+mod inventory;
+mod keys;
+mod output;
+mod register;
+mod run;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use output::Format;
+
+use crate::config::{self, Config, ConfigError, HumanDuration, Overrides};
+
+/// Measures this node, signs what it measured, reports it to the provider's gateway.
+#[derive(Debug, Parser)]
+#[command(name = "virtengine-node-agent", version, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make the node's key pair: agent.key (0600) and agent.pub (one line of base64)
+    Keygen(keys::Keygen),
+    /// Look at the node's key
+    #[command(subcommand)]
+    Key(keys::Key),
+    /// Register the node with the registration token: certificate, record on chain
+    Register(register::Register),
+    /// Measure and report until told to stop (SIGTERM); SIGHUP reads the configuration again
+    Run(run::Run),
+    /// How the agent is doing; exit code 0 if it is well
+    Status(status::StatusCommand),
+    /// Everything that is measured here, with source and age
+    Inventory(inventory::Inventory),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check the configuration file and what it names
+    Check(ConfigArguments),
+    /// Print the JSON Schema of the configuration file
+    Schema,
+}
+
+/// Where the configuration is, and what wins over it.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArguments {
+    /// Configuration file
+    #[arg(short, long, env = "VIRTENGINE_NODE_AGENT_CONFIG", default_value = config::DEFAULT_PATH)]
+    pub config: PathBuf,
+    /// Gateway: https://host:port, several separated by commas
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_ENDPOINT")]
+    pub endpoint: Option<String>,
+    /// Interval of heartbeats until the gateway says another
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_HEARTBEAT_INTERVAL")]
+    pub heartbeat_interval: Option<HumanDuration>,
+    /// Node id
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_NODE_ID")]
+    pub node_id: Option<String>,
+    /// Host name to register
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_HOSTNAME")]
+    pub hostname: Option<String>,
+    /// Least important messages: error, warn, info, debug, trace
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_LOG_LEVEL")]
+    pub log_level: Option<String>,
+}
+
+impl ConfigArguments {
+    /// Reads, merges and checks the configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        let overrides = Overrides {
+            endpoint: self.endpoint.clone(),
+            heartbeat_interval: self.heartbeat_interval,
+            node_id: self.node_id.clone(),
+            hostname: self.hostname.clone(),
+            // Never a flag: every user of the machine can read those.
+            token: std::env::var("VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN").ok(),
+            log_level: self.log_level.clone(),
+        };
+        config::load(&self.config, &overrides)
+    }
+}
+
+/// A failed command: what to print and how to exit.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: u8, message: impl std::fmt::Display) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(e: ConfigError) -> Self {
+        Self::new(2, e)
+    }
+}
+
+/// Runs the command.
+#[must_use]
+pub fn dispatch(arguments: Arguments) -> ExitCode {
+    let result = match arguments.command {
+        Command::Keygen(c) => c.run(),
+        Command::Key(c) => c.run(),
+        Command::Register(c) => c.run(),
+        Command::Run(c) => c.run(),
+        Command::Status(c) => c.run(),
+        Command::Inventory(c) => c.run(),
+        Command::Config(ConfigCommand::Check(c)) => check(&c),
+        Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),
+    };
+    match result {
+        Ok(code) => code,
+        Err(Failure { code, message }) => {
+            eprintln!("error: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn check(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
+    let config = arguments.load()?;
+    println!("{}: good", arguments.config.display());
+    println!(
+        "gateways: {}",
+        config
+            .endpoints
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    println!("state: {}", config.state_dir.display());
+    match crate::key::load(&config.key_path) {
+        Ok(key) => println!("key: {} ({})", key.public(), config.key_path.display()),
+        Err(e) => return Err(Failure::new(2, format_args!("agent.key_path: {e}"))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one-threaded runtime of every command that talks to the gateway.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Name resolution only; collectors have their own thread.
+        .max_blocking_threads(2)
+        .thread_stack_size(256 << 10)
+        .build()
+        .map_err(|e| Failure::new(1, format_args!("cannot start: {e}")))
+}

@@ -1,0 +1,63 @@
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{ConfigArguments, Failure, runtime};
+use crate::config::HumanDuration;
+use crate::register::{Outcome, RegisterError, register};
+use crate::state::Registration;
+
+/// `register`.
+#[derive(Debug, Args)]
+pub(super) struct Register {
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// How long to try
+    #[arg(long, default_value = "10m")]
+    wait: HumanDuration,
+}
+
+impl Register {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.config.load()?;
+        let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
+        let progress = |reason: &str| eprintln!("{reason}");
+        let outcome = runtime()?
+            .block_on(register(&config, &key, Some(self.wait.0), progress))
+            .map_err(|e| Failure::new(exit_code(&e), e))?;
+        match outcome {
+            Outcome::Registered(r) => {
+                println!("registered {} in cluster {}", r.node_id, r.cluster_id);
+                show(&r);
+                println!("certificate: {}", config.tls.client_cert.display());
+                println!(
+                    "next: virtengine-node-agent run --config {}",
+                    self.config.config.display()
+                );
+            }
+            Outcome::Already(r) => {
+                println!("already registered: {} in cluster {}", r.node_id, r.cluster_id);
+                show(&r);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(r: &Registration) {
+    println!("chain: {}, contract {}", r.chain_id, r.contract);
+    println!("provider: {}", r.provider_address);
+    println!("epoch: {}, last sequence {}", r.epoch, r.last_sequence);
+}
+
+pub(super) fn exit_code(e: &RegisterError) -> u8 {
+    match e {
+        RegisterError::NoToken | RegisterError::Tls(_) => 2,
+        RegisterError::Refused(_) | RegisterError::RefusedByGateway { .. } => 3,
+        RegisterError::TimedOut { .. } => 4,
+        RegisterError::BadAnswer(_)
+        | RegisterError::File(_)
+        | RegisterError::Csr(_)
+        | RegisterError::Identity(_) => 1,
+    }
+}

@@ -1,0 +1,97 @@
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::register::exit_code;
+use super::{ConfigArguments, Failure, runtime};
+use crate::config::Config;
+use crate::log::{self, LogHandle};
+use crate::register::register;
+use crate::run::{Agent, RunError, Signal, Timing};
+use crate::state::{Registration, StateDir};
+
+/// `run`.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+impl Run {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.config.load()?;
+        let log =
+            log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
+        let result = runtime()?.block_on(serve(self.config, config, log));
+        if let Err(Failure { message, .. }) = &result {
+            tracing::error!("{message}");
+        }
+        result
+    }
+}
+
+async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Result<ExitCode, Failure> {
+    let mut signals =
+        listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
+    if !register_first(&config, &mut signals).await? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut agent = Agent::new(config, Timing::default()).map_err(|e| match e {
+        RunError::NotRegistered => Failure::new(3, e),
+        e => Failure::new(2, e),
+    })?;
+    agent.on_reload(Box::new(move || arguments.load()), Some(log));
+    agent.run(signals).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A node with a token that is not registered yet registers itself, however long the gateway takes. False if told to
+/// stop meanwhile.
+async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -> Result<bool, Failure> {
+    let state = StateDir::new(&config.state_dir);
+    let registered = Registration::load(&state)
+        .map_err(|e| Failure::new(1, e))?
+        .is_some();
+    if registered || config.token.is_none() {
+        return Ok(true);
+    }
+    let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
+    let work = register(config, &key, None, |reason| {
+        tracing::info!("registering: {reason}")
+    });
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.recv() => match signal {
+                Some(Signal::Reload) => {}
+                Some(Signal::Stop) | None => return Ok(false),
+            },
+            result = &mut work => {
+                return result.map(|_| true).map_err(|e| Failure::new(exit_code(&e), e));
+            }
+        }
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP as messages; the channel is as long as there are kinds to wait for.
+fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
+    let (sender, receiver) = mpsc::channel(4);
+    for (kind, meaning) in [
+        (SignalKind::terminate(), Signal::Stop),
+        (SignalKind::interrupt(), Signal::Stop),
+        (SignalKind::hangup(), Signal::Reload),
+    ] {
+        let mut stream = signal(kind)?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while stream.recv().await.is_some() {
+                // Full: the same message waits already.
+                sender.try_send(meaning).ok();
+            }
+        });
+    }
+    Ok(receiver)
+}

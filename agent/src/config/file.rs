@@ -1,0 +1,272 @@
+//! The YAML file as it stands: every key optional, unknown ones refused with the nearest known one.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ConfigError;
+use super::duration::HumanDuration;
+use super::suggest::nearest;
+
+/// The whole file.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// Who this node is.
+    pub node: Node,
+    /// Where it reports.
+    pub provider_daemon: ProviderDaemon,
+    /// Keys, state and what is measured.
+    pub agent: Agent,
+    /// How often each figure is measured.
+    pub sampling: Sampling,
+    /// Where messages go.
+    pub logging: Logging,
+}
+
+/// Who this node is. The ids may be left out: the registration token carries them.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Node {
+    /// Node id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Cluster id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Host name to register; default: the host's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+}
+
+/// Where the node reports.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderDaemon {
+    /// `https://host:port` of the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Several gateways, the preferred one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<String>,
+    /// Longest wait for an answer; default 10s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<HumanDuration>,
+    /// Certificate files; `register` writes them.
+    pub tls: Tls,
+}
+
+/// Certificate files.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// The gateway's CA; default `<state_dir>/tls/ca.crt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_cert: Option<PathBuf>,
+    /// This node's certificate; default `<state_dir>/tls/client.crt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cert: Option<PathBuf>,
+    /// Its private key; default `<state_dir>/tls/client.key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<PathBuf>,
+}
+
+/// Keys, state and what is measured.
+#[derive(Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Agent {
+    /// The node's private key; default `/etc/virtengine/node-agent/keys/agent.key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_path: Option<PathBuf>,
+    /// One-time registration token. A file that holds one must not be world-readable.
+    #[serde(skip_serializing)]
+    pub registration_token: Option<String>,
+    /// File that holds the token instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registration_token_file: Option<PathBuf>,
+    /// Where the agent keeps what must survive a restart; default `/var/lib/virtengine/node-agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<PathBuf>,
+    /// Path whose file system is reported as storage; default `/`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_path: Option<PathBuf>,
+    /// What is never offered to jobs.
+    pub reserve: Reserve,
+    /// Where the kernel's trees are mounted.
+    pub roots: RootPaths,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent")
+            .field("key_path", &self.key_path)
+            .field(
+                "registration_token",
+                &self.registration_token.as_ref().map(|_| "<redacted>"),
+            )
+            .field("registration_token_file", &self.registration_token_file)
+            .field("state_dir", &self.state_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is kept for the operating system.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reserve {
+    /// Cores.
+    pub cpu_cores: u32,
+    /// Memory in GiB.
+    pub memory_gb: u32,
+}
+
+/// Mount points of the kernel's trees, for containers and tests.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RootPaths {
+    /// Default `/proc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proc: Option<PathBuf>,
+    /// Default `/sys`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sys: Option<PathBuf>,
+    /// Default `/dev`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dev: Option<PathBuf>,
+    /// Default `/etc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etc: Option<PathBuf>,
+}
+
+/// How often each figure is measured, and how much is kept.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// Heartbeats, until the gateway says another interval: 10s–2m, default 30s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_interval: Option<HumanDuration>,
+    /// Cores, memory, storage: 10s–1m, default 30s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_interval: Option<HumanDuration>,
+    /// Load and uptime: 10s–1m, default 30s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_interval: Option<HumanDuration>,
+    /// CPU, memory, disk, network: 5s–30s, default 15s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization_interval: Option<HumanDuration>,
+    /// GPUs: 5s–30s, default 15s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_interval: Option<HumanDuration>,
+    /// Round trips to peers: 1m–10m, default 5m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_interval: Option<HumanDuration>,
+    /// Jobs and services: 30s–2m, default 1m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs_interval: Option<HumanDuration>,
+    /// CPU temperature: 30s–5m, default 1m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_interval: Option<HumanDuration>,
+    /// Probes of one latency measurement: 1–16, default 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_probe_count: Option<u32>,
+    /// Longest wait for one probe: 10ms–10s, default 1s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_probe_timeout: Option<HumanDuration>,
+    /// Samples kept of each category: 1–10000, default 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_buffer_size: Option<u32>,
+    /// How long samples are kept: 1h–30d, default 24h.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_retention: Option<HumanDuration>,
+    /// Of the gateway; accepted because the specification's sampling_config holds it, not used by the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_submit_interval: Option<HumanDuration>,
+    /// Of the gateway; accepted because the specification's sampling_config holds it, not used by the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_max_size: Option<u32>,
+}
+
+/// Where messages go.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Logging {
+    /// `error`, `warn`, `info`, `debug` or `trace`; default `info`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// File; default: standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Size at which the file is rotated: 1–10240, default 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size_mb: Option<u32>,
+    /// Rotated files kept: 0–100, default 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_backups: Option<u32>,
+}
+
+/// JSON Schema of the file, for editors and `config check`.
+#[must_use]
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::default().with(|s| s.inline_subschemas = true);
+    settings
+        .into_generator()
+        .into_root_schema_for::<File>()
+        .to_value()
+}
+
+/// Reads the YAML text of `path`.
+///
+/// # Errors
+/// Not YAML, unknown keys (all of them named), values of the wrong type.
+pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
+    let at = || path.display().to_string();
+    let value: Value = serde_yaml_ng::from_str(text).map_err(|e| ConfigError::Syntax {
+        path: at(),
+        message: e.to_string(),
+    })?;
+    if value.is_null() {
+        return Ok(File::default());
+    }
+    let mut unknown = Vec::new();
+    find_unknown(&value, &json_schema(), "", &mut unknown);
+    if !unknown.is_empty() {
+        return Err(ConfigError::UnknownKeys {
+            path: at(),
+            keys: unknown.join("; "),
+        });
+    }
+    // Again from the text: its errors name line and column.
+    serde_yaml_ng::from_str(text).map_err(|e| ConfigError::Syntax {
+        path: at(),
+        message: e.to_string(),
+    })
+}
+
+fn find_unknown(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<String>) {
+    let (Some(object), Some(known)) = (
+        value.as_object(),
+        schema.get("properties").and_then(Value::as_object),
+    ) else {
+        return;
+    };
+    for (key, inner) in object {
+        let full = if prefix.is_empty() {
+            key.clone()
+        } else {
+            format!("{prefix}.{key}")
+        };
+        match known.get(key) {
+            Some(schema) => find_unknown(inner, schema, &full, unknown),
+            None => unknown.push(match nearest(key, known.keys().map(String::as_str)) {
+                Some(candidate) => format!("{full} (did you mean {candidate}?)"),
+                None => {
+                    let all: Vec<&str> = known.keys().map(String::as_str).collect();
+                    format!("{full} (known here: {})", all.join(", "))
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Config, ConfigError, File, HumanDuration, check, parse};
+use crate::files::{at, read_text};
+
+/// Flags and environment: they win over the file. (`clap` has already put flags over environment.)
+#[derive(Debug, Default, Clone)]
+pub struct Overrides {
+    /// `--endpoint`, `VIRTENGINE_NODE_AGENT_ENDPOINT`; several separated by commas.
+    pub endpoint: Option<String>,
+    /// `--heartbeat-interval`, `VIRTENGINE_NODE_AGENT_HEARTBEAT_INTERVAL`.
+    pub heartbeat_interval: Option<HumanDuration>,
+    /// `--node-id`, `VIRTENGINE_NODE_AGENT_NODE_ID`.
+    pub node_id: Option<String>,
+    /// `--hostname`, `VIRTENGINE_NODE_AGENT_HOSTNAME`.
+    pub hostname: Option<String>,
+    /// `VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN`: never a flag, others could read it there.
+    pub token: Option<String>,
+    /// `VIRTENGINE_NODE_AGENT_LOG_LEVEL`.
+    pub log_level: Option<String>,
+}
+
+/// More than any configuration; a wrong path (a device, a log) must not fill memory.
+const LIMIT: u64 = 1 << 20;
+
+/// Reads, merges and checks the configuration.
+///
+/// # Errors
+/// Everything that is wrong with it; an absent file too, unless `path` is the default and overrides suffice.
+pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
+    let text = read_text(path, LIMIT)?;
+    let mut file = parse(&text, path)?;
+    if file.agent.registration_token.is_some() {
+        refuse_exposed(path)?;
+    }
+    apply(&mut file, overrides);
+    if let (None, Some(token_file)) = (
+        &file.agent.registration_token,
+        &file.agent.registration_token_file,
+    ) {
+        file.agent.registration_token = read_token(token_file)?;
+    }
+    let mut config = check::resolve(file)?;
+    config.path = Some(path.to_owned());
+    Ok(config)
+}
+
+/// A token file that is gone has done its work: the node is registered, or `register` says that it has no token.
+fn read_token(path: &PathBuf) -> Result<Option<String>, ConfigError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    refuse_exposed(path)?;
+    Ok(Some(read_text(path, 16 << 10)?))
+}
+
+fn refuse_exposed(path: &Path) -> Result<(), ConfigError> {
+    let mode = std::fs::metadata(path).map_err(at("read", path))?.mode() & 0o7777;
+    if mode & 0o004 != 0 {
+        return Err(ConfigError::TokenExposed {
+            path: path.display().to_string(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+fn apply(file: &mut File, o: &Overrides) {
+    let Overrides {
+        endpoint,
+        heartbeat_interval,
+        node_id,
+        hostname,
+        token,
+        log_level,
+    } = o.clone();
+    if let Some(endpoint) = endpoint {
+        file.provider_daemon.endpoint = None;
+        file.provider_daemon.endpoints = endpoint.split(',').map(|e| e.trim().to_owned()).collect();
+    }
+    fn over<T>(slot: &mut Option<T>, value: Option<T>) {
+        if value.is_some() {
+            *slot = value;
+        }
+    }
+    over(&mut file.sampling.base_interval, heartbeat_interval);
+    over(&mut file.node.id, node_id);
+    over(&mut file.node.hostname, hostname);
+    over(&mut file.agent.registration_token, token);
+    over(&mut file.logging.level, log_level);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn write(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        (dir, path)
+    }
+
+    const SPECIFICATION: &str = r#"
+node:
+  id: "node-hpc1-compute-042"
+  cluster_id: "hpc-cluster-1"
+
+provider_daemon:
+  endpoint: "https://provider.example.com:8443"
+  tls:
+    ca_cert: "/etc/virtengine/node-agent/ca.crt"
+    client_cert: "/etc/virtengine/node-agent/client.crt"
+    client_key: "/etc/virtengine/node-agent/client.key"
+
+agent:
+  key_path: "/etc/virtengine/node-agent/keys/agent.key"
+  registration_token: "eyJhbGciOiJFZDI1NTE5..."
+
+sampling:
+  base_interval: "30s"
+  utilization_interval: "15s"
+  latency_interval: "5m"
+
+logging:
+  level: "info"
+  file: "/var/log/virtengine/node-agent.log"
+  max_size_mb: 100
+  max_backups: 5
+"#;
+
+    #[test]
+    fn the_specifications_file_is_accepted_as_it_stands() {
+        let (_dir, path) = write(SPECIFICATION, 0o640);
+        let c = load(&path, &Overrides::default()).unwrap();
+        assert_eq!(c.node_id.unwrap().as_str(), "node-hpc1-compute-042");
+        assert_eq!(c.endpoints[0].to_string(), "https://provider.example.com:8443");
+        assert_eq!(c.state_dir, Path::new("/var/lib/virtengine/node-agent"));
+        assert_eq!(
+            c.sampling.interval(crate::sample::Category::Latency),
+            Duration::from_secs(300)
+        );
+        assert_eq!(c.logging.max_size, 100 << 20);
+        assert!(!format!("{:?}", c.token).contains("eyJ"));
+    }
+
+    #[test]
+    fn a_world_readable_file_with_a_token_is_refused() {
+        let (_dir, path) = write(SPECIFICATION, 0o644);
+        let e = load(&path, &Overrides::default()).unwrap_err().to_string();
+        assert!(e.contains("world-readable") && e.contains("chmod 640"), "{e}");
+        let without: String = SPECIFICATION
+            .lines()
+            .filter(|l| !l.contains("registration_token"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        let (_dir, path) = write(&without, 0o644);
+        load(&path, &Overrides::default()).unwrap();
+    }
+
+    #[test]
+    fn a_token_file_is_read_unless_it_is_exposed_or_gone() {
+        let (dir, path) = write("", 0o644);
+        let token = dir.path().join("token");
+        let text = format!(
+            "provider_daemon: {{endpoint: 'https://a:1'}}\nagent: {{registration_token_file: {}}}",
+            token.display()
+        );
+        fs::write(&path, text).unwrap();
+        assert_eq!(load(&path, &Overrides::default()).unwrap().token, None);
+        fs::write(&token, "a.b.c\n").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(
+            load(&path, &Overrides::default())
+                .unwrap()
+                .token
+                .unwrap()
+                .secret(),
+            "a.b.c"
+        );
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o604)).unwrap();
+        assert!(matches!(
+            load(&path, &Overrides::default()),
+            Err(ConfigError::TokenExposed { .. })
+        ));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let (_dir, path) = write(SPECIFICATION, 0o600);
+        let o = Overrides {
+            endpoint: Some("https://a:1, https://b:2".into()),
+            heartbeat_interval: Some("10s".parse().unwrap()),
+            node_id: Some("node-9999".into()),
+            hostname: Some("h9".into()),
+            token: Some("x.y.z".into()),
+            log_level: Some("debug".into()),
+        };
+        let c = load(&path, &o).unwrap();
+        assert_eq!(
+            c.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["https://a:1", "https://b:2"]
+        );
+        assert_eq!(c.sampling.base_interval, Duration::from_secs(10));
+        assert_eq!(
+            (c.node_id.unwrap().as_str(), c.hostname.as_deref()),
+            ("node-9999", Some("h9"))
+        );
+        assert_eq!(
+            (c.token.unwrap().secret(), c.logging.level),
+            ("x.y.z", tracing::Level::DEBUG)
+        );
+    }
+}

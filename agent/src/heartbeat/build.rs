@@ -1,0 +1,74 @@
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use hpc_schema::heartbeat::{
+    Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Label, Latency, Percent, Text,
+};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::time::Rfc3339;
+
+use super::Finding;
+use crate::sample::Figures;
+
+/// What a heartbeat holds besides figures.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The node.
+    pub node_id: &'a NodeId,
+    /// Its cluster.
+    pub cluster_id: &'a ClusterId,
+    /// Its number.
+    pub sequence: NonZeroU32,
+    /// Wall clock.
+    pub timestamp: Rfc3339,
+    /// Capacity.
+    pub capacity: Capacity,
+    /// The judgement.
+    pub status: HealthStatus,
+    /// Its reasons.
+    pub findings: &'a [Finding],
+    /// Round trip of the last heartbeat, in microseconds.
+    pub gateway_latency_us: Option<u64>,
+    /// Round trip from the gateway to the chain, in milliseconds.
+    pub chain_latency_ms: Option<u64>,
+}
+
+/// The payload: what is fresh, and nothing else.
+#[must_use]
+pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat {
+    let percent = |p: Option<u8>| p.map(|p| Percent::saturating(u64::from(p)));
+    let load = figures.load.fresh(now);
+    let average =
+        |pick: fn(&crate::probe::host::Load) -> u64| load.map(|l| FixedPoint6::from_millionths(pick(l)));
+    let latency = Latency {
+        measurements: Vec::new(),
+        gateway_latency_us: context.gateway_latency_us,
+        chain_latency_ms: context.chain_latency_ms,
+        avg_cluster_latency_us: None,
+    };
+    let measured = latency.gateway_latency_us.is_some() || latency.chain_latency_ms.is_some();
+    Heartbeat {
+        node_id: context.node_id.clone(),
+        cluster_id: context.cluster_id.clone(),
+        sequence_number: context.sequence,
+        timestamp: context.timestamp,
+        agent_version: Label::lossy(env!("CARGO_PKG_VERSION")),
+        capacity: context.capacity,
+        health: Health {
+            uptime_seconds: figures.uptime.fresh(now).copied(),
+            load_average_1m: average(|l| l.one),
+            load_average_5m: average(|l| l.five),
+            load_average_15m: average(|l| l.fifteen),
+            cpu_utilization_percent: percent(figures.cpu.fresh(now).copied()),
+            memory_utilization_percent: percent(figures.memory.fresh(now).and_then(|m| m.utilization())),
+            disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
+            network_utilization_percent: percent(figures.network.fresh(now).map(|n| n.percent)),
+            temperature_celsius: figures.temperature.fresh(now).copied(),
+            last_error_message: context.findings.first().and_then(|f| Text::cut(&f.message)),
+            ..Health::of(context.status)
+        },
+        latency: measured.then_some(latency),
+        jobs: None,
+        services: None,
+    }
+}

@@ -1,0 +1,157 @@
+//! What follows from the gateway's answer to a heartbeat. Pure.
+
+use std::time::Duration;
+
+use hpc_schema::code::Code;
+use hpc_schema::gateway::HeartbeatResponse;
+
+use super::Timing;
+use crate::sequence::BLOCK;
+
+/// What the agent does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effects {
+    /// The interval agreed on from now on.
+    pub interval: Duration,
+    /// Pause until the next heartbeat, before jitter.
+    pub pause: Duration,
+    /// Whether `pause` may be shortened by jitter: not when it was set for this heartbeat alone.
+    pub jitter: bool,
+    /// Continue above this sequence number.
+    pub raise_sequence: Option<u32>,
+    /// Send the second section again.
+    pub section_missing: bool,
+    /// The refusal, if it was one.
+    pub refusal: Option<Refused>,
+}
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The code's word.
+    pub code: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Follows `response`. `out_of_turn` says that this heartbeat was itself sent out of turn: then the next one keeps
+/// the interval, so that two sides that do not understand each other do not chatter.
+#[must_use]
+pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, timing: &Timing) -> Effects {
+    let interval = Duration::from_secs(u64::from(response.next_heartbeat_seconds))
+        .clamp(timing.shortest_interval, timing.longest_interval);
+    let codes = || {
+        response
+            .errors
+            .iter()
+            .filter_map(hpc_schema::gateway::Notice::code)
+    };
+    let section_missing = codes().any(|c| c == Code::SectionMissing);
+    let mut out = Effects {
+        interval,
+        pause: interval,
+        jitter: true,
+        raise_sequence: None,
+        section_missing,
+        refusal: None,
+    };
+    if response.accepted {
+        return out;
+    }
+    let first = response.errors.first();
+    let code = first.and_then(hpc_schema::gateway::Notice::code);
+    out.refusal = Some(Refused {
+        code: first.map_or_else(|| "refused".to_owned(), |n| n.code.clone()),
+        message: first.map_or_else(|| "refused without a reason".to_owned(), |n| n.message.clone()),
+        remedy: code.map_or_else(|| "see the gateway's log".to_owned(), |c| c.remedy().to_owned()),
+    });
+    let soon = if out_of_turn { interval } else { timing.out_of_turn };
+    match code {
+        Some(Code::StaleSequence) => {
+            // The counter was lost, or another process used it: a block beyond what the gateway has seen.
+            let ack = u32::try_from(response.sequence_ack).unwrap_or(u32::MAX);
+            out.raise_sequence = Some(ack.saturating_add(BLOCK));
+            (out.pause, out.jitter) = (soon, out_of_turn);
+        }
+        Some(Code::SectionMissing | Code::NonceReused) => (out.pause, out.jitter) = (soon, out_of_turn),
+        Some(
+            Code::UnknownNode
+            | Code::KeyMismatch
+            | Code::NodeDeregistered
+            | Code::NodeDisabled
+            | Code::SupersededByRotation
+            | Code::ClusterMismatch
+            | Code::IdentityMismatch
+            | Code::UnsupportedVersion,
+        ) => out.pause = timing.refused.max(interval),
+        _ => {}
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(accepted: bool, code: Option<Code>, next: u32) -> HeartbeatResponse {
+        HeartbeatResponse {
+            accepted,
+            sequence_ack: 500,
+            timestamp: "2026-01-30T14:05:00Z".parse().unwrap(),
+            next_heartbeat_seconds: next,
+            commands: Vec::new(),
+            config_updates: None,
+            errors: code
+                .map(|c| hpc_schema::gateway::Notice::new(c, "it is so"))
+                .into_iter()
+                .collect(),
+            chain: None,
+            peers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_interval_is_obeyed_within_the_protocols_bounds() {
+        let t = Timing::default();
+        for (asked, given) in [(15, 15), (30, 30), (0, 10), (5, 10), (600, 120)] {
+            let e = effects(&response(true, None, asked), false, &t);
+            assert_eq!(
+                (e.pause, e.jitter, e.refusal),
+                (Duration::from_secs(given), true, None)
+            );
+        }
+    }
+
+    #[test]
+    fn a_stale_sequence_continues_a_block_above_and_at_once_but_only_once() {
+        let t = Timing::default();
+        let e = effects(&response(false, Some(Code::StaleSequence), 30), false, &t);
+        assert_eq!((e.raise_sequence, e.pause), (Some(500 + BLOCK), t.out_of_turn));
+        let e = effects(&response(false, Some(Code::StaleSequence), 30), true, &t);
+        assert_eq!(e.pause, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_missing_section_is_sent_again_and_a_notice_of_it_counts_too() {
+        let t = Timing::default();
+        let e = effects(&response(false, Some(Code::SectionMissing), 30), false, &t);
+        assert!(e.section_missing && e.pause == t.out_of_turn && e.refusal.is_some());
+        let e = effects(&response(true, Some(Code::SectionMissing), 30), false, &t);
+        assert!(e.section_missing && e.pause == Duration::from_secs(30) && e.refusal.is_none());
+    }
+
+    #[test]
+    fn what_only_a_person_can_mend_is_repeated_slowly_with_its_remedy() {
+        let t = Timing::default();
+        for code in [Code::NodeDeregistered, Code::KeyMismatch, Code::NodeDisabled] {
+            let e = effects(&response(false, Some(code), 30), false, &t);
+            assert_eq!(e.pause, t.refused);
+            assert_eq!(e.refusal.unwrap().remedy, code.remedy());
+        }
+        let mut unknown = response(false, None, 30);
+        unknown.errors = Vec::new();
+        assert_eq!(effects(&unknown, false, &t).refusal.unwrap().code, "refused");
+    }
+}

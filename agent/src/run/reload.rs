@@ -1,0 +1,129 @@
+//! Changes while the agent runs: SIGHUP, and what the gateway asks for.
+
+use std::time::Duration;
+
+use hpc_schema::gateway::ConfigUpdates;
+
+use super::Agent;
+use crate::config::{Config, SamplingConfig};
+use crate::sample::{Category, Sampler, max_staleness, minimum, standard};
+
+impl Agent {
+    /// Reads the configuration again; a wrong one leaves the present one in force.
+    pub(super) fn reload(&mut self) {
+        let Some(reread) = &self.reread else { return };
+        let new = match reread() {
+            Ok(new) => new,
+            Err(e) => {
+                tracing::error!("configuration not reloaded, the former one stays in force: {e}");
+                return;
+            }
+        };
+        for (key, changed) in [
+            ("agent.state_dir", new.state_dir != self.config.state_dir),
+            ("agent.key_path", new.key_path != self.config.key_path),
+        ] {
+            if changed {
+                tracing::warn!("{key} has changed; it takes effect at the next start");
+            }
+        }
+        if let Some(log) = &self.log
+            && let Err(e) = log.apply(&new.logging)
+        {
+            tracing::error!("logging.file: {e}");
+        }
+        if new.roots != self.config.roots || new.storage_path != self.config.storage_path {
+            self.sampler = Sampler::new(standard(&new.roots, new.storage_path.clone()));
+        }
+        self.client
+            .set_endpoints(new.endpoints.clone(), new.request_timeout);
+        self.config = Config {
+            state_dir: self.config.state_dir.clone(),
+            key_path: self.config.key_path.clone(),
+            ..new
+        };
+        self.identity = super::certificate::best(&self.config, &self.state, &self.registration);
+        match super::certificate::tls(&self.config, &self.state, self.identity.as_ref()) {
+            Ok(tls) => self.client.set_tls(tls),
+            Err(e) => tracing::error!("{e}"),
+        }
+        tracing::info!("configuration reloaded");
+    }
+
+    /// Takes over settings of the gateway; what is out of range is clamped and said.
+    pub(super) fn update_config(&mut self, updates: &ConfigUpdates) {
+        if let Some(seconds) = updates.sampling_interval_seconds {
+            let notices =
+                set_sampling_interval(&mut self.config.sampling, Duration::from_secs(u64::from(seconds)));
+            for notice in notices {
+                tracing::info!("sampling_interval_seconds of the gateway: {notice}");
+            }
+        }
+        if let Some(hours) = updates.metrics_retention_hours {
+            let clamped = hours.clamp(1, 720);
+            if clamped != hours {
+                tracing::info!(
+                    "metrics_retention_hours of the gateway: {hours} is outside 1 to 720; {clamped} is used"
+                );
+            }
+            self.config.sampling.metrics_retention =
+                Duration::from_secs(u64::from(clamped).saturating_mul(3600));
+        }
+        if let Some(job_ids) = updates.job_ids
+            && job_ids != self.registration.job_ids
+        {
+            tracing::info!(?job_ids, "what of job ids becomes public has changed");
+            self.registration.job_ids = job_ids;
+            if let Err(e) = self.registration.save(&self.state) {
+                tracing::warn!("the new setting of job ids cannot be kept: {e}");
+            }
+        }
+    }
+}
+
+/// Sets the interval of capacity, health, utilisation and GPU figures; says where it had to be clamped. Repeating the
+/// same setting says nothing.
+fn set_sampling_interval(sampling: &mut SamplingConfig, asked: Duration) -> Vec<String> {
+    let mut notices = Vec::new();
+    for category in [
+        Category::Capacity,
+        Category::HealthStatus,
+        Category::Utilization,
+        Category::Gpu,
+    ] {
+        let given = asked.clamp(minimum(category), max_staleness(category));
+        if given != asked && sampling.interval(category) != given {
+            notices.push(format!(
+                "{asked:?} is outside the limits of {category:?}; {given:?} is used"
+            ));
+        }
+        sampling.set_interval(category, given);
+    }
+    notices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_of_the_gateway_are_clamped_with_a_notice_once() {
+        let mut s = SamplingConfig::default();
+        let seconds = Duration::from_secs;
+        assert_eq!(set_sampling_interval(&mut s, seconds(20)).len(), 0);
+        assert_eq!(s.interval(Category::Capacity), seconds(20));
+        assert_eq!(s.interval(Category::Latency), seconds(300));
+        let notices = set_sampling_interval(&mut s, seconds(7));
+        assert_eq!(notices.len(), 2, "{notices:?}");
+        assert_eq!(
+            (s.interval(Category::Capacity), s.interval(Category::Gpu)),
+            (seconds(10), seconds(7))
+        );
+        assert_eq!(set_sampling_interval(&mut s, seconds(7)).len(), 0);
+        set_sampling_interval(&mut s, seconds(45));
+        assert_eq!(
+            (s.interval(Category::Capacity), s.interval(Category::Gpu)),
+            (seconds(45), seconds(30))
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! What is known of this machine, each figure with its age.
+
+use std::time::{Duration, Instant};
+
+use super::{Category, max_staleness};
+use crate::probe::disk::DiskUse;
+use crate::probe::host::Load;
+use crate::probe::memory::Memory;
+use crate::probe::network::NetworkUse;
+use crate::probe::pressure::Pressure;
+use crate::probe::storage::Storage;
+
+/// One figure: its last value, when it was taken, where it comes from.
+#[derive(Debug, Clone)]
+pub struct Figure<T> {
+    category: Category,
+    source: &'static str,
+    taken: Option<Instant>,
+    value: Option<T>,
+}
+
+impl<T> Figure<T> {
+    const fn new(category: Category, source: &'static str) -> Self {
+        Self {
+            category,
+            source,
+            taken: None,
+            value: None,
+        }
+    }
+
+    /// Puts down what was measured; none: the source had nothing.
+    pub fn set(&mut self, value: Option<T>, taken: Instant) {
+        self.value = value;
+        self.taken = Some(taken);
+    }
+
+    /// The value, unless it is older than its category allows.
+    #[must_use]
+    pub fn fresh(&self, now: Instant) -> Option<&T> {
+        let age = self.age(now)?;
+        self.value
+            .as_ref()
+            .filter(|_| age <= max_staleness(self.category))
+    }
+
+    /// Time since it was measured; none if it never was.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        self.taken.map(|t| now.saturating_duration_since(t))
+    }
+
+    /// Its category.
+    #[must_use]
+    pub fn category(&self) -> Category {
+        self.category
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+}
+
+/// All figures of this machine.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// Logical processors online.
+    pub cores: Figure<u32>,
+    /// Memory in bytes.
+    pub memory: Figure<Memory>,
+    /// The configured file system in bytes.
+    pub storage: Figure<Storage>,
+    /// NVIDIA and AMD GPUs on the PCI bus.
+    pub pci_gpus: Figure<u16>,
+    /// Load averages.
+    pub load: Figure<Load>,
+    /// Seconds since the host started.
+    pub uptime: Figure<u64>,
+    /// Pressure stall information.
+    pub pressure: Figure<Vec<Pressure>>,
+    /// CPU busy in percent.
+    pub cpu: Figure<u8>,
+    /// The busiest disk.
+    pub disk: Figure<DiskUse>,
+    /// The busiest link.
+    pub network: Figure<NetworkUse>,
+    /// CPU temperature in degrees Celsius.
+    pub temperature: Figure<i32>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            cores: Figure::new(Category::Capacity, "/sys/devices/system/cpu/online"),
+            memory: Figure::new(Category::Capacity, "/proc/meminfo"),
+            storage: Figure::new(Category::Capacity, "statvfs"),
+            pci_gpus: Figure::new(Category::Capacity, "/sys/bus/pci/devices"),
+            load: Figure::new(Category::HealthStatus, "/proc/loadavg"),
+            uptime: Figure::new(Category::HealthStatus, "/proc/uptime"),
+            pressure: Figure::new(Category::HealthStatus, "/proc/pressure"),
+            cpu: Figure::new(Category::Utilization, "/proc/stat"),
+            disk: Figure::new(Category::Utilization, "/proc/diskstats"),
+            network: Figure::new(Category::Utilization, "/proc/net/dev"),
+            temperature: Figure::new(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_absent_once_it_is_older_than_its_category_allows() {
+        let mut f = Figures::default();
+        let now = Instant::now();
+        assert_eq!(f.cpu.fresh(now), None);
+        f.cpu.set(Some(50), now);
+        assert_eq!(f.cpu.fresh(now + Duration::from_secs(30)), Some(&50));
+        assert_eq!(f.cpu.fresh(now + Duration::from_millis(30_001)), None);
+        f.cpu.set(None, now);
+        assert_eq!(f.cpu.fresh(now), None);
+    }
+}

@@ -1,0 +1,347 @@
+//! Supervises the collectors: single flight, deadline, staleness.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::worker::{Done, Job, Outbox, Worker};
+use super::{Category, Collector, Figures};
+
+/// Runs collectors and keeps what they read.
+pub struct Sampler {
+    slots: Vec<Slot>,
+    worker: Option<Worker>,
+    outbox: Arc<Outbox>,
+    figures: Figures,
+}
+
+struct Slot {
+    name: &'static str,
+    category: Category,
+    deadline: Duration,
+    /// Absent while it runs: single flight.
+    collector: Option<Box<dyn Collector>>,
+    /// When it was handed to a worker, while it runs.
+    since: Option<Instant>,
+    /// Left behind with its thread.
+    stuck: bool,
+    last: Option<Instant>,
+}
+
+/// A collector that does not come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its name.
+    pub name: &'static str,
+    /// Since when it runs.
+    pub since: Instant,
+}
+
+impl Sampler {
+    /// Nothing runs before the first [`Sampler::sample`].
+    #[must_use]
+    pub fn new(collectors: Vec<Box<dyn Collector>>) -> Self {
+        let slots = collectors
+            .into_iter()
+            .map(|c| Slot {
+                name: c.name(),
+                category: c.category(),
+                deadline: c.deadline(),
+                collector: Some(c),
+                since: None,
+                stuck: false,
+                last: None,
+            })
+            .collect();
+        Self {
+            slots,
+            worker: None,
+            outbox: Arc::default(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// What is known.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// When figures of `category` were last asked for; none if never. A collector that is stuck was asked too.
+    #[must_use]
+    pub fn last(&self, category: Category) -> Option<Instant> {
+        self.slots
+            .iter()
+            .filter(|s| s.category == category)
+            .map(|s| s.last)
+            .min()
+            .flatten()
+    }
+
+    /// Every category that has a collector, with its last measurement.
+    pub fn categories(&self) -> impl Iterator<Item = (Category, Option<Instant>)> {
+        let measured = |c: &Category| self.slots.iter().any(|s| s.category == *c);
+        Category::ALL
+            .into_iter()
+            .filter(measured)
+            .map(|c| (c, self.last(c)))
+    }
+
+    /// Collectors that are left behind.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<Stuck> {
+        self.slots
+            .iter()
+            .filter(|s| s.stuck)
+            .filter_map(|s| {
+                Some(Stuck {
+                    name: s.name,
+                    since: s.since?,
+                })
+            })
+            .collect()
+    }
+
+    /// Takes over what came back since the last call; no waiting.
+    pub fn gather(&mut self) {
+        for done in self.outbox.take() {
+            self.finish(done);
+        }
+    }
+
+    /// Measures the categories that `wanted` names; comes back when all is read, or after `budget` at the latest.
+    /// What is slower than that comes in later.
+    pub async fn sample(&mut self, wanted: impl Fn(Category) -> bool, budget: Duration) {
+        self.gather();
+        let now = Instant::now();
+        let mut jobs = Vec::new();
+        for (index, slot) in self
+            .slots
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, s)| wanted(s.category))
+        {
+            slot.last = Some(now);
+            if let Some(collector) = slot.collector.take() {
+                slot.since = Some(now);
+                jobs.push(Job { index, collector });
+            }
+        }
+        let waiting: Vec<usize> = jobs.iter().map(|j| j.index).collect();
+        self.dispatch(jobs);
+        let end = now.checked_add(budget).unwrap_or(now);
+        while waiting
+            .iter()
+            .any(|i| self.slots.get(*i).is_some_and(|s| s.since.is_some() && !s.stuck))
+        {
+            let now = Instant::now();
+            if now >= end {
+                break;
+            }
+            let until = self.next_deadline(now).min(end);
+            let outbox = Arc::clone(&self.outbox);
+            // An early or late wake-up is the same to us: what counts is what came back.
+            tokio::time::timeout_at(until.into(), outbox.news.notified())
+                .await
+                .ok();
+            self.gather();
+            self.leave_behind(Instant::now());
+        }
+    }
+
+    fn dispatch(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        let mut jobs = jobs.into_iter().peekable();
+        if jobs.peek().is_none() {
+            return;
+        }
+        if self.worker.is_none() {
+            match Worker::start(Arc::clone(&self.outbox)) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(e) => tracing::error!("no thread for collectors, figures go stale: {e}"),
+            }
+        }
+        match &self.worker {
+            Some(worker) => worker.push(jobs),
+            // Back to their places; the next round tries again.
+            None => jobs.for_each(|job| self.put_back(job)),
+        }
+    }
+
+    fn put_back(&mut self, job: Job) {
+        if let Some(slot) = self.slots.get_mut(job.index) {
+            slot.since = None;
+            slot.collector = Some(job.collector);
+        }
+    }
+
+    fn next_deadline(&self, now: Instant) -> Instant {
+        let running = self.worker.as_ref().and_then(Worker::running);
+        let deadline = running.and_then(|(i, since)| since.checked_add(self.slots.get(i)?.deadline));
+        // Between two jobs: look again soon.
+        deadline
+            .unwrap_or(now)
+            .max(now.checked_add(Duration::from_millis(20)).unwrap_or(now))
+    }
+
+    fn leave_behind(&mut self, now: Instant) {
+        let Some((index, since)) = self.worker.as_ref().and_then(Worker::running) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if now.saturating_duration_since(since) < slot.deadline {
+            return;
+        }
+        slot.stuck = true;
+        tracing::warn!(
+            collector = slot.name,
+            "has not answered within {:?}; its figures will be absent until it does",
+            slot.deadline
+        );
+        if let Some(worker) = self.worker.take() {
+            let rest = worker.abandon();
+            self.dispatch(rest);
+        }
+    }
+
+    fn finish(&mut self, done: Done) {
+        let Done {
+            job,
+            readings,
+            started,
+            finished,
+        } = done;
+        for reading in readings {
+            // Stamped with the start: what a slow driver says may be as old as the question.
+            reading.apply(&mut self.figures, started);
+        }
+        if let Some(slot) = self.slots.get_mut(job.index) {
+            if slot.stuck {
+                let took = finished.saturating_duration_since(started);
+                tracing::info!(collector = slot.name, "answers again after {took:?}");
+            }
+            slot.stuck = false;
+        }
+        self.put_back(job);
+    }
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler")
+            .field(
+                "collectors",
+                &self.slots.iter().map(|s| s.name).collect::<Vec<_>>(),
+            )
+            .field("stuck", &self.stuck())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::sample::Reading;
+
+    struct Quick(u64);
+    impl Collector for Quick {
+        fn name(&self) -> &'static str {
+            "quick"
+        }
+        fn category(&self) -> Category {
+            Category::HealthStatus
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            self.0 += 1;
+            vec![Reading::Uptime(Some(self.0))]
+        }
+    }
+
+    /// Hangs until it is let go, as a dead file server does.
+    struct Hung(mpsc::Receiver<()>, Category);
+    impl Collector for Hung {
+        fn name(&self) -> &'static str {
+            "hung"
+        }
+        fn category(&self) -> Category {
+            self.1
+        }
+        fn deadline(&self) -> Duration {
+            Duration::from_millis(50)
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            self.0.recv().ok();
+            vec![Reading::Temperature(Some(40))]
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hung_collector_delays_others_once_by_its_deadline_and_is_never_started_twice() {
+        let (free, hung) = mpsc::channel();
+        let (_free2, hung2) = mpsc::channel();
+        let mut s = Sampler::new(vec![
+            Box::new(Hung(hung, Category::Temperature)),
+            Box::new(Hung(hung2, Category::Temperature)),
+            Box::new(Quick(0)),
+        ]);
+        let start = Instant::now();
+        s.sample(|_| true, Duration::from_secs(5)).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        let now = Instant::now();
+        assert_eq!(s.figures().uptime.fresh(now), Some(&1));
+        assert_eq!(s.figures().temperature.fresh(now), None);
+        assert_eq!(s.stuck().len(), 2);
+        // They are left alone: nothing waits for them any more.
+        let start = Instant::now();
+        s.sample(|_| true, Duration::from_secs(5)).await;
+        assert!(
+            start.elapsed() < Duration::from_millis(40),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(s.figures().uptime.fresh(Instant::now()), Some(&2));
+        // What comes back is taken, with the age that it has, and may run again.
+        free.send(()).unwrap();
+        let mut patience = 200;
+        while s.stuck().len() == 2 && patience > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            s.gather();
+            patience -= 1;
+        }
+        assert_eq!(s.stuck().len(), 1);
+        assert_eq!(s.figures().temperature.fresh(Instant::now()), Some(&40));
+        assert!(s.figures().temperature.age(Instant::now()).unwrap() >= Duration::from_millis(50));
+    }
+
+    #[tokio::test]
+    async fn the_budget_ends_the_wait_and_what_is_slower_comes_in_later() {
+        let (free, slow) = mpsc::channel();
+        let mut s = Sampler::new(vec![Box::new(Hung(slow, Category::Temperature))]);
+        let start = Instant::now();
+        s.sample(|_| true, Duration::from_millis(10)).await;
+        assert!(
+            start.elapsed() < Duration::from_millis(45),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(s.stuck().is_empty());
+        free.send(()).unwrap();
+        s.sample(|_| false, Duration::ZERO).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        s.gather();
+        assert_eq!(s.figures().temperature.fresh(Instant::now()), Some(&40));
+    }
+
+    #[tokio::test]
+    async fn only_what_is_wanted_is_measured() {
+        let mut s = Sampler::new(vec![Box::new(Quick(0))]);
+        s.sample(|c| c == Category::Gpu, Duration::from_secs(1)).await;
+        assert_eq!(s.last(Category::HealthStatus), None);
+        s.sample(|c| c == Category::HealthStatus, Duration::from_secs(1))
+            .await;
+        assert!(s.last(Category::HealthStatus).is_some());
+    }
+}

@@ -1,0 +1,109 @@
+//! Which categories are due, and when the next one is. Pure: time is an argument.
+
+use std::time::{Duration, Instant};
+
+use super::{Adaptive, Category, max_staleness, minimum};
+use crate::config::SamplingConfig;
+
+/// Categories that fall due within this of each other are measured together: fewer wake-ups.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// The sampling schedule of one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule<'a> {
+    /// Intervals.
+    pub config: &'a SamplingConfig,
+    /// The node's condition.
+    pub adaptive: &'a Adaptive,
+    /// The moment.
+    pub now: Instant,
+}
+
+impl Schedule<'_> {
+    /// Whether `category`, last measured at `last`, is due.
+    #[must_use]
+    pub fn due(&self, category: Category, last: Option<Instant>) -> bool {
+        last.is_none_or(|last| self.age(last).saturating_add(SLACK) >= self.interval(category))
+    }
+
+    /// Whether `category` should be measured before a heartbeat leaves: it is due, or its figures would pass their
+    /// longest staleness before the next heartbeat could carry fresher ones.
+    #[must_use]
+    pub fn due_before_sending(
+        &self,
+        category: Category,
+        last: Option<Instant>,
+        until_next: Duration,
+    ) -> bool {
+        self.due(category, last)
+            || last.is_some_and(|last| {
+                let age = self.age(last);
+                age >= minimum(category) && age.saturating_add(until_next) > max_staleness(category)
+            })
+    }
+
+    /// When the next category falls due; `last` pairs each with its last measurement.
+    #[must_use]
+    pub fn next(&self, last: impl IntoIterator<Item = (Category, Option<Instant>)>) -> Instant {
+        last.into_iter()
+            .map(|(category, at)| match at {
+                Some(at) => at.checked_add(self.interval(category)).unwrap_or(self.now),
+                None => self.now,
+            })
+            .min()
+            .unwrap_or(self.now)
+    }
+
+    fn interval(&self, category: Category) -> Duration {
+        self.adaptive
+            .interval(category, self.config.interval(category), self.now)
+    }
+
+    fn age(&self, last: Instant) -> Duration {
+        self.now.saturating_duration_since(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn each_category_has_its_own_interval() {
+        let (config, adaptive, start) = (SamplingConfig::default(), Adaptive::default(), Instant::now());
+        let at = |seconds| Schedule {
+            config: &config,
+            adaptive: &adaptive,
+            now: start + s(seconds),
+        };
+        let last = Some(start);
+        assert!(at(0).due(Category::Capacity, None));
+        assert!(!at(14).due(Category::Utilization, last) && at(15).due(Category::Utilization, last));
+        assert!(!at(29).due(Category::Capacity, last) && at(30).due(Category::Capacity, last));
+        assert!(!at(59).due(Category::Temperature, last) && at(60).due(Category::Temperature, last));
+        let all = |last| [(Category::Capacity, last), (Category::Utilization, last)];
+        assert_eq!(at(1).next(all(last)), start + s(15));
+        assert_eq!(at(1).next(all(None)), start + s(1));
+    }
+
+    #[test]
+    fn a_figure_about_to_pass_its_longest_staleness_is_measured_before_sending() {
+        let (mut config, adaptive, start) = (SamplingConfig::default(), Adaptive::default(), Instant::now());
+        config.set_interval(Category::Utilization, s(30));
+        let at = |seconds| Schedule {
+            config: &config,
+            adaptive: &adaptive,
+            now: start + s(seconds),
+        };
+        let last = Some(start);
+        assert!(!at(20).due(Category::Utilization, last));
+        assert!(at(20).due_before_sending(Category::Utilization, last, s(11)));
+        assert!(!at(20).due_before_sending(Category::Utilization, last, s(10)));
+        // But never below the minimum interval.
+        assert!(!at(4).due_before_sending(Category::Utilization, last, s(60)));
+    }
+}

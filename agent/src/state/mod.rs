@@ -1,0 +1,115 @@
+//! The state directory: everything that must survive a restart.
+//!
+//! ```text
+//! registration.json   what the chain knows of this node (no secret)
+//! register.json       the request that is under way, 0600; gone once it is answered
+//! sequence            the durable counter
+//! status.json         what `status` prints
+//! lock                held while `run` runs: two agents must not share a counter
+//! tls/client.pem      renewed certificate and key in one file, 0600
+//! tls/ca.pem          CA of the last renewal
+//! ```
+
+mod lock;
+mod registration;
+mod status;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use lock::Lock;
+pub use registration::{Pending, Registration};
+pub use status::{CertificateStatus, ChainView, Problem, Status};
+
+use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
+
+/// The directory and the names in it.
+#[derive(Debug, Clone)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// Names a directory; nothing is touched.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// Makes the directory if it is missing.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn create(&self) -> Result<(), FileError> {
+        create_directory(&self.0)?;
+        create_directory(&self.0.join("tls"))
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The durable counter.
+    #[must_use]
+    pub fn sequence(&self) -> PathBuf {
+        self.0.join("sequence")
+    }
+
+    /// Renewed certificate and key.
+    #[must_use]
+    pub fn renewed_identity(&self) -> PathBuf {
+        self.0.join("tls/client.pem")
+    }
+
+    /// The CA of the last renewal.
+    #[must_use]
+    pub fn renewed_ca(&self) -> PathBuf {
+        self.0.join("tls/ca.pem")
+    }
+
+    fn registration(&self) -> PathBuf {
+        self.0.join("registration.json")
+    }
+
+    fn pending(&self) -> PathBuf {
+        self.0.join("register.json")
+    }
+
+    /// What `status` prints.
+    #[must_use]
+    pub fn status(&self) -> PathBuf {
+        self.0.join("status.json")
+    }
+
+    /// Held while `run` runs.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+}
+
+/// More than any of these files; a damaged one must not fill memory.
+const LIMIT: u64 = 1 << 20;
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FileError> {
+    match read_text(path, LIMIT) {
+        Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|e| at("read", path)(std::io::Error::new(std::io::ErrorKind::InvalidData, e))),
+    }
+}
+
+fn write_json<T: Serialize>(
+    path: &Path,
+    value: &T,
+    mode: u32,
+    durability: Durability,
+) -> Result<(), FileError> {
+    let mut bytes = serde_json::to_vec_pretty(value).map_err(|e| at("write", path)(e.into()))?;
+    bytes.push(b'\n');
+    write(path, &bytes, mode, Replace::Yes, durability)
+}

@@ -1,0 +1,122 @@
+use std::fmt;
+
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+use hpc_schema::registry::{JobIds, Params};
+use hpc_schema::report::Tag;
+use serde::{Deserialize, Serialize};
+
+use super::{StateDir, read_json, write_json};
+use crate::files::{Durability, FileError};
+use crate::probe::fingerprint::Fingerprint;
+
+/// What the chain knows of this node, as the gateway answered at registration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The node.
+    pub node_id: NodeId,
+    /// Its cluster.
+    pub cluster_id: ClusterId,
+    /// Bech32 address of the cluster's owner.
+    pub provider_address: String,
+    /// The chain.
+    pub chain_id: String,
+    /// Bech32 address of the registry contract.
+    pub contract: String,
+    /// Registration epoch.
+    pub epoch: u64,
+    /// Highest sequence number that was known at registration.
+    pub last_sequence: u32,
+    /// The contract's parameters.
+    pub params: Params,
+    /// What of job ids the second section may hold.
+    #[serde(default)]
+    pub job_ids: JobIds,
+    /// Key that signs commands and tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_public_key: Option<AgentKey>,
+    /// The agent's key that was registered.
+    pub public_key: AgentKey,
+    /// The token that it was registered with.
+    pub jti: String,
+    /// The hardware that was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Fingerprint>,
+    /// When, in UNIX seconds.
+    pub registered_at: u64,
+}
+
+impl Registration {
+    /// The tag that precedes every report.
+    #[must_use]
+    pub fn tag(&self) -> Tag {
+        Tag::derive(
+            &self.chain_id,
+            &self.contract,
+            &self.cluster_id,
+            &self.node_id,
+            self.epoch,
+        )
+    }
+
+    /// Reads it; none if this node is not registered.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn load(state: &StateDir) -> Result<Option<Self>, FileError> {
+        read_json(&state.registration())
+    }
+
+    /// Writes it, durably.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn save(&self, state: &StateDir) -> Result<(), FileError> {
+        write_json(&state.registration(), self, 0o640, Durability::Synced)
+    }
+}
+
+/// A registration under way: repeated with the same certificate request, it gets the same answer.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The token's name.
+    pub jti: String,
+    /// The agent's key in the request.
+    pub public_key: AgentKey,
+    /// PKCS#10 as PEM.
+    pub csr: String,
+    /// The TLS key that it asks a certificate for, PKCS#8 PEM.
+    pub tls_key: String,
+}
+
+impl Pending {
+    /// Reads it; none if no registration is under way.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn load(state: &StateDir) -> Result<Option<Self>, FileError> {
+        read_json(&state.pending())
+    }
+
+    /// Writes it, durably and for nobody else's eyes.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn save(&self, state: &StateDir) -> Result<(), FileError> {
+        write_json(&state.pending(), self, 0o600, Durability::Synced)
+    }
+
+    /// Forgets it.
+    pub fn remove(state: &StateDir) {
+        // If it stays, the next registration with another token replaces it.
+        std::fs::remove_file(state.pending()).ok();
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("jti", &self.jti)
+            .finish_non_exhaustive()
+    }
+}
