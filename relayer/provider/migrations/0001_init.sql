@@ -5,7 +5,9 @@
 CREATE TABLE binding (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     chain_id TEXT NOT NULL,
-    contract TEXT NOT NULL
+    contract TEXT NOT NULL,
+    -- The contract's parameters as last read.
+    params   TEXT
 ) STRICT;
 
 -- Registration tokens (only what they are bound to; never the token itself).
@@ -86,6 +88,9 @@ CREATE TABLE contact (
     order_id      TEXT,
     order_at_s    INTEGER,
     order_until_s INTEGER,
+    -- What the gateway itself last turned away.
+    refusal_code  INTEGER,
+    refusal_at    INTEGER,
     PRIMARY KEY (cluster_id, node_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,10 +1,15 @@
 //! The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
 
+pub mod admission;
 pub mod clock;
 pub mod config;
 pub mod enrol;
 pub mod fault;
+pub mod gateway;
 pub mod home;
 pub mod identity;
+pub mod ops;
+pub mod registry;
+pub mod settle;
 pub mod spool;
 pub mod store;

@@ -2,6 +2,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::{AgentKey, Verifier as _, ZebraVerifier};
+use hpc_schema::time::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
 use super::Seed;
@@ -133,12 +134,12 @@ impl TokenKey {
 }
 
 impl Claims {
-    /// Whether the token counts at `now` (UNIX seconds).
+    /// Whether the token counts at `now`.
     ///
     /// # Errors
     /// [`TokenError::Expired`].
-    pub fn check_time(&self, now: u64) -> Result<(), TokenError> {
-        if now >= self.exp {
+    pub fn check_time(&self, now: UnixSeconds) -> Result<(), TokenError> {
+        if now.0 >= self.exp {
             Err(TokenError::Expired)
         } else {
             Ok(())
@@ -188,8 +189,8 @@ mod tests {
             Err(TokenError::Signature)
         );
         assert_eq!(key(2).read(&token, "hpc-2", "wasm1abc"), Err(TokenError::Binding));
-        assert_eq!(claims().check_time(199), Ok(()));
-        assert_eq!(claims().check_time(200), Err(TokenError::Expired));
+        assert_eq!(claims().check_time(UnixSeconds(199)), Ok(()));
+        assert_eq!(claims().check_time(UnixSeconds(200)), Err(TokenError::Expired));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 
 mod accept;
 mod bind;
+mod drop;
 mod history;
 mod rows;
 mod writer;
 
 pub use bind::{bind, members, return_member, unbind};
+pub use drop::{drop_waiting, supersede_older};
 pub use history::{End, EndRow, EndedAs, Refusal, end, ends_of, last_refusal, prune};
 pub use rows::{Depth, Intake, Member, Meta, depth, intake_of, intakes, metas, waiting_of};
 pub use writer::{Accept, Accepted, Spool};

@@ -1,3 +1,4 @@
+use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
@@ -173,10 +174,14 @@ pub struct Intake {
     pub highest_sequence: u32,
     /// When the newest was received, UNIX milliseconds.
     pub received_at: u64,
+    /// What an accepted report was last refused with, and its sequence.
+    pub refusal: Option<(Code, u32)>,
 }
 
 impl Intake {
     fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        let code = opt_uint(row, "refusal_code")?.and_then(|n| u8::try_from(n).ok()).and_then(Code::from_number);
+        let of = opt_uint(row, "refusal_sequence")?.and_then(|n| u32::try_from(n).ok());
         Ok(Self {
             cluster_id: text(row, "cluster_id")?,
             node_id: text(row, "node_id")?,
@@ -184,6 +189,7 @@ impl Intake {
             acked_sequence: sequence(row, "acked_sequence")?,
             highest_sequence: sequence(row, "highest_sequence")?,
             received_at: uint(row, "received_at")?,
+            refusal: code.zip(of),
         })
     }
 }

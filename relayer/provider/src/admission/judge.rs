@@ -1,0 +1,161 @@
+use std::sync::Arc;
+
+use hpc_schema::code::Code;
+use hpc_schema::heartbeat::{
+    Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
+};
+use hpc_schema::key::ZebraVerifier;
+use hpc_schema::refusal::{Refusal, RefusalKind};
+use hpc_schema::report::section_digest;
+use hpc_schema::time::UnixSeconds;
+
+use super::nonce::Nonces;
+use crate::fault;
+use crate::identity::PeerIdentity;
+use crate::registry::{Node, Registry};
+use crate::spool::{Accept, Spool};
+use crate::store::StoreError;
+
+/// What becomes of a heartbeat.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Durably stored.
+    Accepted {
+        /// The node's record.
+        node: Arc<Node>,
+        /// The report's sequence.
+        sequence: u32,
+        /// As the node says.
+        health: HealthStatus,
+    },
+    /// Read and refused: HTTP 200 with `accepted: false`.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The node's record, if there is one.
+        node: Option<Arc<Node>>,
+    },
+    /// Not a heartbeat of this connection: a problem with this HTTP status.
+    Problem {
+        /// Status.
+        status: u16,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The spool cannot take it now.
+    Unavailable(StoreError),
+}
+
+/// Decides on heartbeats.
+#[derive(Debug)]
+pub struct Judge {
+    registry: Arc<Registry>,
+    spool: Spool,
+    nonces: Nonces,
+}
+
+impl Judge {
+    /// With this record and queue.
+    #[must_use]
+    pub fn new(registry: Arc<Registry>, spool: Spool) -> Self {
+        Self { registry, spool, nonces: Nonces::default() }
+    }
+
+    /// Forgets what is no longer needed.
+    pub fn prune(&self, now: UnixSeconds) {
+        self.nonces.prune(now);
+    }
+
+    /// How full the spool's queue is, in thousandths.
+    #[must_use]
+    pub fn load_permille(&self) -> usize {
+        self.spool.load_permille()
+    }
+
+    /// Verifies a heartbeat and stores its report; an accepted one is durable when this returns.
+    pub async fn judge(&self, peer: &PeerIdentity, path_node: &str, body: &[u8], now_ms: u64) -> Verdict {
+        let now = UnixSeconds(now_ms / 1000);
+        let node = self.registry.node(&peer.cluster_id, &peer.node_id);
+        let verified = match self.verify(peer, path_node, body, node.as_deref(), now) {
+            Ok(verified) => verified,
+            Err(refusal) => return refuse(refusal, node),
+        };
+        let Some(node) = node else {
+            return refuse(Refusal::whole(Code::UnknownNode, "the node is not registered"), None);
+        };
+        if node.is_deregistered() {
+            let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
+            return refuse(refusal, Some(node));
+        }
+        // A repeated heartbeat is told by its sequence, which says more, before its nonce.
+        if verified.report.sequence <= node.acked {
+            return refuse(stale(node.acked), Some(node));
+        }
+        if !self.nonces.insert(&peer.cluster_id, &peer.node_id, verified.nonce, now) {
+            let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
+            return refuse(refusal, Some(node));
+        }
+        fault::point("admit.verified");
+        self.store(node, verified, now_ms).await
+    }
+
+    fn verify(
+        &self,
+        peer: &PeerIdentity,
+        path_node: &str,
+        body: &[u8],
+        node: Option<&Node>,
+        now: UnixSeconds,
+    ) -> Result<VerifiedHeartbeat, Refusal> {
+        let request = HeartbeatRequest::parse(body)?;
+        let job_ids = self.registry.cluster(&peer.cluster_id).map(|c| c.job_ids).unwrap_or_default();
+        let registered = node.map(|n| Registered { key: n.key(), tag: &n.tag, job_ids });
+        let against = Admission {
+            path_node_id: path_node,
+            certificate_node_id: &peer.node_id,
+            certificate_cluster_id: &peer.cluster_id,
+            registered,
+            now,
+        };
+        verify_heartbeat(&request, &against, &ZebraVerifier)
+    }
+
+    async fn store(&self, node: Arc<Node>, verified: VerifiedHeartbeat, now_ms: u64) -> Verdict {
+        let health = verified.heartbeat.health.status;
+        let sequence = verified.report.sequence;
+        let accept = Accept {
+            cluster_id: node.cluster_id.clone(),
+            node_id: node.node_id.clone(),
+            epoch: node.chain.epoch,
+            sequence,
+            report: verified.report.encode(),
+            signature: verified.report_signature,
+            section_digest: section_digest(&verified.section),
+            section: verified.section,
+            received_at: now_ms,
+        };
+        match self.spool.accept(accept).await {
+            Ok(done) if done.accepted => Verdict::Accepted { node, sequence, health },
+            Ok(done) => refuse(stale(done.sequence_ack), Some(node)),
+            Err(e) => Verdict::Unavailable(e),
+        }
+    }
+}
+
+fn stale(acked: u32) -> Refusal {
+    Refusal::field(
+        Code::StaleSequence,
+        "heartbeat.sequence_number",
+        format_args!("must be above {acked}, which has been accepted"),
+    )
+}
+
+fn refuse(refusal: Refusal, node: Option<Arc<Node>>) -> Verdict {
+    match (refusal.kind, refusal.code) {
+        (_, Code::BodyTooLarge) => Verdict::Problem { status: 413, refusal },
+        (RefusalKind::Malformed, _) | (_, Code::IdentityMismatch) => {
+            Verdict::Problem { status: refusal.heartbeat_status(), refusal }
+        }
+        (RefusalKind::Semantic, _) => Verdict::Refused { refusal, node },
+    }
+}

@@ -1,0 +1,108 @@
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A token bucket for each key, in integers. The number of keys is bounded: when it is reached, buckets
+/// that are full again are forgotten; if none is, newcomers share one bucket.
+#[derive(Debug)]
+pub struct Limiter<K> {
+    per_minute: u64,
+    capacity: usize,
+    buckets: Mutex<(HashMap<K, Bucket>, Bucket)>,
+}
+
+/// Thousandths of a request, and when they were counted.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    milli: u64,
+    at_ms: u64,
+}
+
+impl<K: Eq + Hash> Limiter<K> {
+    /// `per_minute` requests a minute and at most as many at once; `capacity` keys.
+    #[must_use]
+    pub fn new(per_minute: u32, capacity: usize) -> Self {
+        let per_minute = u64::from(per_minute);
+        let full = Bucket { milli: per_minute * 1000, at_ms: 0 };
+        Self { per_minute, capacity, buckets: Mutex::new((HashMap::new(), full)) }
+    }
+
+    /// Takes one request of `key` out; else says how long to wait for the next.
+    ///
+    /// # Errors
+    /// The time until one is there, rounded up to whole seconds.
+    pub fn take(&self, key: K, now_ms: u64) -> Result<(), Duration> {
+        let full = self.per_minute * 1000;
+        let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (buckets, shared) = &mut *guard;
+        if !buckets.contains_key(&key) && buckets.len() >= self.capacity {
+            buckets.retain(|_, b| b.refilled(self.per_minute, now_ms) < full);
+        }
+        let bucket = if buckets.len() < self.capacity || buckets.contains_key(&key) {
+            buckets.entry(key).or_insert(Bucket { milli: full, at_ms: now_ms })
+        } else {
+            shared
+        };
+        bucket.milli = bucket.refilled(self.per_minute, now_ms);
+        bucket.at_ms = now_ms.max(bucket.at_ms);
+        if let Some(rest) = bucket.milli.checked_sub(1000) {
+            bucket.milli = rest;
+            return Ok(());
+        }
+        let missing = 1000 - bucket.milli;
+        let ms = (missing * 60).div_ceil(self.per_minute.max(1));
+        Err(Duration::from_secs(ms.div_ceil(1000).max(1)))
+    }
+}
+
+impl Bucket {
+    fn refilled(&self, per_minute: u64, now_ms: u64) -> u64 {
+        let gained = now_ms.saturating_sub(self.at_ms).saturating_mul(per_minute) / 60;
+        self.milli.saturating_add(gained).min(per_minute * 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_a_minute_and_then_the_rest_after_the_time_named() {
+        let l = Limiter::new(30, 10);
+        for _ in 0..30 {
+            assert_eq!(l.take("a", 1000), Ok(()));
+        }
+        let wait = l.take("a", 1000).unwrap_err();
+        assert_eq!(wait, Duration::from_secs(2));
+        assert_eq!(l.take("b", 1000), Ok(()), "one node's flood is not another's");
+        assert!(l.take("a", 2000).is_err());
+        assert_eq!(l.take("a", 3100), Ok(()));
+    }
+
+    #[test]
+    fn keys_are_bounded_and_newcomers_beyond_share_a_bucket() {
+        let l = Limiter::new(6, 2);
+        for key in 0..2 {
+            l.take(key, 0).unwrap();
+        }
+        for key in 2..8 {
+            l.take(key, 0).unwrap();
+        }
+        assert!(l.take(9, 0).is_err());
+        assert_eq!(l.take(0, 0), Ok(()), "those who were there keep theirs");
+        // A minute later the idle ones are forgotten and make room.
+        assert_eq!(l.take(10, 61_000), Ok(()));
+        assert!(l.buckets.lock().unwrap().0.len() <= 2);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_gives_nothing_away() {
+        let l = Limiter::new(6, 2);
+        for _ in 0..6 {
+            l.take(1, 100_000).unwrap();
+        }
+        assert!(l.take(1, 0).is_err());
+        assert!(l.take(1, 100_000).is_err());
+    }
+}

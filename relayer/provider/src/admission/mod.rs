@@ -1,0 +1,9 @@
+//! Admission: whether a heartbeat is taken, decided by `hpc-schema`'s verifier and the gateway's record.
+
+mod judge;
+mod limit;
+mod nonce;
+
+pub use judge::{Judge, Verdict};
+pub use limit::Limiter;
+pub use nonce::Nonces;

@@ -1,0 +1,61 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::report::{MAX_AGE_SECONDS, MAX_AHEAD_SECONDS};
+use hpc_schema::time::UnixSeconds;
+
+/// Nonces kept of one node. Beyond, the oldest goes: the rising sequence still stops its replay.
+const PER_NODE: usize = 64;
+
+type Seen = VecDeque<([u8; 16], UnixSeconds)>;
+
+/// Nonces seen within the window of timestamps, bounded by nodes. Lost with the process: the sequence,
+/// which is on disk, stops every replay from before.
+#[derive(Debug, Default)]
+pub struct Nonces(Mutex<HashMap<(ClusterId, NodeId), Seen>>);
+
+impl Nonces {
+    /// Notes a nonce of a verified heartbeat; false if it was there.
+    pub fn insert(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16], now: UnixSeconds) -> bool {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = nodes.entry((cluster.clone(), node.clone())).or_default();
+        let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
+        while seen.front().is_some_and(|(_, at)| *at < horizon) || seen.len() > PER_NODE {
+            seen.pop_front();
+        }
+        if seen.iter().any(|(n, _)| *n == nonce) {
+            return false;
+        }
+        seen.push_back((nonce, now));
+        true
+    }
+
+    /// Forgets nodes of which nothing is within the window.
+    pub fn prune(&self, now: UnixSeconds) {
+        let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|_, seen| seen.back().is_some_and(|(_, at)| *at >= horizon));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_counts_once_within_the_window_and_memory_is_bounded() {
+        let (nonces, c, n) = (Nonces::default(), "hpc-cluster-1".parse().unwrap(), "node-1".parse().unwrap());
+        let other = "node-2".parse().unwrap();
+        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1000)));
+        assert!(!nonces.insert(&c, &n, [1; 16], UnixSeconds(1360)));
+        assert!(nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)), "nodes do not share nonces");
+        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
+        for i in 0..1000u128 {
+            assert!(nonces.insert(&c, &n, (i + 7).to_be_bytes(), UnixSeconds(1361)));
+        }
+        assert!(nonces.0.lock().unwrap().values().all(|seen| seen.len() <= PER_NODE + 1));
+        nonces.prune(UnixSeconds(5000));
+        assert!(nonces.0.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hpc_schema::code::Code;
+use hpc_schema::gateway::Problem;
+use hpc_schema::refusal::Refusal;
+
+use crate::store::StoreError;
+
+/// A request that is not answered as it wished: `application/problem+json` with a stable code.
+#[derive(Debug)]
+pub struct Failure {
+    pub(super) status: u16,
+    pub(super) refusal: Refusal,
+    pub(super) retry_after: Option<u64>,
+}
+
+impl Failure {
+    /// With this status.
+    #[must_use]
+    pub fn new(status: u16, refusal: Refusal) -> Self {
+        Self { status, refusal, retry_after: None }
+    }
+
+    /// 400: bytes that cannot be read.
+    pub(super) fn malformed(field: &str, what: impl std::fmt::Display) -> Self {
+        Self::new(400, Refusal::field(Code::Malformed, field, what).malformed())
+    }
+
+    /// 403 with this code.
+    pub(super) fn forbidden(code: Code, what: impl std::fmt::Display) -> Self {
+        Self::new(403, Refusal::whole(code, what))
+    }
+
+    /// 429 or 503: come again after so many seconds.
+    pub(super) fn later(status: u16, seconds: u64, what: impl std::fmt::Display) -> Self {
+        Self { status, refusal: Refusal::whole(Code::RateLimited, what), retry_after: Some(seconds) }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(e: StoreError) -> Self {
+        tracing::error!(error = %e, "a request could not be served");
+        Self::later(503, 5, "the gateway's store is not available")
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let problem = Problem::new(self.status, &self.refusal);
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(problem)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(Problem::MEDIA_TYPE));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,70 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
+use hpc_schema::code::Code;
+use hpc_schema::refusal::Refusal;
+use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::answer::Failure;
+
+/// How much of a body that is too large is read and thrown away. A client that still sends when the answer
+/// comes mostly never reads it; up to here it gets to know why.
+const DISCARD: usize = 16 * 1024 * 1024;
+
+/// The whole body, if it is at most `limit` bytes and arrives in time.
+pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Vec<u8>, Failure> {
+    // Nobody here inflates anything: a compressed body is refused unread.
+    if request.headers().get(CONTENT_ENCODING).is_some_and(|v| v != "identity") {
+        return Err(Failure::new(
+            415,
+            Refusal::whole(Code::Malformed, "the body must come without Content-Encoding").malformed(),
+        ));
+    }
+    let announced = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.parse::<usize>().ok())
+        .unwrap_or(0);
+    let waits = request.headers().contains_key(EXPECT);
+    if announced > limit && (waits || announced > DISCARD) {
+        return Err(too_large(limit));
+    }
+    timeout(within, gather(request.into_body(), limit)).await.unwrap_or_else(|_| {
+        let what = format!("the body did not arrive within {} s", within.as_secs());
+        Err(Failure::new(408, Refusal::whole(Code::Malformed, what).malformed()))
+    })
+}
+
+async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let mut total = 0usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failure::malformed("body", "ends before its length"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        total = total.saturating_add(data.len());
+        if total > DISCARD {
+            break;
+        }
+        if total <= limit {
+            bytes.extend_from_slice(&data);
+        } else {
+            bytes = Vec::new();
+        }
+    }
+    if total > limit { Err(too_large(limit)) } else { Ok(bytes) }
+}
+
+fn too_large(limit: usize) -> Failure {
+    let what = format!("the body has more than {limit} bytes");
+    Failure::new(413, Refusal::whole(Code::BodyTooLarge, what))
+}
+
+/// The body as JSON of a known shape.
+pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes).map_err(|e| Failure::malformed("body", e))
+}

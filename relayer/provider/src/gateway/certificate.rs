@@ -1,0 +1,130 @@
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::{Extension, Json};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpc_schema::bytes::base64_exact;
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{
+    CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, recover_message,
+};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::{Verifier as _, ZebraVerifier};
+use hpc_schema::refusal::Refusal;
+use hpc_schema::time::{Rfc3339, UnixSeconds};
+
+use super::answer::Failure;
+use super::connection::Connection;
+use super::{Gateway, body};
+use crate::enrol;
+use crate::identity::NodeCsr;
+use crate::registry::Node;
+use crate::{clock, store::StoreError};
+
+/// Largest body here: a certificate request and little else.
+const MAX_BYTES: usize = 16 * 1024;
+
+/// Issues a node's certificate and puts it on record, with the registration that it answers.
+pub(super) async fn issue(
+    gateway: &Gateway,
+    csr: &NodeCsr,
+    cluster: &ClusterId,
+    node: &NodeId,
+    registration: Option<u64>,
+    now_ms: u64,
+) -> Result<String, Failure> {
+    let now = UnixSeconds(now_ms / 1000);
+    let fail = |e: &dyn std::fmt::Display| {
+        tracing::error!(%cluster, %node, error = %e, "a certificate could not be issued");
+        Failure::later(503, 10, "the gateway's CA is not available")
+    };
+    let serial = clock::random().map_err(|e| fail(&e))?;
+    let lifetime = gateway.config.gateway.certificate_lifetime.as_secs();
+    let issued = gateway.ca.issue_node(csr, cluster, node, now, lifetime, serial).map_err(|e| fail(&e))?;
+    let mut tx = gateway.store.begin().await?;
+    enrol::record_certificate(&mut tx, cluster, node, &issued, now).await?;
+    let certificate = match registration {
+        Some(id) => enrol::store_certificate(&mut tx, id, &issued.pem).await?,
+        None => issued.pem.clone(),
+    };
+    tx.commit().await.map_err(StoreError::from)?;
+    tracing::info!(%cluster, %node, serial = %issued.serial, until = %issued.not_after, "certificate issued");
+    Ok(certificate)
+}
+
+/// `POST …/{node_id}/certificate` over mutual TLS.
+pub(super) async fn renew(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    Path(path_node): Path<String>,
+    request: Request,
+) -> Result<Json<CertificateResponse>, Failure> {
+    let peer = connection.node(&path_node, clock::now())?.clone();
+    let bytes = body::read(request, MAX_BYTES, gateway.config.gateway.request_timeout.duration()).await?;
+    let request: CertificateRequest = body::json(&bytes)?;
+    let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
+    let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
+    refuse_deregistered(node.as_deref())?;
+    let certificate = issue(&gateway, &csr, &peer.cluster_id, &peer.node_id, None, clock::now_ms()).await?;
+    Ok(Json(CertificateResponse { certificate, ca: gateway.ca.pem().to_owned() }))
+}
+
+/// `POST …/{node_id}/certificate/challenge`: anybody may ask; only the agent's key can answer.
+pub(super) async fn challenge(
+    State(gateway): State<Arc<Gateway>>,
+    Path(path_node): Path<String>,
+) -> Result<Json<ChallengeResponse>, Failure> {
+    let node: NodeId = path_node.parse().map_err(|e| Failure::malformed("node_id", e))?;
+    let challenge = clock::random::<32>().map_err(|e| Failure::later(503, 10, e))?;
+    let until = gateway.challenges.put(challenge, node, clock::now());
+    let expires_at = Rfc3339::from_unix(until.0, 0).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+    Ok(Json(ChallengeResponse { challenge: STANDARD.encode(challenge), expires_at }))
+}
+
+/// `POST …/{node_id}/certificate/recover`: the agent's key stands in for an expired certificate.
+pub(super) async fn recover(
+    State(gateway): State<Arc<Gateway>>,
+    Path(path_node): Path<String>,
+    request: Request,
+) -> Result<Json<CertificateResponse>, Failure> {
+    let bytes = body::read(request, MAX_BYTES, gateway.config.gateway.request_timeout.duration()).await?;
+    let request: RecoverRequest = body::json(&bytes)?;
+    let node_id: NodeId = path_node.parse().map_err(|e| Failure::malformed("node_id", e))?;
+    let challenge: [u8; 32] = base64_exact(&request.challenge)
+        .ok_or_else(|| Failure::malformed("challenge", "must be base64 of 32 bytes"))?;
+    let signature: [u8; 64] = base64_exact(&request.signature)
+        .ok_or_else(|| Failure::malformed("signature", "must be base64 of 64 bytes"))?;
+    let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
+    if !gateway.challenges.take(&challenge, &node_id, clock::now()) {
+        return Err(Failure::forbidden(
+            Code::NonceReused,
+            "the challenge is not this node's, was used, or is older than two minutes",
+        ));
+    }
+    // A node id is unique only within its cluster; the signature tells which of its namesakes asks.
+    let message = recover_message(&challenge, csr.der());
+    let namesakes = gateway.registry.namesakes(&node_id);
+    if namesakes.is_empty() {
+        let refusal = Refusal::field(Code::UnknownNode, "node_id", "is not registered");
+        return Err(Failure::new(404, refusal));
+    }
+    let signer = namesakes.into_iter().find(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()));
+    let Some(node) = signer else {
+        let what = "does not verify over challenge and request with the registered key";
+        return Err(Failure::new(403, Refusal::field(Code::SignatureInvalid, "signature", what)));
+    };
+    refuse_deregistered(Some(&node))?;
+    let certificate = issue(&gateway, &csr, &node.cluster_id, &node.node_id, None, clock::now_ms()).await?;
+    Ok(Json(CertificateResponse { certificate, ca: gateway.ca.pem().to_owned() }))
+}
+
+fn refuse_deregistered(node: Option<&Node>) -> Result<(), Failure> {
+    match node {
+        None => Err(Failure::new(404, Refusal::whole(Code::UnknownNode, "the node is not registered"))),
+        Some(n) if n.is_deregistered() => {
+            Err(Failure::forbidden(Code::NodeDeregistered, "the node has been deregistered"))
+        }
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,144 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Path, Request, State};
+use axum::{Extension, Json};
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{
+    ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, next_heartbeat_seconds,
+};
+use hpc_schema::heartbeat::HealthStatus;
+use hpc_schema::id::ClusterId;
+use hpc_schema::time::{Rfc3339, UnixSeconds};
+
+use super::answer::Failure;
+use super::connection::Connection;
+use super::{Gateway, body};
+use crate::admission::Verdict;
+use crate::clock;
+use crate::identity::PeerIdentity;
+use crate::ops::HeartbeatLabels;
+use crate::registry::{Node, commands_for};
+
+/// `POST …/{node_id}/heartbeat` over mutual TLS.
+pub(super) async fn heartbeat(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    Path(path_node): Path<String>,
+    request: Request,
+) -> Result<Json<HeartbeatResponseBody>, Failure> {
+    let arrived = Instant::now();
+    let peer = connection.node(&path_node, clock::now())?.clone();
+    let limits = &gateway.config.gateway;
+    let bytes = body::read(request, limits.max_body_bytes, limits.request_timeout.duration()).await?;
+    let now_ms = clock::now_ms();
+    let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
+    let count = |result: &'static str| {
+        gateway.metrics.heartbeats.get_or_create(&HeartbeatLabels { result }).inc();
+    };
+    match gateway.judge.judge(&peer, &path_node, &bytes, now_ms).await {
+        Verdict::Accepted { node, sequence, health } => {
+            count("accepted");
+            gateway.metrics.accept_seconds.0.observe(arrived.elapsed().as_secs_f64());
+            gateway.registry.accepted(cluster, node_id, node.chain.epoch, sequence, now_ms, connection.ip());
+            gateway.wake.notify_one();
+            answer(&gateway, &peer, Some(health), Vec::new(), now_ms)
+        }
+        Verdict::Refused { refusal, node } => {
+            count(refusal.code.as_str());
+            tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
+            if node.is_some() {
+                gateway.registry.turned_away(cluster, node_id, refusal.code, now_ms);
+            }
+            answer(&gateway, &peer, None, vec![Notice::from(&refusal)], now_ms)
+        }
+        Verdict::Problem { status, refusal } => {
+            count(refusal.code.as_str());
+            Err(Failure::new(status, refusal))
+        }
+        Verdict::Unavailable(e) => Err(e.into()),
+    }
+}
+
+/// The specification's response; `health` is there if the heartbeat was accepted.
+fn answer(
+    gateway: &Gateway,
+    peer: &PeerIdentity,
+    health: Option<HealthStatus>,
+    mut errors: Vec<Notice>,
+    now_ms: u64,
+) -> Result<Json<HeartbeatResponseBody>, Failure> {
+    let registry = &gateway.registry;
+    let now = UnixSeconds(now_ms / 1000);
+    // Again, for what the heartbeat has changed.
+    let node = registry.node(&peer.cluster_id, &peer.node_id);
+    let params = registry.params();
+    if health.is_some() && registry.cluster(&peer.cluster_id).is_some_and(|c| !c.active) {
+        errors.push(Notice::new(Code::ClusterInactive, "the cluster is not active; the node stays PENDING"));
+    }
+    if let Some((code, sequence)) = node.as_ref().and_then(|n| n.refused) {
+        errors.push(Notice::new(code, format_args!("report {sequence} was accepted here and refused by the chain")));
+    }
+    let nanos = u32::try_from(now_ms % 1000 * 1_000_000).unwrap_or(0);
+    let timestamp = Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+    let interval = u32::try_from(gateway.config.batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
+    // An eighth of the queue filled stretches the interval once more.
+    let stretch = u32::try_from(1 + gateway.judge.load_permille() / 125).unwrap_or(1);
+    let next = next_heartbeat_seconds(&params, health.unwrap_or(HealthStatus::Healthy), interval, stretch);
+    let peers = registry.neighbours(&peer.cluster_id, &peer.node_id, gateway.config.agents.probe_neighbours, now);
+    let response = HeartbeatResponse {
+        accepted: health.is_some(),
+        sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.acked)),
+        timestamp,
+        next_heartbeat_seconds: next,
+        commands: node.as_ref().map(|n| commands(gateway, n, now)).unwrap_or_default(),
+        config_updates: config_updates(gateway, &peer.cluster_id, &peers),
+        errors,
+        chain: node.as_ref().map(|n| {
+            let tip = registry.tip();
+            ChainStatus {
+                latency_ms: tip.latency_ms,
+                height: tip.height,
+                settled_sequence: n.chain.sequence,
+                epoch: n.chain.epoch,
+                node_state: n.chain.state,
+            }
+        }),
+        peers,
+    };
+    Ok(Json(HeartbeatResponseBody { response }))
+}
+
+fn commands(gateway: &Gateway, node: &Node, now: UnixSeconds) -> Vec<hpc_schema::command::Command> {
+    if node.contact.order.is_none() {
+        return Vec::new();
+    }
+    match gateway.tasks.get(&node.cluster_id) {
+        Ok(Some(key)) => commands_for(node, gateway.registry.chain_id(), gateway.registry.contract(), &key, now),
+        Ok(None) => {
+            tracing::warn!(cluster = %node.cluster_id, "an order cannot be signed: the cluster has no task key here");
+            Vec::new()
+        }
+        Err(e) => {
+            tracing::error!(cluster = %node.cluster_id, error = %e, "an order cannot be signed");
+            Vec::new()
+        }
+    }
+}
+
+fn config_updates(
+    gateway: &Gateway,
+    cluster: &ClusterId,
+    peers: &[hpc_schema::gateway::Peer],
+) -> Option<ConfigUpdates> {
+    let agents = &gateway.config.agents;
+    let targets: Vec<_> = peers.iter().map(|p| p.node_id.clone()).collect();
+    let updates = ConfigUpdates {
+        sampling_interval_seconds: agents.sampling_interval_seconds,
+        latency_probe_targets: (!targets.is_empty()).then_some(targets),
+        metrics_retention_hours: agents.metrics_retention_hours,
+        // The owner may change it at any time; the section must follow.
+        job_ids: gateway.registry.cluster(cluster).map(|c| c.job_ids),
+    };
+    (updates != ConfigUpdates::default()).then_some(updates)
+}

@@ -1,0 +1,174 @@
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use hpc_schema::bytes::base64_exact;
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, register_message};
+use hpc_schema::key::{Verifier as _, ZebraVerifier};
+use hpc_schema::refusal::Refusal;
+use hpc_schema::time::UnixSeconds;
+
+use super::answer::Failure;
+use super::connection::Connection;
+use super::{Gateway, body};
+use crate::clock;
+use crate::enrol::{self, Claimed, NewRegistration, Registration, RegistrationState};
+use crate::identity::{Claims, NodeCsr, TokenError};
+use crate::spool;
+
+/// After a refusal by the chain, a repeated request is tried anew after so long.
+const RETRY_REFUSED_MS: u64 = 10_000;
+/// How soon a pending registration should be asked for again.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// `POST /api/v1/hpc/nodes/register`: server-authenticated TLS; the token, the agent's key and the
+/// certificate request stand for each other.
+pub(super) async fn register(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let limits = &gateway.config.gateway;
+    let limit = MAX_REGISTER_BYTES.min(limits.max_body_bytes);
+    let bytes = body::read(request, limit, limits.request_timeout.duration()).await?;
+    let request: RegisterRequest = body::json(&bytes)?;
+    let now_ms = clock::now_ms();
+    let (claims, csr) = check(&gateway, &request, UnixSeconds(now_ms / 1000))?;
+    let new = NewRegistration {
+        jti: &claims.jti,
+        cluster_id: &claims.cluster_id,
+        node_id: &claims.sub,
+        public_key: &claims.pubkey,
+        csr: csr.der(),
+        hostname: request.hostname.as_deref(),
+        hardware_fingerprint: request.hardware_fingerprint.as_deref(),
+    };
+    let mut tx = gateway.store.begin().await?;
+    let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
+    tx.commit().await.map_err(crate::store::StoreError::from)?;
+    let registration = match claimed {
+        Claimed::Ours(registration) => registration,
+        Claimed::Unknown => return Err(Failure::forbidden(Code::TokenInvalid, "the token is not on record")),
+        Claimed::Revoked => return Err(Failure::forbidden(Code::TokenInvalid, "the token has been revoked")),
+        Claimed::Expired => return Err(Failure::forbidden(Code::TokenExpired, "the token has expired")),
+        Claimed::Used => {
+            return Err(Failure::forbidden(Code::TokenUsed, "another key or certificate request has used the token"));
+        }
+    };
+    gateway.registry.set_probe_port(&claims.cluster_id, &claims.sub, request.probe_port, connection.ip());
+    match registration.state {
+        RegistrationState::Queued | RegistrationState::Sent => {
+            gateway.wake.notify_one();
+            Ok(pending())
+        }
+        RegistrationState::Refused => Err(refused(&registration)),
+        RegistrationState::OnChain => done(&gateway, &claims, &csr, &registration, now_ms).await,
+    }
+}
+
+/// Everything that can be said without the store.
+fn check(gateway: &Gateway, request: &RegisterRequest, now: UnixSeconds) -> Result<(Claims, NodeCsr), Failure> {
+    let registry = &gateway.registry;
+    let claims = gateway
+        .tokens
+        .read(&request.token, registry.chain_id(), registry.contract())
+        .map_err(|e: TokenError| Failure::forbidden(Code::TokenInvalid, e))?;
+    claims.check_time(now).map_err(|e| Failure::forbidden(Code::TokenExpired, e))?;
+    if request.public_key != claims.pubkey {
+        let refusal = Refusal::field(Code::KeyMismatch, "public_key", "is not the key that the token was made for");
+        return Err(Failure::new(403, refusal));
+    }
+    let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
+    let signature: [u8; 64] = base64_exact(&request.csr_signature)
+        .ok_or_else(|| Failure::malformed("csr_signature", "must be base64 of 64 bytes"))?;
+    let message = register_message(&claims.jti, csr.der());
+    if !ZebraVerifier.verify(&message, &signature, claims.pubkey.as_bytes()) {
+        let refusal = Refusal::field(
+            Code::SignatureInvalid,
+            "csr_signature",
+            "does not verify over the token's id and the request with the agent's key",
+        );
+        return Err(Failure::new(403, refusal));
+    }
+    let plain = |field: &str, text: &Option<String>, max: usize| {
+        let good = |s: &String| {
+            (1..=max).contains(&s.len())
+                && s.bytes().all(|b| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&'))
+        };
+        if text.as_ref().is_none_or(good) {
+            return Ok(());
+        }
+        let what = format!("must be 1 to {max} printable ASCII characters without \" \\ < > &");
+        Err(Failure::new(400, Refusal::field(Code::InvalidField, field, what)))
+    };
+    plain("hostname", &request.hostname, 253)?;
+    if request
+        .hardware_fingerprint
+        .as_ref()
+        .is_some_and(|f| f.len() != 64 || !f.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+    {
+        let what = "must be the lower-case hex of a SHA-256";
+        return Err(Failure::new(400, Refusal::field(Code::InvalidField, "hardware_fingerprint", what)));
+    }
+    Ok((claims, csr))
+}
+
+fn pending() -> Response {
+    let body = Json(RegisterPending::new(Code::RegistrationPending));
+    (StatusCode::ACCEPTED, [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())], body).into_response()
+}
+
+fn refused(registration: &Registration) -> Failure {
+    let code = registration.code.unwrap_or(Code::NotAuthorized);
+    let detail = registration.detail.clone().unwrap_or_else(|| "the chain refused the registration".into());
+    Failure { status: 403, refusal: Refusal::whole(code, detail), retry_after: Some(RETRY_REFUSED_MS / 1000 + 1) }
+}
+
+/// The registration is on chain: the same certificate each time it is asked for.
+async fn done(
+    gateway: &Gateway,
+    claims: &Claims,
+    csr: &NodeCsr,
+    registration: &Registration,
+    now_ms: u64,
+) -> Result<Response, Failure> {
+    let (cluster_id, node_id) = (&claims.cluster_id, &claims.sub);
+    let registry = &gateway.registry;
+    // The certificate is of use only once heartbeats are known to belong to the new epoch.
+    let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
+        return Ok(pending());
+    };
+    if registry.node(cluster_id, node_id).is_none_or(|n| n.chain.epoch < epoch) {
+        gateway.wake.notify_one();
+        return Ok(pending());
+    }
+    let certificate = match &registration.certificate {
+        Some(certificate) => certificate.clone(),
+        None => super::certificate::issue(gateway, csr, cluster_id, node_id, Some(registration.id), now_ms).await?,
+    };
+    let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
+    let chain_sequence =
+        registry.node(cluster_id, node_id).filter(|n| n.chain.epoch == epoch).map_or(0, |n| n.chain.sequence);
+    let task_public_key =
+        gateway.tasks.get(cluster_id).ok().flatten().map(|k| *k.public()).or(cluster.task_public_key);
+    let response = RegisterResponse {
+        certificate,
+        ca: gateway.ca.pem().to_owned(),
+        cluster_id: cluster_id.clone(),
+        node_id: node_id.clone(),
+        provider_address: cluster.owner.clone(),
+        chain_id: registry.chain_id().to_owned(),
+        contract: registry.contract().to_owned(),
+        epoch,
+        last_sequence: highest.map_or(0, |i| i.highest_sequence).max(chain_sequence),
+        params: registry.params(),
+        job_ids: cluster.job_ids,
+        task_public_key,
+    };
+    Ok(Json(response).into_response())
+}

@@ -1,0 +1,90 @@
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
+
+/// The TLS side cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// rustls refuses.
+    #[error("TLS: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// The verifier of client certificates refuses the CA.
+    #[error("TLS: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    /// A PEM file without what it should hold.
+    #[error("{0} is not readable as PEM")]
+    Pem(&'static str),
+}
+
+/// The gateway's certificate, which can be replaced while connections are open.
+pub struct ServerCertificate(RwLock<Arc<CertifiedKey>>);
+
+impl ServerCertificate {
+    /// From PEM; checks that key and certificate belong together.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn new(chain: &str, key: &str) -> Result<Self, TlsError> {
+        Ok(Self(RwLock::new(Arc::new(certified(chain, key)?))))
+    }
+
+    /// Takes another certificate into use, if it is sound.
+    ///
+    /// # Errors
+    /// [`TlsError`]; the former stays in use.
+    pub fn replace(&self, chain: &str, key: &str) -> Result<(), TlsError> {
+        let next = Arc::new(certified(chain, key)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+}
+
+fn certified(chain: &str, key: &str) -> Result<CertifiedKey, TlsError> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|_| TlsError::Pem("the server certificate"))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| TlsError::Pem("the server key"))?;
+    let certified = CertifiedKey::new(chain, ring::sign::any_supported_type(&key)?);
+    certified.keys_match()?;
+    Ok(certified)
+}
+
+impl fmt::Debug for ServerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCertificate").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// TLS 1.3 only. A client certificate may be left out, for registration and recovery; one that is shown
+/// must come from our CA and be within its time, else there is no connection.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn server_config(ca_der: &[u8], certificate: Arc<ServerCertificate>) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(ca_der.to_vec()))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // 0-RTT data can be replayed.
+    config.max_early_data_size = 0;
+    Ok(config)
+}

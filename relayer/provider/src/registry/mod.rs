@@ -1,0 +1,17 @@
+//! The chain as the gateway last saw it: parameters, clusters, nodes; and what the gateway knows of a node
+//! beside the chain (address, orders). In memory for admission, on disk for a start without the chain.
+
+mod command;
+mod node;
+mod peers;
+mod store;
+mod sync;
+mod task_keys;
+mod view;
+
+pub use command::commands_for;
+pub use node::{Contact, Node, Order, OrderKind};
+pub use store::{Known, known, load};
+pub use sync::{SyncError, served, sync, sync_nodes};
+pub use task_keys::TaskKeys;
+pub use view::{Registry, Tip};

@@ -1,0 +1,214 @@
+use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+use hpc_schema::node::NodeState;
+use hpc_schema::registry::{Cluster, Drain, Params, RelayView};
+use hpc_schema::time::UnixSeconds;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use super::node::{Contact, Node, Order, OrderKind};
+use super::view::Registry;
+use crate::spool;
+use crate::store::{Store, StoreError, bytes, int, opt_uint, sequence, text, uint};
+
+fn bad(table: &'static str, column: &'static str) -> StoreError {
+    StoreError::Value { table, column }
+}
+
+/// Fills an empty registry from the disk.
+///
+/// # Errors
+/// If the store fails.
+pub async fn load(store: &Store, registry: &Registry, now: UnixSeconds) -> Result<(), StoreError> {
+    let row = sqlx::query("SELECT params FROM binding").fetch_optional(store.reader()).await?;
+    if let Some(text) = row.map(|r| r.try_get::<Option<String>, _>(0)).transpose()?.flatten() {
+        registry.set_params(serde_json::from_str::<Params>(&text).map_err(|_| bad("binding", "params"))?);
+    }
+    for row in sqlx::query("SELECT record FROM cluster").fetch_all(store.reader()).await? {
+        let text: String = row.try_get(0)?;
+        registry.set_cluster(serde_json::from_str::<Cluster>(&text).map_err(|_| bad("cluster", "record"))?);
+    }
+    for node in known(store.reader()).await? {
+        registry.set_node(&node.cluster_id, node.chain, node.height, now);
+        registry.set_contact(&node.cluster_id, &node.node_id, node.contact);
+    }
+    for intake in spool::intakes(store.reader()).await? {
+        registry.set_intake(&intake);
+    }
+    // What was just read needs no writing.
+    drop(registry.take_dirty());
+    Ok(())
+}
+
+/// A node as stored.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// The chain's record as last read.
+    pub chain: RelayView,
+    /// At which height.
+    pub height: u64,
+    /// What the gateway knows beside it.
+    pub contact: Contact,
+}
+
+/// Every node on record, in order of cluster and id.
+///
+/// # Errors
+/// If the store fails.
+pub async fn known(pool: &SqlitePool) -> Result<Vec<Known>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
+                c.refusal_code, c.refusal_at
+         FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
+         ORDER BY n.cluster_id, n.node_id",
+    )
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &SqliteRow) -> Result<Known, StoreError> {
+    let state = |column: &'static str| -> Result<NodeState, StoreError> {
+        let n = u8::try_from(uint(row, column)?).map_err(|_| bad("node", column))?;
+        NodeState::from_number(n).ok_or(bad("node", column))
+    };
+    let drain: Option<String> = row.try_get("drain")?;
+    let drain: Option<Drain> =
+        drain.map(|d| serde_json::from_str(&d)).transpose().map_err(|_| bad("node", "drain"))?;
+    let node_id: NodeId = text(row, "node_id")?;
+    let chain = RelayView {
+        node_id: node_id.clone(),
+        page: u16::try_from(uint(row, "page")?).map_err(|_| bad("node", "page"))?,
+        slot: u8::try_from(uint(row, "slot")?).map_err(|_| bad("node", "slot"))?,
+        epoch: uint(row, "epoch")?,
+        sequence: sequence(row, "settled_sequence")?,
+        agent_pubkey: AgentKey::from_bytes(bytes(row, "public_key")?).map_err(|_| bad("node", "public_key"))?,
+        section_digest: hex::encode(bytes::<16>(row, "section_digest")?),
+        recorded_state: state("recorded_state")?,
+        state: state("state")?,
+        last_heartbeat: UnixSeconds(uint(row, "last_heartbeat_s")?),
+        offline_since: opt_uint(row, "offline_since_s")?.map(UnixSeconds),
+        drain,
+    };
+    Ok(Known {
+        cluster_id: text(row, "cluster_id")?,
+        node_id,
+        chain,
+        height: uint(row, "height")?,
+        contact: contact(row)?,
+    })
+}
+
+fn contact(row: &SqliteRow) -> Result<Contact, StoreError> {
+    let address: Option<String> = row.try_get("address")?;
+    let kind: Option<String> = row.try_get("order_kind")?;
+    let kind = match kind.as_deref() {
+        Some("drain") => Some(OrderKind::Drain),
+        Some("resume") => Some(OrderKind::Resume),
+        _ => None,
+    };
+    let id: Option<String> = row.try_get("order_id")?;
+    let order = match (kind, id, opt_uint(row, "order_at_s")?, opt_uint(row, "order_until_s")?) {
+        (Some(kind), Some(id), Some(at), Some(until)) => {
+            Some(Order { kind, id, at: UnixSeconds(at), until: UnixSeconds(until) })
+        }
+        _ => None,
+    };
+    let code = opt_uint(row, "refusal_code")?.and_then(|n| u8::try_from(n).ok()).and_then(Code::from_number);
+    Ok(Contact {
+        address: address.and_then(|a| a.parse().ok()),
+        probe_port: opt_uint(row, "probe_port")?.and_then(|p| u16::try_from(p).ok()),
+        order,
+        refusal: code.zip(opt_uint(row, "refusal_at")?),
+    })
+}
+
+pub(super) async fn save_params(conn: &mut SqliteConnection, params: &Params) -> Result<(), StoreError> {
+    let text = serde_json::to_string(params).map_err(|_| bad("binding", "params"))?;
+    sqlx::query("UPDATE binding SET params = ?1 WHERE params IS NOT ?1").bind(text).execute(conn).await?;
+    Ok(())
+}
+
+pub(super) async fn save_cluster(conn: &mut SqliteConnection, cluster: &Cluster) -> Result<(), StoreError> {
+    let text = serde_json::to_string(cluster).map_err(|_| bad("cluster", "record"))?;
+    sqlx::query(
+        "INSERT INTO cluster (cluster_id, record) VALUES (?, ?)
+         ON CONFLICT (cluster_id) DO UPDATE SET record = excluded.record WHERE record <> excluded.record",
+    )
+    .bind(cluster.cluster_id.as_str())
+    .bind(text)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn save_node(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+    let c = &node.chain;
+    let drain = c
+        .drain
+        .as_ref()
+        .map(serde_json::to_string)
+        .transpose()
+        .map_err(|_| bad("node", "drain"))?;
+    sqlx::query(
+        "INSERT OR REPLACE INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence,
+         section_digest, recorded_state, state, last_heartbeat_s, offline_since_s, drain, height)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(node.cluster_id.as_str())
+    .bind(node.node_id.as_str())
+    .bind(int(c.epoch))
+    .bind(c.agent_pubkey.as_bytes().as_slice())
+    .bind(i64::from(c.page))
+    .bind(i64::from(c.slot))
+    .bind(i64::from(c.sequence))
+    .bind(node.section_digest.as_slice())
+    .bind(i64::from(c.recorded_state.number()))
+    .bind(i64::from(c.state.number()))
+    .bind(int(c.last_heartbeat.0))
+    .bind(c.offline_since.map(|t| int(t.0)))
+    .bind(drain)
+    .bind(int(node.height))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn delete_node(
+    conn: &mut SqliteConnection,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM node WHERE cluster_id = ? AND node_id = ?")
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn save_contact(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+    let Contact { address, probe_port, order, refusal } = &node.contact;
+    sqlx::query(
+        "INSERT OR REPLACE INTO contact (cluster_id, node_id, address, probe_port, order_kind, order_id,
+         order_at_s, order_until_s, refusal_code, refusal_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(node.cluster_id.as_str())
+    .bind(node.node_id.as_str())
+    .bind(address.map(|a| a.to_string()))
+    .bind(probe_port.map(i64::from))
+    .bind(order.as_ref().map(|o| o.kind.as_str()))
+    .bind(order.as_ref().map(|o| o.id.as_str()))
+    .bind(order.as_ref().map(|o| int(o.at.0)))
+    .bind(order.as_ref().map(|o| int(o.until.0)))
+    .bind(refusal.map(|(code, _)| i64::from(code.number())))
+    .bind(refusal.map(|(_, at)| int(at)))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,145 @@
+use std::collections::BTreeSet;
+
+use hpc_chain::query::QueryError;
+use hpc_chain::registry::RegistryClient;
+use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::registry::NodeFilter;
+use hpc_schema::time::UnixSeconds;
+use sqlx::Row as _;
+
+use super::store;
+use super::view::Registry;
+use crate::spool;
+use crate::store::{Store, StoreError};
+
+/// Nodes asked for at once; the contract answers at most 100.
+const CHUNK: usize = 100;
+/// Pages of a cluster's list read at most: 6,400,000 nodes.
+const MAX_LIST_PAGES: usize = 65_536;
+
+/// The chain could not be read, or what was read not be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The chain.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The clusters served: those configured, those with tokens, and those with nodes on record.
+///
+/// # Errors
+/// If the store fails.
+pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<ClusterId>, StoreError> {
+    let rows = sqlx::query("SELECT cluster_id FROM token UNION SELECT cluster_id FROM node")
+        .fetch_all(store.reader())
+        .await?;
+    let mut clusters: BTreeSet<ClusterId> = configured.iter().cloned().collect();
+    for row in rows {
+        let text: String = row.try_get(0)?;
+        clusters.extend(text.parse::<ClusterId>().ok());
+    }
+    Ok(clusters)
+}
+
+/// Reads parameters, clusters and their nodes; `discover` also asks which nodes there are, which finds
+/// again what a lost disk has forgotten.
+///
+/// # Errors
+/// [`SyncError`]; what was read before stays.
+pub async fn sync(
+    client: &RegistryClient,
+    db: &Store,
+    registry: &Registry,
+    configured: &[ClusterId],
+    discover: bool,
+    now_ms: u64,
+) -> Result<(), SyncError> {
+    let params = client.params().await?.value;
+    registry.set_params(params.clone());
+    let mut tx = db.begin().await?;
+    store::save_params(&mut tx, &params).await?;
+    for node in registry.take_dirty() {
+        store::save_contact(&mut tx, &node).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    for cluster_id in served(db, configured).await? {
+        let cluster = match client.cluster(cluster_id.clone()).await {
+            Ok(answer) => answer.value.cluster,
+            // A token may have been made before its cluster.
+            Err(QueryError::Contract { code: Some(Code::UnknownCluster), .. }) => continue,
+            Err(e) => return Err(e.into()),
+        };
+        let mut tx = db.begin().await?;
+        store::save_cluster(&mut tx, &cluster).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        registry.set_cluster(cluster);
+        let mut ids: BTreeSet<NodeId> = registry
+            .nodes()
+            .into_iter()
+            .filter(|n| n.cluster_id == cluster_id)
+            .map(|n| n.node_id.clone())
+            .collect();
+        if discover {
+            ids.extend(list(client, &cluster_id).await?);
+        }
+        let ids: Vec<NodeId> = ids.into_iter().collect();
+        sync_nodes(client, db, registry, &cluster_id, &ids, now_ms).await?;
+    }
+    registry.refresh_peers(now_ms);
+    Ok(())
+}
+
+async fn list(client: &RegistryClient, cluster: &ClusterId) -> Result<Vec<NodeId>, QueryError> {
+    let mut ids = Vec::new();
+    let mut after = None;
+    for _ in 0..MAX_LIST_PAGES {
+        let filter = NodeFilter { cluster_id: Some(cluster.clone()), ..NodeFilter::default() };
+        let page = client.nodes(filter, after, Some(100)).await?.value;
+        ids.extend(page.nodes.into_iter().map(|n| n.node_id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(ids)
+}
+
+/// Reads these nodes of a cluster. A newer registration ends what waits of an older one.
+///
+/// # Errors
+/// [`SyncError`]; what was read before stays.
+pub async fn sync_nodes(
+    client: &RegistryClient,
+    db: &Store,
+    registry: &Registry,
+    cluster: &ClusterId,
+    ids: &[NodeId],
+    now_ms: u64,
+) -> Result<(), SyncError> {
+    for chunk in ids.chunks(CHUNK) {
+        let answer = client.relay(cluster.clone(), chunk.to_vec()).await?;
+        let found: BTreeSet<NodeId> = answer.value.nodes.iter().map(|n| n.node_id.clone()).collect();
+        let mut tx = db.begin().await?;
+        for view in answer.value.nodes {
+            let before = registry.node(cluster, &view.node_id).map(|n| n.chain.epoch);
+            let Some(node) = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000)) else {
+                continue;
+            };
+            store::save_node(&mut tx, &node).await?;
+            if before != Some(node.chain.epoch) {
+                spool::supersede_older(&mut tx, cluster, &node.node_id, node.chain.epoch, now_ms).await?;
+            }
+        }
+        for gone in chunk.iter().filter(|id| !found.contains(*id)) {
+            if registry.remove_node(cluster, gone) {
+                store::delete_node(&mut tx, cluster, gone).await?;
+            }
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use hpc_schema::code::Code;
+use hpc_schema::gateway::Peer;
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::registry::{Cluster, Params, RelayView};
+use hpc_schema::report::Tag;
+use hpc_schema::time::UnixSeconds;
+
+use super::node::{Contact, Node, Order};
+use super::peers;
+use crate::spool::Intake;
+
+/// A node that has not been heard of for so long is nobody's neighbour.
+const PEER_SILENCE_MS: u64 = 180_000;
+
+/// The chain's newest block as the gateway saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tip {
+    /// Height; 0: none seen since the start.
+    pub height: u64,
+    /// Its time.
+    pub time: UnixSeconds,
+    /// Round trip of the request that told.
+    pub latency_ms: Option<u64>,
+}
+
+/// The chain in memory. Readers get snapshots; no lock is held for longer than a look.
+#[derive(Debug)]
+pub struct Registry {
+    chain_id: String,
+    contract: String,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    tip: Tip,
+    params: Option<Params>,
+    clusters: HashMap<ClusterId, Arc<Cluster>>,
+    nodes: HashMap<(ClusterId, NodeId), Arc<Node>>,
+    peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
+    dirty: HashSet<(ClusterId, NodeId)>,
+}
+
+impl Registry {
+    /// Of one contract, empty.
+    #[must_use]
+    pub fn new(chain_id: &str, contract: &str) -> Self {
+        Self { chain_id: chain_id.to_owned(), contract: contract.to_owned(), inner: RwLock::default() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chain.
+    #[must_use]
+    pub fn chain_id(&self) -> &str {
+        &self.chain_id
+    }
+
+    /// The contract's address.
+    #[must_use]
+    pub fn contract(&self) -> &str {
+        &self.contract
+    }
+
+    /// One node.
+    #[must_use]
+    pub fn node(&self, cluster: &ClusterId, node: &NodeId) -> Option<Arc<Node>> {
+        self.read().nodes.get(&(cluster.clone(), node.clone())).cloned()
+    }
+
+    /// Every node.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.read().nodes.values().cloned().collect()
+    }
+
+    /// The nodes of this id, of whatever cluster.
+    #[must_use]
+    pub fn namesakes(&self, node: &NodeId) -> Vec<Arc<Node>> {
+        self.read().nodes.values().filter(|n| n.node_id == *node).cloned().collect()
+    }
+
+    /// One cluster.
+    #[must_use]
+    pub fn cluster(&self, cluster: &ClusterId) -> Option<Arc<Cluster>> {
+        self.read().clusters.get(cluster).cloned()
+    }
+
+    /// The parameters, or the defaults until they have been read.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        self.read().params.clone().unwrap_or_default()
+    }
+
+    /// The newest block seen.
+    #[must_use]
+    pub fn tip(&self) -> Tip {
+        self.read().tip
+    }
+
+    /// `k` neighbours of a node to measure latency to.
+    #[must_use]
+    pub fn neighbours(&self, cluster: &ClusterId, node: &NodeId, k: u8, now: UnixSeconds) -> Vec<Peer> {
+        let peers = self.read().peers.get(cluster).cloned();
+        peers.map(|p| peers::neighbours(&p, node, k, now)).unwrap_or_default()
+    }
+
+    /// A newer block.
+    pub fn set_tip(&self, tip: Tip) {
+        let mut inner = self.write();
+        if tip.height >= inner.tip.height {
+            inner.tip = tip;
+        }
+    }
+
+    /// Parameters as read.
+    pub fn set_params(&self, params: Params) {
+        self.write().params = Some(params);
+    }
+
+    /// A cluster as read.
+    pub fn set_cluster(&self, cluster: Cluster) {
+        self.write().clusters.insert(cluster.cluster_id.clone(), Arc::new(cluster));
+    }
+
+    /// A node as read at `height`; gives it back if that is news to be stored.
+    ///
+    /// An answer from below what is known is dropped: endpoints differ in height.
+    pub fn set_node(&self, cluster: &ClusterId, view: RelayView, height: u64, now: UnixSeconds) -> Option<Arc<Node>> {
+        let key = (cluster.clone(), view.node_id.clone());
+        let mut inner = self.write();
+        let before = inner.nodes.get(&key).cloned();
+        if before.as_ref().is_some_and(|b| b.height > height || (b.chain == view && b.height == height)) {
+            return None;
+        }
+        let before_contact = before.as_ref().map(|b| b.contact.clone()).unwrap_or_default();
+        let order = Order::next(before_contact.order.as_ref(), view.drain.as_ref(), view.epoch, now);
+        let contact = Contact { order, ..before_contact.clone() };
+        let same_epoch = before.as_ref().filter(|b| b.chain.epoch == view.epoch);
+        let (acked, received_at) = same_epoch.map_or((0, 0), |b| (b.acked, b.received_at));
+        let refused = same_epoch.and_then(|b| b.refused).filter(|(_, of)| *of > view.sequence);
+        let changed = before.as_ref().is_none_or(|b| b.chain != view);
+        let mut section_digest = [0; 16];
+        if hex::decode_to_slice(&view.section_digest, &mut section_digest).is_err() {
+            tracing::warn!(cluster = %cluster, node = %view.node_id, "the contract's section digest is no 16 bytes");
+        }
+        let node = Arc::new(Node {
+            cluster_id: key.0.clone(),
+            node_id: key.1.clone(),
+            tag: Tag::derive(&self.chain_id, &self.contract, cluster, &view.node_id, view.epoch),
+            section_digest,
+            chain: view,
+            height,
+            contact,
+            acked,
+            received_at,
+            refused,
+        });
+        if node.contact != before_contact {
+            inner.dirty.insert(key.clone());
+        }
+        inner.nodes.insert(key, Arc::clone(&node));
+        changed.then_some(node)
+    }
+
+    /// A node's chain record is gone.
+    pub fn remove_node(&self, cluster: &ClusterId, node: &NodeId) -> bool {
+        self.write().nodes.remove(&(cluster.clone(), node.clone())).is_some()
+    }
+
+    /// What has been accepted of a node.
+    pub fn set_intake(&self, intake: &Intake) {
+        self.change(&intake.cluster_id, &intake.node_id, |n| {
+            if n.chain.epoch == intake.epoch && intake.acked_sequence >= n.acked {
+                n.acked = intake.acked_sequence;
+                n.received_at = intake.received_at;
+                n.refused = intake.refusal.filter(|(_, of)| *of > n.chain.sequence);
+            }
+            false
+        });
+    }
+
+    /// What is known of a node beside the chain, as stored.
+    pub fn set_contact(&self, cluster: &ClusterId, node: &NodeId, contact: Contact) {
+        self.change(cluster, node, |n| {
+            n.contact = contact;
+            false
+        });
+    }
+
+    /// A heartbeat of the node was accepted.
+    pub fn accepted(&self, cluster: &ClusterId, node: &NodeId, epoch: u64, sequence: u32, now_ms: u64, from: IpAddr) {
+        self.change(cluster, node, |n| {
+            if n.chain.epoch == epoch {
+                n.acked = n.acked.max(sequence);
+                n.received_at = n.received_at.max(now_ms);
+            }
+            let moved = n.contact.address != Some(from);
+            n.contact.address = Some(from);
+            moved
+        });
+    }
+
+    /// A heartbeat of the node was turned away.
+    pub fn turned_away(&self, cluster: &ClusterId, node: &NodeId, code: Code, now_ms: u64) {
+        self.change(cluster, node, |n| {
+            n.contact.refusal = Some((code, now_ms));
+            true
+        });
+    }
+
+    /// An accepted report of the node was refused afterwards.
+    pub fn refused(&self, cluster: &ClusterId, node: &NodeId, code: Code, sequence: u32) {
+        self.change(cluster, node, |n| {
+            n.refused = Some((code, sequence));
+            false
+        });
+    }
+
+    /// The node says where it answers latency probes.
+    pub fn set_probe_port(&self, cluster: &ClusterId, node: &NodeId, port: Option<u16>, from: IpAddr) {
+        self.change(cluster, node, |n| {
+            n.contact.probe_port = port;
+            n.contact.address = Some(from);
+            true
+        });
+    }
+
+    fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {
+        let key = (cluster.clone(), node.clone());
+        let mut inner = self.write();
+        let Some(entry) = inner.nodes.get_mut(&key) else { return };
+        if f(Arc::make_mut(entry)) {
+            inner.dirty.insert(key);
+        }
+    }
+
+    /// Nodes whose contact has changed since the last call.
+    #[must_use]
+    pub fn take_dirty(&self) -> Vec<Arc<Node>> {
+        let mut inner = self.write();
+        let dirty = std::mem::take(&mut inner.dirty);
+        dirty.iter().filter_map(|key| inner.nodes.get(key).cloned()).collect()
+    }
+
+    /// Draws up anew who can be measured.
+    pub fn refresh_peers(&self, now_ms: u64) {
+        let mut by_cluster: HashMap<ClusterId, Vec<Peer>> = HashMap::new();
+        for node in self.nodes() {
+            let (Some(address), Some(port)) = (node.contact.address, node.contact.probe_port) else { continue };
+            if node.is_deregistered() || now_ms.saturating_sub(node.received_at) > PEER_SILENCE_MS {
+                continue;
+            }
+            by_cluster.entry(node.cluster_id.clone()).or_default().push(Peer {
+                node_id: node.node_id.clone(),
+                address: address.to_string(),
+                port,
+                public_key: *node.key(),
+            });
+        }
+        for peers in by_cluster.values_mut() {
+            peers.sort_by(|a, b| a.node_id.cmp(&b.node_id));
+        }
+        self.write().peers = by_cluster.into_iter().map(|(c, p)| (c, Arc::new(p))).collect();
+    }
+}

@@ -1,0 +1,155 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cosmrs::Any;
+use hpc_chain::keys::{KeyError, LocalKey};
+use hpc_chain::msg::EncodeError;
+use hpc_chain::registry::RegistryClient;
+use hpc_schema::code::Code;
+use hpc_schema::id::ClusterId;
+use hpc_schema::registration::NodeIdentity;
+use hpc_schema::registry::{ExecuteMsg, ReportGroup};
+use hpc_schema::report::Report;
+use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
+use hpc_schema::time::{Rfc3339, UnixSeconds};
+
+use super::plan::{Decision, Limits, plan};
+use super::queue::{self, Queue};
+use crate::clock::NoRandomness;
+use crate::enrol::Registration;
+use crate::registry::Registry;
+use crate::spool::{self, Member};
+use crate::store::{Store, StoreError};
+
+/// A message could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ComposeError {
+    /// The store fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A message cannot be written.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// Reports do not fit together.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// A stored report cannot be read.
+    #[error("a stored report of node {0} cannot be read")]
+    Report(String),
+    /// The operator key refuses.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// No nonce.
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+}
+
+/// A batch of reports as a message.
+#[derive(Debug)]
+pub(super) struct Reports {
+    pub(super) message: Any,
+    /// In the order of the items.
+    pub(super) members: Vec<Member>,
+    /// Gas beyond the simulation, for what may change until the batch is included.
+    pub(super) margin: u64,
+}
+
+/// The reports that are due now, if any are.
+pub(super) async fn reports(
+    store: &Store,
+    registry: &Registry,
+    client: &RegistryClient,
+    sender: &str,
+    limits: &Limits,
+    now_ms: u64,
+) -> Result<Option<Reports>, ComposeError> {
+    let Queue { waiting, of } = queue::read(store, registry, now_ms).await?;
+    let Decision::Send(chosen) = plan(&waiting, limits, now_ms) else { return Ok(None) };
+    let mut items = Vec::new();
+    let mut conn = store.reader().acquire().await.map_err(StoreError::from)?;
+    for (meta, node) in chosen.iter().filter_map(|i| of.get(*i)) {
+        // A newer one may have come since; it is as good.
+        let Some((member, section)) = spool::waiting_of(&mut conn, &meta.cluster_id, &meta.node_id).await? else {
+            continue;
+        };
+        if member.epoch != node.chain.epoch {
+            continue;
+        }
+        let report =
+            Report::decode(&member.report).map_err(|_| ComposeError::Report(meta.node_id.to_string()))?;
+        let section = section.filter(|s| report.section_digest != node.section_digest && report.covers(s));
+        items.push((member, report, section, node));
+    }
+    drop(conn);
+    if items.is_empty() {
+        return Ok(None);
+    }
+    let mut groups = Vec::new();
+    for group in items.chunk_by(|a, b| a.0.cluster_id == b.0.cluster_id) {
+        let Some(first) = group.first() else { continue };
+        let outgoing: Vec<Outgoing<'_>> = group
+            .iter()
+            .map(|(member, report, section, node)| Outgoing {
+                page: node.chain.page,
+                slot: node.chain.slot,
+                report,
+                signature: &member.signature,
+                section: section.as_deref(),
+            })
+            .collect();
+        let cluster_id: ClusterId = first.0.cluster_id.clone();
+        groups.push(ReportGroup { cluster_id, reports: STANDARD.encode(encode(&outgoing)?) });
+    }
+    let message = client.execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
+    let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
+    // Ninety seconds to live, and a few for clocks.
+    let until = now_ms / 1000 + 100;
+    let stepping = queue::may_step(&registry.nodes(), &nodes, &registry.params(), until);
+    // A transition costs 1,300; a bad signature in the batch costs every item a second check.
+    let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
+    let margin = stepping.saturating_mul(1_300).saturating_add(count.saturating_mul(250));
+    Ok(Some(Reports { message, members: items.into_iter().map(|i| i.0).collect(), margin }))
+}
+
+/// The signed registration of a node, or why there can be none.
+pub(super) fn registration(
+    r: &Registration,
+    registry: &Registry,
+    operator: &LocalKey,
+    prefix: &str,
+    now: UnixSeconds,
+    nonce: [u8; 32],
+) -> Result<Result<ExecuteMsg, (Code, String)>, ComposeError> {
+    let Some(cluster) = registry.cluster(&r.cluster_id) else {
+        let what = format!("cluster {} is not on chain", r.cluster_id);
+        return Ok(Err((Code::UnknownCluster, what)));
+    };
+    let address = operator.address(prefix)?;
+    if cluster.owner != address && !cluster.operators.contains(&address) {
+        let what = format!("the gateway's operator key {address} is neither owner nor operator of the cluster");
+        return Ok(Err((Code::NotAuthorized, what)));
+    }
+    let Ok(registration_timestamp) = Rfc3339::from_unix(now.0, 0) else {
+        return Ok(Err((Code::RegistrationExpired, "the gateway's clock is wrong".into())));
+    };
+    let node_identity = NodeIdentity {
+        node_id: r.node_id.clone(),
+        cluster_id: r.cluster_id.clone(),
+        provider_address: cluster.owner.clone(),
+        agent_pubkey: r.public_key,
+        hostname: r.hostname.clone(),
+        hardware_fingerprint: r.hardware_fingerprint.clone(),
+        registration_nonce: STANDARD.encode(nonce),
+        registration_timestamp,
+    };
+    let signed = operator.sign_registration(prefix, registry.chain_id(), registry.contract(), &node_identity);
+    match signed {
+        Ok(signature) => Ok(Ok(ExecuteMsg::RegisterNode {
+            node_identity,
+            provider_signature: STANDARD.encode(signature),
+            provider_pubkey: STANDARD.encode(operator.public_key()),
+            rotation_signature: None,
+        })),
+        Err(KeyError::Field(e)) => Ok(Err((Code::InvalidField, e.to_string()))),
+        Err(e) => Err(e.into()),
+    }
+}

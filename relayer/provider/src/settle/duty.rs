@@ -1,0 +1,123 @@
+//! The chain's duties: which cluster needs a sweep. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::node::NodeState;
+use hpc_schema::registry::Params;
+use hpc_schema::time::UnixSeconds;
+
+use crate::registry::Node;
+
+/// Whether a sweep at `now` (block time) would record another state of this node.
+#[must_use]
+pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
+    let n = &node.chain;
+    let silence = now.since(n.last_heartbeat);
+    match n.recorded_state {
+        NodeState::Pending | NodeState::Deregistered => false,
+        NodeState::Active => silence > u64::from(params.heartbeat_timeout),
+        NodeState::Stale | NodeState::Draining | NodeState::Drained => {
+            silence > u64::from(params.offline_threshold)
+        }
+        NodeState::Offline => {
+            let on_record = params.deregistration_delay.saturating_sub(params.offline_threshold);
+            let protected = n.drain.as_ref().is_some_and(|d| now <= d.until);
+            !protected
+                && silence > u64::from(params.deregistration_delay)
+                && n.offline_since.is_some_and(|since| now.since(since) >= u64::from(on_record))
+        }
+    }
+}
+
+/// The first cluster that a sweep would change something in. None while a report of a node that the sweep
+/// would step has not ended: it could save the node.
+#[must_use]
+pub fn sweep_due(
+    nodes: &[Arc<Node>],
+    unsettled: &BTreeSet<(ClusterId, NodeId)>,
+    params: &Params,
+    now: UnixSeconds,
+) -> Option<ClusterId> {
+    let mut clusters: BTreeMap<&ClusterId, bool> = BTreeMap::new();
+    for node in nodes.iter().filter(|n| would_step(n, params, now)) {
+        let free = !unsettled.contains(&(node.cluster_id.clone(), node.node_id.clone()));
+        let all = clusters.entry(&node.cluster_id).or_insert(true);
+        *all &= free;
+    }
+    clusters.into_iter().find(|(_, free)| *free).map(|(c, _)| c.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::registry::{Drain, RelayView};
+
+    use super::*;
+    use crate::identity::Seed;
+    use crate::registry::Registry;
+
+    fn node(id: &str, state: NodeState, last: u64) -> RelayView {
+        RelayView {
+            node_id: id.parse().unwrap(),
+            page: 0,
+            slot: 0,
+            epoch: 1,
+            sequence: 1,
+            agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
+            section_digest: "00".repeat(16),
+            recorded_state: state,
+            state,
+            last_heartbeat: UnixSeconds(last),
+            offline_since: None,
+            drain: None,
+        }
+    }
+
+    fn known(views: Vec<RelayView>) -> Vec<Arc<Node>> {
+        let registry = Registry::new("c", "k");
+        let cluster = "hpc-cluster-1".parse().unwrap();
+        for v in views {
+            registry.set_node(&cluster, v, 1, UnixSeconds(0));
+        }
+        registry.nodes()
+    }
+
+    #[test]
+    fn thresholds_are_strict() {
+        let p = Params::default();
+        let nodes = known(vec![node("node-a", NodeState::Active, 1000)]);
+        assert_eq!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(1120)), None);
+        assert!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(1121)).is_some());
+        let pending = known(vec![node("node-a", NodeState::Pending, 0)]);
+        assert_eq!(sweep_due(&pending, &BTreeSet::new(), &p, UnixSeconds(1_000_000)), None);
+    }
+
+    #[test]
+    fn a_node_whose_report_has_not_ended_is_not_swept() {
+        let p = Params::default();
+        let nodes = known(vec![node("node-a", NodeState::Active, 1000), node("node-b", NodeState::Active, 1000)]);
+        let held = BTreeSet::from([("hpc-cluster-1".parse().unwrap(), "node-b".parse().unwrap())]);
+        assert_eq!(sweep_due(&nodes, &held, &p, UnixSeconds(2000)), None);
+        // A held report of a node that the sweep would not step is no hindrance.
+        let nodes = known(vec![node("node-a", NodeState::Active, 1000), node("node-b", NodeState::Active, 1990)]);
+        assert!(sweep_due(&nodes, &held, &p, UnixSeconds(2000)).is_some());
+    }
+
+    #[test]
+    fn deregistration_needs_offline_on_record_and_no_protection() {
+        let p = Params::default();
+        let mut v = node("node-a", NodeState::Offline, 1000);
+        let at = UnixSeconds(1000 + 3601);
+        assert_eq!(sweep_due(&known(vec![v.clone()]), &BTreeSet::new(), &p, at), None);
+        v.offline_since = Some(UnixSeconds(1301));
+        assert!(sweep_due(&known(vec![v.clone()]), &BTreeSet::new(), &p, at).is_some());
+        v.drain = Some(Drain {
+            ordered_by: "o".into(),
+            ordered_at: UnixSeconds(900),
+            until: at.plus(1),
+            reason: None,
+        });
+        assert_eq!(sweep_due(&known(vec![v]), &BTreeSet::new(), &p, at), None);
+    }
+}

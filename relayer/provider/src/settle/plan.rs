@@ -1,0 +1,166 @@
+//! Which reports go into the next transaction, and when: a pure function of what waits.
+//!
+//! Reports of a page travel together, because a page that is written is loaded whole anyway. `max_size` is
+//! when the planner stops waiting, not a cap; the caps are the contract's batch limit and the bytes and gas
+//! of a transaction.
+
+use std::collections::BTreeMap;
+
+use hpc_schema::id::ClusterId;
+use hpc_schema::report::batch::ITEM_LEN;
+
+/// From so many reports on (of a page's 64) writing a page is worth it before its reports are due.
+const WORTH_WRITING: usize = 11;
+/// A state that would lapse brings a report forward to this part of the interval at the earliest.
+const EARLIEST_PART: u64 = 4;
+/// Bytes of a transaction around its reports: message, signature, fee.
+const TX_FRAME: u64 = 600;
+/// Bytes around one page and one cluster, in base64.
+const PAGE_FRAME: u64 = 100;
+/// Gas of a transaction, a page, a report, a section byte: generous round figures for the caps only; the
+/// limit that is signed comes from a simulation.
+const TX_GAS: u64 = 150_000;
+const PAGE_GAS: u64 = 60_000;
+const REPORT_GAS: u64 = 4_000;
+const SECTION_BYTE_GAS: u64 = 100;
+
+/// A report that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Page on chain.
+    pub page: u16,
+    /// Slot in the page.
+    pub slot: u8,
+    /// Since when a report of this node waits, milliseconds.
+    pub queued_at: u64,
+    /// When the node's state on chain would lapse without it, milliseconds.
+    pub lapses_at: Option<u64>,
+    /// The report's own time, UNIX seconds.
+    pub time: u32,
+    /// Bytes of the section that travels with it; 0 if none does.
+    pub section_len: u32,
+}
+
+/// Bounds of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// With this many waiting nothing is waited for any longer.
+    pub max_size: usize,
+    /// The latest that a report waits, milliseconds.
+    pub interval_ms: u64,
+    /// The contract's cap of reports a message.
+    pub batch_limit: usize,
+    /// Cap of a transaction.
+    pub max_tx_bytes: u64,
+    /// Cap of a transaction.
+    pub max_gas: u64,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing waits.
+    Idle,
+    /// Nothing is due before this time (milliseconds).
+    Wait {
+        /// When to ask again.
+        until: u64,
+    },
+    /// Send these (indices into the input), in order of cluster, page and slot; never empty.
+    Send(Vec<usize>),
+}
+
+struct Page {
+    items: Vec<usize>,
+    due: bool,
+    oldest: u64,
+}
+
+/// Decides at `now` (milliseconds).
+#[must_use]
+pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
+    let Some(first_due) = waiting.iter().map(|w| due_at(w, limits)).min() else { return Decision::Idle };
+    let full = waiting.len() >= limits.max_size;
+    if first_due > now && !full {
+        return Decision::Wait { until: first_due };
+    }
+    let mut pages: BTreeMap<(&ClusterId, u16), Page> = BTreeMap::new();
+    for (i, w) in waiting.iter().enumerate() {
+        let page = pages.entry((&w.cluster_id, w.page)).or_insert(Page {
+            items: Vec::new(),
+            due: false,
+            oldest: u64::MAX,
+        });
+        page.items.push(i);
+        page.due |= due_at(w, limits) <= now;
+        page.oldest = page.oldest.min(w.queued_at);
+    }
+    let mut chosen: Vec<Page> =
+        pages.into_values().filter(|p| p.due || p.items.len() >= WORTH_WRITING.min(limits.max_size)).collect();
+    if chosen.is_empty() {
+        return Decision::Wait { until: first_due };
+    }
+    // What is due first, so that caps never starve it.
+    chosen.sort_by_key(|p| (!p.due, p.oldest));
+    Decision::Send(fill(waiting, &chosen, limits))
+}
+
+fn due_at(w: &Waiting, limits: &Limits) -> u64 {
+    let latest = w.queued_at.saturating_add(limits.interval_ms);
+    let earliest = w.queued_at.saturating_add(limits.interval_ms / EARLIEST_PART);
+    w.lapses_at.map_or(latest, |lapse| latest.min(lapse.max(earliest)))
+}
+
+/// Takes pages whole while they fit; the first goes in part if it does not fit at all.
+fn fill(waiting: &[Waiting], pages: &[Page], limits: &Limits) -> Vec<usize> {
+    let mut taken: Vec<usize> = Vec::new();
+    let (mut bytes, mut gas) = (TX_FRAME, TX_GAS);
+    let (mut from, mut to) = (u32::MAX, 0u32);
+    for page in pages {
+        let mark = (taken.len(), bytes, gas, from, to);
+        bytes += PAGE_FRAME;
+        gas += PAGE_GAS;
+        let mut items = page.items.clone();
+        items.sort_by_key(|i| waiting.get(*i).map(|w| w.queued_at));
+        let mut whole = true;
+        for i in items {
+            let Some(w) = waiting.get(i) else { continue };
+            let next_bytes = bytes + item_bytes(w);
+            let next_gas = gas + REPORT_GAS + u64::from(w.section_len) * SECTION_BYTE_GAS;
+            let (next_from, next_to) = (from.min(w.time), to.max(w.time));
+            let fits = taken.len() < limits.batch_limit
+                && next_bytes <= limits.max_tx_bytes
+                && next_gas <= limits.max_gas
+                // Times travel as 16 bits above the batch's earliest.
+                && next_to - next_from <= u32::from(u16::MAX);
+            if !fits && !taken.is_empty() {
+                whole = false;
+                break;
+            }
+            (bytes, gas, from, to) = (next_bytes, next_gas, next_from, next_to);
+            taken.push(i);
+        }
+        if !whole {
+            if mark.0 > 0 {
+                taken.truncate(mark.0);
+                (bytes, gas, from, to) = (mark.1, mark.2, mark.3, mark.4);
+                continue;
+            }
+            break;
+        }
+    }
+    taken.sort_by_key(|i| waiting.get(*i).map(|w| (&w.cluster_id, w.page, w.slot)));
+    taken
+}
+
+/// Base64 of the item, with its section.
+fn item_bytes(w: &Waiting) -> u64 {
+    let section = if w.section_len == 0 { 0 } else { u64::from(w.section_len) + 2 };
+    (u64::try_from(ITEM_LEN).unwrap_or(u64::MAX).saturating_add(section)).div_ceil(3) * 4
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

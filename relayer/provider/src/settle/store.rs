@@ -1,0 +1,193 @@
+use hpc_chain::hash::TxHash;
+use hpc_chain::settle::{BatchId, End, State};
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use crate::store::{StoreError, int, opt_uint};
+
+/// What a transaction is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Reports of agents.
+    Reports,
+    /// Registrations of nodes.
+    Register,
+    /// Stepping of silent nodes.
+    Sweep,
+}
+
+impl Kind {
+    /// The word in the store and in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reports => "reports",
+            Self::Register => "register",
+            Self::Sweep => "sweep",
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        [Self::Reports, Self::Register, Self::Sweep].into_iter().find(|k| k.as_str() == word)
+    }
+}
+
+/// The word for a transaction's end.
+#[must_use]
+pub fn end_word(end: &End) -> &'static str {
+    match end {
+        End::Included(_) => "included",
+        End::Failed(_) => "failed",
+        End::Expired { .. } => "expired",
+        End::Consumed { .. } => "consumed",
+    }
+}
+
+fn bad(table: &'static str, column: &'static str) -> StoreError {
+    StoreError::Value { table, column }
+}
+
+/// The settlement machine's state of a signing key, as last persisted.
+///
+/// # Errors
+/// If the store fails or its text is not readable.
+pub(super) async fn load_state(pool: &SqlitePool, signer: &str) -> Result<Option<State>, StoreError> {
+    let row = sqlx::query("SELECT state FROM signer WHERE signer = ?").bind(signer).fetch_optional(pool).await?;
+    let Some(row) = row else { return Ok(None) };
+    let text: String = row.try_get(0)?;
+    serde_json::from_str(&text).map(Some).map_err(|_| bad("signer", "state"))
+}
+
+pub(super) async fn save_state(
+    conn: &mut SqliteConnection,
+    signer: &str,
+    state: &State,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let text = serde_json::to_string(state).map_err(|_| bad("signer", "state"))?;
+    sqlx::query(
+        "INSERT INTO signer (signer, state, updated_at) VALUES (?, ?, ?)
+         ON CONFLICT (signer) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at",
+    )
+    .bind(signer)
+    .bind(text)
+    .bind(int(now_ms))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A row for a transaction that is about to be planned.
+pub(super) async fn open_batch(
+    conn: &mut SqliteConnection,
+    signer: &str,
+    kind: Kind,
+    now_ms: u64,
+) -> Result<BatchId, StoreError> {
+    let done = sqlx::query("INSERT INTO batch (signer, kind, created_at) VALUES (?, ?, ?)")
+        .bind(signer)
+        .bind(kind.as_str())
+        .bind(int(now_ms))
+        .execute(conn)
+        .await?;
+    u64::try_from(done.last_insert_rowid()).map(BatchId).map_err(|_| bad("batch", "id"))
+}
+
+/// Forgets transactions that were planned and never signed.
+pub(super) async fn drop_unsigned(
+    conn: &mut SqliteConnection,
+    signer: &str,
+    only: Option<BatchId>,
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM batch WHERE signer = ?1 AND hash IS NULL AND (?2 IS NULL OR id = ?2)")
+        .bind(signer)
+        .bind(only.map(|b| int(b.0)))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// What was signed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SignedRow {
+    pub(super) hash: TxHash,
+    pub(super) sequence: u64,
+    pub(super) timeout_height: u64,
+    pub(super) gas_limit: u64,
+}
+
+pub(super) async fn record_signed(
+    conn: &mut SqliteConnection,
+    batch: BatchId,
+    signed: &SignedRow,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE batch SET hash = ?, sequence = ?, timeout_height = ?, gas_limit = ? WHERE id = ?")
+        .bind(signed.hash.to_string())
+        .bind(signed.sequence.to_string())
+        .bind(int(signed.timeout_height))
+        .bind(int(signed.gas_limit))
+        .bind(int(batch.0))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Kind and hash of a transaction; none if its end is on record already.
+pub(super) async fn unended(
+    pool: &SqlitePool,
+    batch: BatchId,
+) -> Result<Option<(Kind, Option<TxHash>)>, StoreError> {
+    let row = sqlx::query("SELECT kind, hash FROM batch WHERE id = ? AND ended IS NULL")
+        .bind(int(batch.0))
+        .fetch_optional(pool)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let kind: String = row.try_get("kind")?;
+    let hash: Option<String> = row.try_get("hash")?;
+    let kind = Kind::read(&kind).ok_or(bad("batch", "kind"))?;
+    Ok(Some((kind, hash.and_then(|h| h.parse().ok()))))
+}
+
+/// Records how a transaction ended.
+pub(super) async fn record_end(
+    conn: &mut SqliteConnection,
+    batch: BatchId,
+    end: &End,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let (code, height, log) = match end {
+        End::Included(i) | End::Failed(i) => (Some(i.code), i.height, Some(i.log.as_str())),
+        End::Expired { height } | End::Consumed { height } => (None, *height, None),
+    };
+    sqlx::query("UPDATE batch SET ended_at = ?, ended = ?, code = ?, height = ?, log = ? WHERE id = ?")
+        .bind(int(now_ms))
+        .bind(end_word(end))
+        .bind(code.map(i64::from))
+        .bind(int(height))
+        .bind(log)
+        .bind(int(batch.0))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Forgets transactions that ended before `before_ms`.
+///
+/// # Errors
+/// If the store fails.
+pub async fn prune_batches(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM batch WHERE ended_at < ?").bind(int(before_ms)).execute(conn).await?;
+    Ok(())
+}
+
+/// When each cluster's last sweep was signed is not stored: a sweep is idempotent.
+///
+/// How many transactions of a signer have not ended.
+///
+/// # Errors
+/// If the store fails.
+pub async fn open_transactions(pool: &SqlitePool) -> Result<u64, StoreError> {
+    let row = sqlx::query("SELECT count(*) AS n FROM batch WHERE hash IS NOT NULL AND ended IS NULL")
+        .fetch_one(pool)
+        .await?;
+    Ok(opt_uint(&row, "n")?.unwrap_or(0))
+}
