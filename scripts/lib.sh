@@ -8,6 +8,9 @@ export ROOT
 # Versions of the cargo tools that scripts install.
 export CARGO_DENY_VERSION=0.20.2 COSMWASM_CHECK_VERSION=3.0.10
 
+# An error's own words say what is wrong; a backtrace of every anyhow error would bury them.
+export RUST_LIB_BACKTRACE=${RUST_LIB_BACKTRACE:-0}
+
 # Everything that outlives the clone: tools by version, wasmd by the hash of its go.sum. Safe to delete.
 CACHE=${VIRTENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/virtengine}
 

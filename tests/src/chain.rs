@@ -121,6 +121,19 @@ impl Chain {
         Ok(())
     }
 
+    /// Ends it and proves that its state is what its blocks make of the genesis. Only the embedded chain can tell.
+    ///
+    /// # Errors
+    /// If state and blocks do not agree.
+    pub fn verify(&mut self) -> Result<()> {
+        self.kill()?;
+        if self.kind == Kind::Embedded {
+            let mut verify = Command::new(program::path("virtengine-devnet")?);
+            process::output(verify.arg("verify").arg("--home").arg(&self.home))?;
+        }
+        Ok(())
+    }
+
     /// Height of the latest block.
     ///
     /// # Errors
@@ -141,13 +154,25 @@ impl Chain {
     }
 
     fn embedded(&self) -> Result<Command> {
-        let mut command = Command::new(program::path("virtengine-devnet")?);
-        command.arg("--home").arg(&self.home);
-        command.args(["--chain-id", CHAIN_ID, "--block-time", BLOCK_TIME]);
-        command.args(["--rpc", &format!("127.0.0.1:{}", self.port)]);
-        for account in &self.accounts {
-            command.args(["--account", account]);
+        let program = program::path("virtengine-devnet")?;
+        if !self.home.join("genesis.json").exists() {
+            let mut init = Command::new(&program);
+            init.arg("init")
+                .arg("--home")
+                .arg(&self.home)
+                .args(["--chain-id", CHAIN_ID]);
+            for account in &self.accounts {
+                init.args(["--genesis-account", account]);
+            }
+            process::output(&mut init)?;
         }
+        let mut command = Command::new(program);
+        command
+            .arg("start")
+            .arg("--home")
+            .arg(&self.home)
+            .args(["--block-time", BLOCK_TIME]);
+        command.args(["--rpc-addr", &format!("127.0.0.1:{}", self.port)]);
         Ok(command)
     }
 

@@ -8,23 +8,18 @@ use serde_json::Value;
 
 use crate::{process, program};
 
-/// Passphrase of every keyring of the suite; it protects nothing.
-pub const PASSPHRASE: &str = "only-for-tests";
-
-/// `virtengine` with a keyring and a profile in a folder of the test.
+/// `virtengine` with keyring and profiles in a folder of the test.
 #[derive(Debug, Clone)]
 pub struct Cli {
-    keyring: PathBuf,
-    profile: PathBuf,
+    home: PathBuf,
 }
 
 impl Cli {
-    /// A command line whose keyring and profile are in `folder`.
+    /// A command line whose keyring and profiles are in `folder`.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self {
-            keyring: folder.join("keyring"),
-            profile: folder.join("profile.yaml"),
+            home: folder.to_owned(),
         }
     }
 
@@ -36,9 +31,8 @@ impl Cli {
         let mut command = Command::new(program::path("virtengine")?);
         command.args(arguments).stdin(Stdio::null());
         command
-            .env("VIRTENGINE_KEYRING_DIR", &self.keyring)
-            .env("VIRTENGINE_PROFILE", &self.profile);
-        command.env("VIRTENGINE_KEYRING_PASSPHRASE", PASSPHRASE);
+            .env("VIRTENGINE_HOME", &self.home)
+            .env("VIRTENGINE_KEYRING_BACKEND", "test");
         Ok(command)
     }
 

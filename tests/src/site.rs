@@ -13,7 +13,7 @@ use crate::cli::Cli;
 use crate::process::{self, Process};
 use crate::raw::Gateway;
 use crate::scene::Scene;
-use crate::{cli, port, program, raw, wait};
+use crate::{port, program, raw, wait};
 
 /// The cluster of every site.
 pub const CLUSTER: &str = "hpc-cluster-1";
@@ -74,7 +74,6 @@ impl Site {
         let provider = |arguments: &[&str]| -> Result<String> {
             let mut command = Command::new(program::path("virtengine-provider")?);
             command.args(arguments).arg("--home").arg(&home);
-            command.env("VIRTENGINE_KEYRING_PASSPHRASE", cli::PASSPHRASE);
             process::output(&mut command)
         };
         provider(&["init"])?;
@@ -286,7 +285,6 @@ impl Site {
 
     fn provider_command(&self) -> Result<Command> {
         let mut command = Command::new(program::path("virtengine-provider")?);
-        command.env("VIRTENGINE_KEYRING_PASSPHRASE", cli::PASSPHRASE);
         let gateway = format!("127.0.0.1:{}", self.gateway_port);
         let ops = format!("127.0.0.1:{}", self.ops_port);
         for (key, value) in [

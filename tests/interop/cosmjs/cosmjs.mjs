@@ -125,3 +125,6 @@ console.log(
     events,
   }),
 );
+
+// CosmJS 0.38 opens a disconnected websocket again by itself, which would keep this process alive for ever.
+process.exit(0);

@@ -5,8 +5,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cosmrs::proto::cosmwasm::wasm::v1::{MsgInstantiateContractResponse, MsgStoreCodeResponse};
-use cosmrs::proto::traits::Message as _;
 use hpc_chain::msg;
 use hpc_chain::registry::{RegistryClient, response_data};
 use hpc_schema::registry::{ExecuteMsg, InstantiateMsg, ParamsUpdate, ReportGroup};
@@ -75,7 +73,7 @@ impl Bench {
         let store = msg::store_code(&sender.address, wasm);
         let (stored, _) = sender.send(vec![store], GAS_LIMIT).await?;
         let data = response_data(&stored.result, 0)?.context("no answer to MsgStoreCode")?;
-        let code_id = MsgStoreCodeResponse::decode(data.as_slice())?.code_id;
+        let code_id = String::from_utf8(data)?.parse()?;
         let init = InstantiateMsg {
             admin: None,
             params: ParamsUpdate::default(),
@@ -83,7 +81,7 @@ impl Bench {
         let make = msg::instantiate(&sender.address, None, code_id, "hpc-registry", &init, &[])?;
         let (made, _) = sender.send(vec![make], GAS_LIMIT).await?;
         let data = response_data(&made.result, 0)?.context("no answer to MsgInstantiateContract")?;
-        let contract = MsgInstantiateContractResponse::decode(data.as_slice())?.address;
+        let contract = String::from_utf8(data)?;
         let client = RegistryClient::new(sender.chain.clone(), contract);
         Ok(Self { sender, client })
     }

@@ -111,6 +111,7 @@ fn a_chain_killed_at_any_moment_keeps_its_state_and_gets_what_was_accepted() -> 
         fleet.settle(&site)?;
         let mut outcome = Outcome::new(kind, "kill-chain");
         outcome.set("states", states(&site, &fleet)?);
+        site.chain.verify()?;
         outcome.save()
     })
 }
