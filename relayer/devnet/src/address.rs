@@ -33,11 +33,16 @@ pub(crate) fn text(address: &[u8]) -> String {
     AccountId::new(PREFIX, address).map_or_else(|_| hex::encode(address), |id| id.to_string())
 }
 
-/// The account that fees are paid to.
-pub(crate) fn fee_collector() -> Address {
-    let mut address = Sha256::digest(b"fee_collector").to_vec();
+/// The account of a module of the chain.
+pub(crate) fn module(name: &str) -> Address {
+    let mut address = Sha256::digest(name).to_vec();
     address.truncate(20);
     address
+}
+
+/// The account that fees are paid to.
+pub(crate) fn fee_collector() -> Address {
+    module("fee_collector")
 }
 
 /// The address of the `instance`-th contract of the chain (counted from 1), of code `code_id`.

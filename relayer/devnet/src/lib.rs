@@ -44,5 +44,13 @@ pub use state::Numbering;
 
 /// The natively linked contracts of this build, by code id − 1.
 pub fn codes() -> Vec<Arc<dyn NativeContract>> {
-    Vec::new()
+    use hpc_registry::contract::{execute, instantiate, migrate, query};
+
+    vec![Arc::new(Typed::new(
+        "hpc-registry",
+        instantiate,
+        execute,
+        query,
+        migrate,
+    ))]
 }

@@ -20,6 +20,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a ping is sent; without any sign of life for twice as long the connection is closed.
 const PING_PERIOD: Duration = Duration::from_secs(30);
 
+/// How long the closing handshake may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// One subscription of a connection.
 struct Subscription {
     id: Value,
@@ -54,13 +57,22 @@ pub(super) async fn serve(mut socket: WebSocket, shared: Shared) {
             () = stop.wait() => Err(Close),
         };
         if outcome.is_err() {
-            // The client may be gone already.
-            let closed =
-                tokio::time::timeout(Duration::from_secs(1), socket.send(Message::Close(None))).await;
-            tracing::debug!(clean = matches!(closed, Ok(Ok(()))), "websocket closed");
+            let clean = tokio::time::timeout(CLOSE_TIMEOUT, close(&mut socket))
+                .await
+                .is_ok();
+            tracing::debug!(clean, "websocket closed");
             return;
         }
     }
+}
+
+/// The closing handshake, whichever side began it.
+async fn close(socket: &mut WebSocket) {
+    if let Err(error) = socket.send(Message::Close(None)).await {
+        tracing::trace!(%error, "the client has closed already");
+    }
+    // Reading on sends the answer to a client's close and takes in its answer to ours.
+    while let Some(Ok(_)) = socket.recv().await {}
 }
 
 async fn send(socket: &mut WebSocket, message: Message) -> Result<(), Close> {
