@@ -88,7 +88,10 @@ pub enum SendError {
         address: String,
     },
     /// No new blocks.
-    #[error("the chain makes no new blocks (last height {height}); nothing was sent")]
+    #[error(
+        "the chain makes no new blocks, or their time is far from this machine's clock (last height {height}); \
+         nothing was sent"
+    )]
     Halted {
         /// Last height.
         height: u64,
@@ -252,6 +255,15 @@ impl Sender<'_> {
                 for action in settle::step(&mut self.state, &config, now_ms(), input) {
                     match action {
                         Action::Sign(request) => inbox.push(Input::Signed(self.sign(request)?)),
+                        // Provably dead, so its sequence is free: sign it anew while there is time.
+                        Action::Finished {
+                            end: End::Expired { .. },
+                            ..
+                        } if self.refusal.is_none() => {
+                            self.taken = false;
+                            inbox.push(Input::Settled { batch: ONLY });
+                            inbox.push(Input::Submit { batch: ONLY });
+                        }
                         Action::Finished { end, .. } => return self.ended(end).await,
                         Action::QueryNodeSequences { .. } => return Err(self.superseded()),
                         Action::Alarm(alarm) => self.alarm(alarm)?,
@@ -351,15 +363,18 @@ impl Sender<'_> {
                 hash: i.hash,
                 height: i.height,
             }),
-            End::Expired { .. } => Err(self
-                .hash()
-                .map_or(SendError::NothingSent, |hash| SendError::Expired { hash })),
+            End::Expired { .. } => Err(self.refusal.clone().unwrap_or_else(|| self.expired())),
             End::Consumed { .. } => Err(self.superseded()),
         }
     }
 
     fn hash(&self) -> Option<TxHash> {
         self.state.outstanding().map(|tx| tx.hash)
+    }
+
+    fn expired(&self) -> SendError {
+        self.hash()
+            .map_or(SendError::NothingSent, |hash| SendError::Expired { hash })
     }
 
     fn superseded(&self) -> SendError {

@@ -30,7 +30,7 @@ pub struct Config {
     pub rebroadcast_blocks: u64,
     /// After `expected < got` the account is read again after so many blocks.
     pub reread_blocks: u64,
-    /// Block time until two blocks have been seen.
+    /// Block time until three intervals have been seen.
     pub assumed_block_ms: u64,
 }
 

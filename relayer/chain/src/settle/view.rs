@@ -6,6 +6,10 @@ use super::types::{Action, Alarm, Condition, Config, EndpointId};
 
 /// Intervals kept for the block time.
 const SAMPLES: usize = 16;
+/// Fewer intervals say nothing: the first blocks of a chain, and the first after a halt, follow each other at once.
+const MIN_SAMPLES: usize = 3;
+/// No chain makes blocks faster for long; without a bound a burst would give a transaction a very long life.
+const MIN_BLOCK_MS: u64 = 100;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View {
@@ -52,14 +56,12 @@ impl View {
             if height <= top.height {
                 return false;
             }
-            if let Some(per_block) = block_ms
-                .saturating_sub(top.block_ms)
-                .checked_div(height - top.height)
-            {
-                self.intervals.push_back(per_block);
-                if self.intervals.len() > SAMPLES {
-                    self.intervals.pop_front();
-                }
+            let blocks = height - top.height;
+            if let Some(per_block) = block_ms.saturating_sub(top.block_ms).checked_div(blocks) {
+                let times = usize::try_from(blocks).unwrap_or(SAMPLES).min(SAMPLES);
+                self.intervals.extend(std::iter::repeat_n(per_block, times));
+                let surplus = self.intervals.len().saturating_sub(SAMPLES);
+                self.intervals.drain(..surplus);
             }
         }
         self.top = Some(Top {
@@ -122,11 +124,11 @@ impl View {
     pub(super) fn timeout_height(&self, config: &Config) -> Option<u64> {
         let mut sorted: Vec<u64> = self.intervals.iter().copied().collect();
         sorted.sort_unstable();
-        let block_ms = sorted
+        let median = sorted
             .get(sorted.len() / 2)
             .copied()
-            .unwrap_or(config.assumed_block_ms)
-            .max(1);
+            .filter(|_| sorted.len() >= MIN_SAMPLES);
+        let block_ms = median.unwrap_or(config.assumed_block_ms).max(MIN_BLOCK_MS);
         let blocks = config
             .lifetime_ms
             .div_ceil(block_ms)
