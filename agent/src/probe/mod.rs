@@ -9,9 +9,14 @@ pub mod memory;
 pub mod network;
 pub mod pci;
 pub mod pressure;
+pub mod process;
+pub mod services;
+pub mod slurm;
 pub mod source;
 pub mod storage;
 pub mod temperature;
+pub mod tool;
+pub mod window;
 
 use std::path::{Path, PathBuf};
 

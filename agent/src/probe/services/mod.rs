@@ -1,0 +1,230 @@
+//! Daemons and container runtime of the node, with versions.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hpc_schema::heartbeat::{ContainerRuntime, Label, Services};
+
+use super::Roots;
+use super::process::Daemon;
+use super::tool::{Tool, find};
+
+/// `--version` of a program.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Where no such program is installed, the process is looked for only this often.
+const RARELY: Duration = Duration::from_secs(600);
+/// In the order of preference on an HPC node.
+const RUNTIMES: [(&str, ContainerRuntime); 4] = [
+    ("apptainer", ContainerRuntime::Singularity),
+    ("singularity", ContainerRuntime::Singularity),
+    ("docker", ContainerRuntime::Docker),
+    ("podman", ContainerRuntime::Podman),
+];
+
+/// Looks for slurmd, munged and a container runtime.
+#[derive(Debug)]
+pub struct ServicesProbe {
+    proc: PathBuf,
+    folder: Option<PathBuf>,
+    slurmd: Service,
+    munged: Service,
+    runtimes: Vec<(ContainerRuntime, Version)>,
+}
+
+/// What was found.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ServicesFound {
+    /// For the heartbeat.
+    pub services: Services,
+    /// Version of munge, which the heartbeat has no field for.
+    pub munge_version: Option<String>,
+}
+
+impl ServicesProbe {
+    /// `slurm_folder`: where slurmd is if not where programs usually are.
+    #[must_use]
+    pub fn new(roots: &Roots, slurm_folder: Option<PathBuf>) -> Self {
+        Self {
+            proc: roots.proc.clone(),
+            folder: slurm_folder,
+            slurmd: Service::new("slurmd", "-V"),
+            munged: Service::new("munged", "--version"),
+            runtimes: RUNTIMES
+                .iter()
+                .map(|(name, kind)| (*kind, Version::new(name, "--version")))
+                .collect(),
+        }
+    }
+
+    /// Looks. Programs are run only when they have changed since.
+    #[must_use]
+    pub fn read(&mut self, now: Instant) -> ServicesFound {
+        let (slurmd_running, slurmd_version) = self.slurmd.look(&self.proc, self.folder.as_deref(), now);
+        let (munge_running, munge_version) = self.munged.look(&self.proc, None, now);
+        let installed = self
+            .runtimes
+            .iter_mut()
+            .find_map(|(kind, v)| Some((*kind, v.installed(None)?)));
+        let (runtime, version) = match installed {
+            Some((kind, version)) => (kind, version),
+            None => (ContainerRuntime::None, None),
+        };
+        ServicesFound {
+            services: Services {
+                slurmd_running,
+                slurmd_version: slurmd_version.as_deref().and_then(Label::lossy),
+                munge_running,
+                container_runtime: Some(runtime),
+                container_runtime_version: version.as_deref().and_then(Label::lossy),
+            },
+            munge_version,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Service {
+    daemon: Daemon,
+    version: Version,
+    absent: Option<(Instant, Option<bool>)>,
+}
+
+impl Service {
+    fn new(name: &'static str, flag: &'static str) -> Self {
+        Self {
+            daemon: Daemon::new(name),
+            version: Version::new(name, flag),
+            absent: None,
+        }
+    }
+
+    fn look(&mut self, proc: &Path, folder: Option<&Path>, now: Instant) -> (Option<bool>, Option<String>) {
+        if let Some(version) = self.version.installed(folder) {
+            return (self.daemon.runs(proc), version);
+        }
+        match self.absent {
+            Some((at, running)) if now.saturating_duration_since(at) < RARELY => (running, None),
+            _ => {
+                let running = self.daemon.runs(proc);
+                self.absent = Some((now, running));
+                (running, None)
+            }
+        }
+    }
+}
+
+/// A program's version, asked again when its file changes.
+#[derive(Debug)]
+struct Version {
+    name: &'static str,
+    flag: &'static str,
+    known: Option<(Identity, Option<String>)>,
+}
+
+/// Path, inode, modification time, size.
+type Identity = (PathBuf, u64, i64, u64);
+
+impl Version {
+    fn new(name: &'static str, flag: &'static str) -> Self {
+        Self {
+            name,
+            flag,
+            known: None,
+        }
+    }
+
+    /// None: not installed. Inner none: installed, but it does not tell its version.
+    fn installed(&mut self, folder: Option<&Path>) -> Option<Option<String>> {
+        let path = find(self.name, folder)?;
+        let meta = std::fs::metadata(&path).ok()?;
+        let identity = (path, meta.ino(), meta.mtime(), meta.len());
+        if let Some((known, version)) = &self.known
+            && *known == identity
+        {
+            return Some(version.clone());
+        }
+        let answer = Tool::new(identity.0.clone(), DEADLINE, 4096).run(&[self.flag]);
+        if let Err(e) = &answer {
+            tracing::debug!("{e}");
+        }
+        let version = answer
+            .ok()
+            .and_then(|text| version_in(&String::from_utf8_lossy(&text)));
+        self.known = Some((identity, version.clone()));
+        Some(version)
+    }
+}
+
+/// `slurm-wlm 22.05.8`, `munge-0.5.15 (2022-06-22)`, `apptainer version 1.3.4`, `Docker version 20.10.24+dfsg1, build
+/// 297e128`: what begins with a digit and has a dot.
+fn version_in(text: &str) -> Option<String> {
+    text.lines()
+        .next()?
+        .split(|c: char| c.is_whitespace() || c == ',' || c == '(' || c == ')')
+        .filter_map(|w| w.find(|c: char| c.is_ascii_digit()).and_then(|i| w.get(i..)))
+        .find(|w| w.contains('.'))
+        .map(|w| w.chars().take(64).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say_of_themselves() {
+        for (text, version) in [
+            ("slurm-wlm 22.05.8\n", "22.05.8"),
+            ("slurm 23.11.4", "23.11.4"),
+            ("munge-0.5.15 (2022-06-22)", "0.5.15"),
+            ("apptainer version 1.3.4-1.el9", "1.3.4-1.el9"),
+            ("singularity-ce version 4.1.0", "4.1.0"),
+            ("Docker version 20.10.24+dfsg1, build 297e128", "20.10.24+dfsg1"),
+            ("podman version 4.3.1", "4.3.1"),
+        ] {
+            assert_eq!(version_in(text).as_deref(), Some(version));
+        }
+        assert_eq!(version_in(""), None);
+        assert_eq!(version_in("usage: x"), None);
+    }
+
+    #[test]
+    fn a_version_is_asked_once_until_the_program_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slurmd");
+        let calls = dir.path().join("calls");
+        let install = |version: &str| {
+            let text = format!("#!/bin/sh\necho x >> {}\necho slurm {version}\n", calls.display());
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let mut v = Version::new("slurmd", "-V");
+        assert_eq!(v.installed(Some(dir.path())), None);
+        install("23.11.4");
+        assert_eq!(v.installed(Some(dir.path())), Some(Some("23.11.4".into())));
+        assert_eq!(v.installed(Some(dir.path())), Some(Some("23.11.4".into())));
+        assert_eq!(fs::read_to_string(&calls).unwrap().lines().count(), 1);
+        install("24.05.10");
+        assert_eq!(v.installed(Some(dir.path())), Some(Some("24.05.10".into())));
+    }
+
+    #[test]
+    fn a_service_that_is_not_installed_is_looked_for_rarely() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = dir.path().join("bin");
+        fs::create_dir_all(dir.path().join("1")).unwrap();
+        let mut s = Service::new("slurmd", "-V");
+        let now = Instant::now();
+        assert_eq!(s.look(dir.path(), Some(&none), now), (Some(false), None));
+        fs::create_dir_all(dir.path().join("9")).unwrap();
+        fs::write(dir.path().join("9/comm"), "slurmd\n").unwrap();
+        assert_eq!(
+            s.look(dir.path(), Some(&none), now + Duration::from_secs(60)),
+            (Some(false), None)
+        );
+        assert_eq!(s.look(dir.path(), Some(&none), now + RARELY), (Some(true), None));
+    }
+}

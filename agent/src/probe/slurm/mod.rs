@@ -1,0 +1,253 @@
+//! The batch system: state and capacity of this node, jobs on it. Asked by its own programs, by absolute path, with
+//! an argument vector, a bare environment, a deadline and a bound on what they may print.
+
+mod hostlist;
+mod ledger;
+mod node;
+mod queue;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use ledger::{Ended, Ledger};
+pub use node::SlurmNode;
+pub use queue::Queue;
+
+use super::process::Daemon;
+use super::tool::{Tool, ToolError, find};
+use super::{Roots, host};
+use crate::files::{Durability, Replace, read_text, write};
+
+/// Slurm's own clients give up on a dead controller after 10 s by default.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// After failures the controller is asked less often, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LINE: usize = 64 << 10;
+
+/// What the administrator says of Slurm here.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct SlurmConfig {
+    /// Whether this node belongs to Slurm; none: if it is configured here or slurmd runs.
+    pub enabled: Option<bool>,
+    /// Folder of `scontrol`, `squeue`, `slurmd`.
+    pub bin_dir: Option<PathBuf>,
+    /// `SLURM_CONF` of the programs.
+    pub conf: Option<PathBuf>,
+    /// The node's name in Slurm; none: slurmd's `-N`, else the short host name.
+    pub node_name: Option<String>,
+}
+
+/// Jobs on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlurmJobs {
+    /// Ids of what holds resources here, without prefix.
+    pub active: Vec<u64>,
+    /// What waits for this very node.
+    pub pending: u32,
+    /// What ended within 24 hours.
+    pub ended: Ended,
+    /// UNIX seconds since which jobs are followed.
+    pub since: u64,
+}
+
+/// Asks one of Slurm's programs about this node, less often while it fails.
+#[derive(Debug)]
+struct Client {
+    config: SlurmConfig,
+    roots: Roots,
+    program: &'static str,
+    tool: Option<Tool>,
+    slurmd: Daemon,
+    pause: Duration,
+    not_before: Option<Instant>,
+    said: bool,
+}
+
+/// Whether Slurm rules this node, and what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// No Slurm on this node.
+    NotHere,
+    /// Slurm, but it does not answer.
+    Silent,
+    /// This.
+    Said(T),
+}
+
+impl Client {
+    fn new(config: SlurmConfig, roots: &Roots, program: &'static str) -> Self {
+        Self {
+            config,
+            roots: roots.clone(),
+            program,
+            tool: None,
+            slurmd: Daemon::new("slurmd"),
+            pause: Duration::ZERO,
+            not_before: None,
+            said: false,
+        }
+    }
+
+    /// The node's name and whether Slurm is here.
+    fn node(&mut self) -> Option<String> {
+        if self.config.enabled == Some(false) {
+            return None;
+        }
+        let configured = self.config.enabled == Some(true)
+            || self.config.conf.is_some()
+            || self.roots.etc.join("slurm/slurm.conf").exists()
+            || self.roots.etc.join("slurm-llnl/slurm.conf").exists();
+        let process = self.slurmd.find(&self.roots.proc);
+        if !configured && process.is_none() {
+            return None;
+        }
+        self.config
+            .node_name
+            .clone()
+            .or_else(|| super::process::option(&self.roots.proc, process?, "-N"))
+            .or_else(|| host::hostname(&self.roots)?.split('.').next().map(str::to_owned))
+    }
+
+    fn ask<T>(
+        &mut self,
+        now: Instant,
+        read: impl FnOnce(&mut Tool, &str) -> Result<Option<T>, ToolError>,
+    ) -> Answer<T> {
+        let Some(node) = self.node() else {
+            return Answer::NotHere;
+        };
+        if self.not_before.is_some_and(|at| now < at) {
+            return Answer::Silent;
+        }
+        if self.tool.is_none() {
+            self.tool = find(self.program, self.config.bin_dir.as_deref()).map(|path| {
+                let tool = Tool::new(path, DEADLINE, LINE).with("SLURM_TIME_FORMAT", "%s");
+                match &self.config.conf {
+                    Some(conf) => tool.with("SLURM_CONF", conf.as_os_str()),
+                    None => tool,
+                }
+            });
+        }
+        let outcome = match &mut self.tool {
+            None => Err(format!("{} is not installed; set slurm.bin_dir", self.program)),
+            Some(tool) => match read(tool, &node) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => Err(format!(
+                    "{} does not know node {node}; set slurm.node_name",
+                    self.program
+                )),
+                Err(e) => Err(e.to_string()),
+            },
+        };
+        match outcome {
+            Ok(answer) => {
+                if std::mem::take(&mut self.said) {
+                    tracing::info!("slurm answers {} again", self.program);
+                }
+                self.pause = Duration::ZERO;
+                self.not_before = None;
+                Answer::Said(answer)
+            }
+            Err(message) => {
+                if !std::mem::replace(&mut self.said, true) {
+                    tracing::warn!("slurm: {message}");
+                }
+                self.pause = self
+                    .pause
+                    .saturating_mul(2)
+                    .clamp(Duration::from_secs(15), LONGEST_PAUSE);
+                self.not_before = now.checked_add(self.pause);
+                Answer::Silent
+            }
+        }
+    }
+}
+
+/// State and capacity of this node.
+#[derive(Debug)]
+pub struct NodeProbe(Client);
+
+impl NodeProbe {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(config: SlurmConfig, roots: &Roots) -> Self {
+        Self(Client::new(config, roots, "scontrol"))
+    }
+
+    /// Asks the controller.
+    #[must_use]
+    pub fn read(&mut self, now: Instant) -> Answer<SlurmNode> {
+        self.0.ask(now, |tool, name| {
+            let text = tool.run(&["--oneliner", "--details", "show", "node", name])?;
+            Ok(node::parse(&String::from_utf8_lossy(&text), name))
+        })
+    }
+}
+
+/// Jobs of this node.
+#[derive(Debug)]
+pub struct JobsProbe {
+    client: Client,
+    path: PathBuf,
+    ledger: Option<Ledger>,
+}
+
+impl JobsProbe {
+    /// `path`: where transitions are kept.
+    #[must_use]
+    pub fn new(config: SlurmConfig, roots: &Roots, path: PathBuf) -> Self {
+        Self {
+            client: Client::new(config, roots, "squeue"),
+            path,
+            ledger: None,
+        }
+    }
+
+    /// Asks the controller; `unix` is the wall clock.
+    #[must_use]
+    pub fn read(&mut self, now: Instant, unix: u64) -> Answer<SlurmJobs> {
+        let answer = self.client.ask(now, |tool, name| {
+            let mut queue = Queue::default();
+            tool.run_lines(&["--noheader", "--all", "--states=all", queue::FORMAT], |line| {
+                queue.add(line, name);
+            })?;
+            Ok(Some(queue))
+        });
+        match answer {
+            Answer::NotHere => Answer::NotHere,
+            Answer::Silent => Answer::Silent,
+            Answer::Said(queue) => Answer::Said(self.follow(queue, unix)),
+        }
+    }
+
+    fn follow(&mut self, queue: Queue, unix: u64) -> SlurmJobs {
+        let path = &self.path;
+        let ledger = self
+            .ledger
+            .get_or_insert_with(|| load(path).unwrap_or_else(|| Ledger::new(unix)));
+        if ledger.update(&queue, unix)
+            && let Err(e) = save(path, ledger)
+        {
+            tracing::warn!("transitions of jobs are not kept over a restart: {e}");
+        }
+        SlurmJobs {
+            ended: ledger.ended(unix),
+            since: ledger.since,
+            active: queue.active,
+            pending: queue.pending,
+        }
+    }
+}
+
+fn load(path: &std::path::Path) -> Option<Ledger> {
+    serde_json::from_str(&read_text(path, 1 << 20).ok()?).ok()
+}
+
+fn save(path: &std::path::Path, ledger: &Ledger) -> Result<(), crate::files::FileError> {
+    let bytes = serde_json::to_vec(ledger).unwrap_or_default();
+    write(path, &bytes, 0o600, Replace::Yes, Durability::Atomic)
+}
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;

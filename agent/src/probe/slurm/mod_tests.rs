@@ -1,0 +1,142 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::*;
+
+/// Programs that print what was recorded; `scontrol` also writes down how it was called.
+fn site(dir: &Path) -> (Roots, SlurmConfig) {
+    let roots = Roots::below(dir);
+    fs::create_dir_all(roots.proc.join("sys/kernel")).unwrap();
+    fs::write(roots.proc.join("sys/kernel/hostname"), "vm.example.org\n").unwrap();
+    fs::create_dir_all(dir.join("bin")).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/slurm");
+    let program = |name: &str, text: String| {
+        let path = dir.join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let called = dir.join("called");
+    program(
+        "scontrol",
+        format!(
+            "echo \"$SLURM_CONF $*\" >> {}; cat {}/node-mixed-22.05.txt",
+            called.display(),
+            fixtures.display()
+        ),
+    );
+    program("squeue", format!("cat {}/queue-22.05.txt", fixtures.display()));
+    let config = SlurmConfig {
+        bin_dir: Some(dir.join("bin")),
+        ..SlurmConfig::default()
+    };
+    (roots, config)
+}
+
+fn configured(roots: &Roots) {
+    fs::create_dir_all(roots.etc.join("slurm")).unwrap();
+    fs::write(roots.etc.join("slurm/slurm.conf"), "").unwrap();
+}
+
+#[test]
+fn without_slurm_nothing_is_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    let now = Instant::now();
+    assert_eq!(NodeProbe::new(config.clone(), &roots).read(now), Answer::NotHere);
+    configured(&roots);
+    let off = SlurmConfig {
+        enabled: Some(false),
+        ..config.clone()
+    };
+    assert_eq!(NodeProbe::new(off, &roots).read(now), Answer::NotHere);
+    assert!(!dir.path().join("called").exists());
+    let Answer::Said(node) = NodeProbe::new(config, &roots).read(now) else {
+        panic!()
+    };
+    assert_eq!((node.cpus, node.gpus_allocated), (2, Some(1)));
+    let called = fs::read_to_string(dir.path().join("called")).unwrap();
+    assert_eq!(called.trim(), "--oneliner --details show node vm");
+}
+
+#[test]
+fn a_node_has_the_name_that_slurmd_was_started_with_or_the_configured_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    let process = roots.proc.join("4711");
+    fs::create_dir_all(&process).unwrap();
+    fs::create_dir_all(roots.proc.join("1")).unwrap();
+    fs::write(process.join("comm"), "slurmd\n").unwrap();
+    fs::write(process.join("cmdline"), "/usr/sbin/slurmd\0-D\0-N\0gpu07\0").unwrap();
+    let mut probe = NodeProbe::new(config.clone(), &roots);
+    assert_eq!(probe.0.node().as_deref(), Some("gpu07"));
+    // The controller does not know it: silence, and no second question at once.
+    let now = Instant::now();
+    assert_eq!(probe.read(now), Answer::Silent);
+    assert_eq!(probe.read(now), Answer::Silent);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("called"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+    assert_eq!(probe.read(now + Duration::from_secs(16)), Answer::Silent);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("called"))
+            .unwrap()
+            .lines()
+            .count(),
+        2
+    );
+    let named = SlurmConfig {
+        node_name: Some("vm".into()),
+        conf: Some("/x/slurm.conf".into()),
+        ..config
+    };
+    assert!(matches!(NodeProbe::new(named, &roots).read(now), Answer::Said(_)));
+    assert!(
+        fs::read_to_string(dir.path().join("called"))
+            .unwrap()
+            .contains("/x/slurm.conf --oneliner")
+    );
+}
+
+#[test]
+fn ends_of_jobs_are_kept_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    configured(&roots);
+    let path = dir.path().join("jobs.json");
+    let now = Instant::now();
+    let unix = 1_795_303_803;
+    let mut probe = JobsProbe::new(config.clone(), &roots, path.clone());
+    let Answer::Said(jobs) = probe.read(now, unix) else {
+        panic!()
+    };
+    assert_eq!((jobs.active, jobs.pending), (vec![7], 1));
+    assert_eq!(
+        (jobs.ended.completed, jobs.ended.failed, jobs.ended.withdrawn),
+        (2, 1, 1)
+    );
+    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n").unwrap();
+    let mut probe = JobsProbe::new(config.clone(), &roots, path.clone());
+    let Answer::Said(jobs) = probe.read(now, unix + 60) else {
+        panic!()
+    };
+    assert_eq!(
+        (
+            jobs.ended.completed,
+            jobs.ended.failed,
+            jobs.ended.unknown,
+            jobs.since
+        ),
+        (2, 1, 1, unix)
+    );
+    // A damaged file starts anew and says so by `since`.
+    fs::write(&path, "{").unwrap();
+    let Answer::Said(jobs) = JobsProbe::new(config, &roots, path).read(now, unix + 90) else {
+        panic!()
+    };
+    assert_eq!((jobs.ended.completed, jobs.since), (0, unix + 90));
+}
