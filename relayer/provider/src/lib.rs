@@ -1,8 +1,10 @@
 //! The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
 
 pub mod admission;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod enrol;
 pub mod fault;
 pub mod gateway;

@@ -58,7 +58,11 @@ impl Judge {
     /// With this record and queue.
     #[must_use]
     pub fn new(registry: Arc<Registry>, spool: Spool) -> Self {
-        Self { registry, spool, nonces: Nonces::default() }
+        Self {
+            registry,
+            spool,
+            nonces: Nonces::default(),
+        }
     }
 
     /// Forgets what is no longer needed.
@@ -81,7 +85,10 @@ impl Judge {
             Err(refusal) => return refuse(refusal, node),
         };
         let Some(node) = node else {
-            return refuse(Refusal::whole(Code::UnknownNode, "the node is not registered"), None);
+            return refuse(
+                Refusal::whole(Code::UnknownNode, "the node is not registered"),
+                None,
+            );
         };
         if node.is_deregistered() {
             let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
@@ -91,7 +98,10 @@ impl Judge {
         if verified.report.sequence <= node.acked {
             return refuse(stale(node.acked), Some(node));
         }
-        if !self.nonces.insert(&peer.cluster_id, &peer.node_id, verified.nonce, now) {
+        if !self
+            .nonces
+            .insert(&peer.cluster_id, &peer.node_id, verified.nonce, now)
+        {
             let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
             return refuse(refusal, Some(node));
         }
@@ -108,8 +118,16 @@ impl Judge {
         now: UnixSeconds,
     ) -> Result<VerifiedHeartbeat, Refusal> {
         let request = HeartbeatRequest::parse(body)?;
-        let job_ids = self.registry.cluster(&peer.cluster_id).map(|c| c.job_ids).unwrap_or_default();
-        let registered = node.map(|n| Registered { key: n.key(), tag: &n.tag, job_ids });
+        let job_ids = self
+            .registry
+            .cluster(&peer.cluster_id)
+            .map(|c| c.job_ids)
+            .unwrap_or_default();
+        let registered = node.map(|n| Registered {
+            key: n.key(),
+            tag: &n.tag,
+            job_ids,
+        });
         let against = Admission {
             path_node_id: path_node,
             certificate_node_id: &peer.node_id,
@@ -135,7 +153,11 @@ impl Judge {
             received_at: now_ms,
         };
         match self.spool.accept(accept).await {
-            Ok(done) if done.accepted => Verdict::Accepted { node, sequence, health },
+            Ok(done) if done.accepted => Verdict::Accepted {
+                node,
+                sequence,
+                health,
+            },
             Ok(done) => refuse(stale(done.sequence_ack), Some(node)),
             Err(e) => Verdict::Unavailable(e),
         }
@@ -153,9 +175,10 @@ fn stale(acked: u32) -> Refusal {
 fn refuse(refusal: Refusal, node: Option<Arc<Node>>) -> Verdict {
     match (refusal.kind, refusal.code) {
         (_, Code::BodyTooLarge) => Verdict::Problem { status: 413, refusal },
-        (RefusalKind::Malformed, _) | (_, Code::IdentityMismatch) => {
-            Verdict::Problem { status: refusal.heartbeat_status(), refusal }
-        }
+        (RefusalKind::Malformed, _) | (_, Code::IdentityMismatch) => Verdict::Problem {
+            status: refusal.heartbeat_status(),
+            refusal,
+        },
         (RefusalKind::Semantic, _) => Verdict::Refused { refusal, node },
     }
 }

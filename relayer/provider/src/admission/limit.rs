@@ -24,8 +24,15 @@ impl<K: Eq + Hash> Limiter<K> {
     #[must_use]
     pub fn new(per_minute: u32, capacity: usize) -> Self {
         let per_minute = u64::from(per_minute);
-        let full = Bucket { milli: per_minute * 1000, at_ms: 0 };
-        Self { per_minute, capacity, buckets: Mutex::new((HashMap::new(), full)) }
+        let full = Bucket {
+            milli: per_minute * 1000,
+            at_ms: 0,
+        };
+        Self {
+            per_minute,
+            capacity,
+            buckets: Mutex::new((HashMap::new(), full)),
+        }
     }
 
     /// Takes one request of `key` out; else says how long to wait for the next.
@@ -40,7 +47,10 @@ impl<K: Eq + Hash> Limiter<K> {
             buckets.retain(|_, b| b.refilled(self.per_minute, now_ms) < full);
         }
         let bucket = if buckets.len() < self.capacity || buckets.contains_key(&key) {
-            buckets.entry(key).or_insert(Bucket { milli: full, at_ms: now_ms })
+            buckets.entry(key).or_insert(Bucket {
+                milli: full,
+                at_ms: now_ms,
+            })
         } else {
             shared
         };

@@ -45,16 +45,30 @@ mod tests {
 
     #[test]
     fn a_nonce_counts_once_within_the_window_and_memory_is_bounded() {
-        let (nonces, c, n) = (Nonces::default(), "hpc-cluster-1".parse().unwrap(), "node-1".parse().unwrap());
+        let (nonces, c, n) = (
+            Nonces::default(),
+            "hpc-cluster-1".parse().unwrap(),
+            "node-1".parse().unwrap(),
+        );
         let other = "node-2".parse().unwrap();
         assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1000)));
         assert!(!nonces.insert(&c, &n, [1; 16], UnixSeconds(1360)));
-        assert!(nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)), "nodes do not share nonces");
+        assert!(
+            nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)),
+            "nodes do not share nonces"
+        );
         assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
         for i in 0..1000u128 {
             assert!(nonces.insert(&c, &n, (i + 7).to_be_bytes(), UnixSeconds(1361)));
         }
-        assert!(nonces.0.lock().unwrap().values().all(|seen| seen.len() <= PER_NODE + 1));
+        assert!(
+            nonces
+                .0
+                .lock()
+                .unwrap()
+                .values()
+                .all(|seen| seen.len() <= PER_NODE + 1)
+        );
         nonces.prune(UnixSeconds(5000));
         assert!(nonces.0.lock().unwrap().is_empty());
     }

@@ -19,7 +19,11 @@ impl Failure {
     /// With this status.
     #[must_use]
     pub fn new(status: u16, refusal: Refusal) -> Self {
-        Self { status, refusal, retry_after: None }
+        Self {
+            status,
+            refusal,
+            retry_after: None,
+        }
     }
 
     /// 400: bytes that cannot be read.
@@ -34,7 +38,11 @@ impl Failure {
 
     /// 429 or 503: come again after so many seconds.
     pub(super) fn later(status: u16, seconds: u64, what: impl std::fmt::Display) -> Self {
-        Self { status, refusal: Refusal::whole(Code::RateLimited, what), retry_after: Some(seconds) }
+        Self {
+            status,
+            refusal: Refusal::whole(Code::RateLimited, what),
+            retry_after: Some(seconds),
+        }
     }
 }
 

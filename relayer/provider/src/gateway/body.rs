@@ -18,7 +18,11 @@ const DISCARD: usize = 16 * 1024 * 1024;
 /// The whole body, if it is at most `limit` bytes and arrives in time.
 pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Vec<u8>, Failure> {
     // Nobody here inflates anything: a compressed body is refused unread.
-    if request.headers().get(CONTENT_ENCODING).is_some_and(|v| v != "identity") {
+    if request
+        .headers()
+        .get(CONTENT_ENCODING)
+        .is_some_and(|v| v != "identity")
+    {
         return Err(Failure::new(
             415,
             Refusal::whole(Code::Malformed, "the body must come without Content-Encoding").malformed(),
@@ -34,10 +38,15 @@ pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Re
     if announced > limit && (waits || announced > DISCARD) {
         return Err(too_large(limit));
     }
-    timeout(within, gather(request.into_body(), limit)).await.unwrap_or_else(|_| {
-        let what = format!("the body did not arrive within {} s", within.as_secs());
-        Err(Failure::new(408, Refusal::whole(Code::Malformed, what).malformed()))
-    })
+    timeout(within, gather(request.into_body(), limit))
+        .await
+        .unwrap_or_else(|_| {
+            let what = format!("the body did not arrive within {} s", within.as_secs());
+            Err(Failure::new(
+                408,
+                Refusal::whole(Code::Malformed, what).malformed(),
+            ))
+        })
 }
 
 async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
@@ -56,7 +65,11 @@ async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
             bytes = Vec::new();
         }
     }
-    if total > limit { Err(too_large(limit)) } else { Ok(bytes) }
+    if total > limit {
+        Err(too_large(limit))
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn too_large(limit: usize) -> Failure {

@@ -41,7 +41,10 @@ pub(super) async fn issue(
     };
     let serial = clock::random().map_err(|e| fail(&e))?;
     let lifetime = gateway.config.gateway.certificate_lifetime.as_secs();
-    let issued = gateway.ca.issue_node(csr, cluster, node, now, lifetime, serial).map_err(|e| fail(&e))?;
+    let issued = gateway
+        .ca
+        .issue_node(csr, cluster, node, now, lifetime, serial)
+        .map_err(|e| fail(&e))?;
     let mut tx = gateway.store.begin().await?;
     enrol::record_certificate(&mut tx, cluster, node, &issued, now).await?;
     let certificate = match registration {
@@ -61,13 +64,29 @@ pub(super) async fn renew(
     request: Request,
 ) -> Result<Json<CertificateResponse>, Failure> {
     let peer = connection.node(&path_node, clock::now())?.clone();
-    let bytes = body::read(request, MAX_BYTES, gateway.config.gateway.request_timeout.duration()).await?;
+    let bytes = body::read(
+        request,
+        MAX_BYTES,
+        gateway.config.gateway.request_timeout.duration(),
+    )
+    .await?;
     let request: CertificateRequest = body::json(&bytes)?;
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
     refuse_deregistered(node.as_deref())?;
-    let certificate = issue(&gateway, &csr, &peer.cluster_id, &peer.node_id, None, clock::now_ms()).await?;
-    Ok(Json(CertificateResponse { certificate, ca: gateway.ca.pem().to_owned() }))
+    let certificate = issue(
+        &gateway,
+        &csr,
+        &peer.cluster_id,
+        &peer.node_id,
+        None,
+        clock::now_ms(),
+    )
+    .await?;
+    Ok(Json(CertificateResponse {
+        certificate,
+        ca: gateway.ca.pem().to_owned(),
+    }))
 }
 
 /// `POST …/{node_id}/certificate/challenge`: anybody may ask; only the agent's key can answer.
@@ -78,8 +97,12 @@ pub(super) async fn challenge(
     let node: NodeId = path_node.parse().map_err(|e| Failure::malformed("node_id", e))?;
     let challenge = clock::random::<32>().map_err(|e| Failure::later(503, 10, e))?;
     let until = gateway.challenges.put(challenge, node, clock::now());
-    let expires_at = Rfc3339::from_unix(until.0, 0).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
-    Ok(Json(ChallengeResponse { challenge: STANDARD.encode(challenge), expires_at }))
+    let expires_at =
+        Rfc3339::from_unix(until.0, 0).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+    Ok(Json(ChallengeResponse {
+        challenge: STANDARD.encode(challenge),
+        expires_at,
+    }))
 }
 
 /// `POST …/{node_id}/certificate/recover`: the agent's key stands in for an expired certificate.
@@ -88,7 +111,12 @@ pub(super) async fn recover(
     Path(path_node): Path<String>,
     request: Request,
 ) -> Result<Json<CertificateResponse>, Failure> {
-    let bytes = body::read(request, MAX_BYTES, gateway.config.gateway.request_timeout.duration()).await?;
+    let bytes = body::read(
+        request,
+        MAX_BYTES,
+        gateway.config.gateway.request_timeout.duration(),
+    )
+    .await?;
     let request: RecoverRequest = body::json(&bytes)?;
     let node_id: NodeId = path_node.parse().map_err(|e| Failure::malformed("node_id", e))?;
     let challenge: [u8; 32] = base64_exact(&request.challenge)
@@ -109,22 +137,42 @@ pub(super) async fn recover(
         let refusal = Refusal::field(Code::UnknownNode, "node_id", "is not registered");
         return Err(Failure::new(404, refusal));
     }
-    let signer = namesakes.into_iter().find(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()));
+    let signer = namesakes
+        .into_iter()
+        .find(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()));
     let Some(node) = signer else {
         let what = "does not verify over challenge and request with the registered key";
-        return Err(Failure::new(403, Refusal::field(Code::SignatureInvalid, "signature", what)));
+        return Err(Failure::new(
+            403,
+            Refusal::field(Code::SignatureInvalid, "signature", what),
+        ));
     };
     refuse_deregistered(Some(&node))?;
-    let certificate = issue(&gateway, &csr, &node.cluster_id, &node.node_id, None, clock::now_ms()).await?;
-    Ok(Json(CertificateResponse { certificate, ca: gateway.ca.pem().to_owned() }))
+    let certificate = issue(
+        &gateway,
+        &csr,
+        &node.cluster_id,
+        &node.node_id,
+        None,
+        clock::now_ms(),
+    )
+    .await?;
+    Ok(Json(CertificateResponse {
+        certificate,
+        ca: gateway.ca.pem().to_owned(),
+    }))
 }
 
 fn refuse_deregistered(node: Option<&Node>) -> Result<(), Failure> {
     match node {
-        None => Err(Failure::new(404, Refusal::whole(Code::UnknownNode, "the node is not registered"))),
-        Some(n) if n.is_deregistered() => {
-            Err(Failure::forbidden(Code::NodeDeregistered, "the node has been deregistered"))
-        }
+        None => Err(Failure::new(
+            404,
+            Refusal::whole(Code::UnknownNode, "the node is not registered"),
+        )),
+        Some(n) if n.is_deregistered() => Err(Failure::forbidden(
+            Code::NodeDeregistered,
+            "the node has been deregistered",
+        )),
         Some(_) => Ok(()),
     }
 }

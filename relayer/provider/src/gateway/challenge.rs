@@ -33,7 +33,8 @@ impl Challenges {
     /// Takes a challenge out; whether it was there for `node` and still counts.
     pub fn take(&self, challenge: &[u8; 32], node: &NodeId, now: UnixSeconds) -> bool {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map.remove(challenge).is_some_and(|(for_node, until)| for_node == *node && now < until)
+        map.remove(challenge)
+            .is_some_and(|(for_node, until)| for_node == *node && now < until)
     }
 }
 

@@ -36,7 +36,10 @@ impl Connection {
             )));
         }
         if peer.node_id.as_str() != path_node {
-            return Err(mismatch(format!("the path names another node than the certificate ({})", peer.node_id)));
+            return Err(mismatch(format!(
+                "the path names another node than the certificate ({})",
+                peer.node_id
+            )));
         }
         Ok(peer)
     }

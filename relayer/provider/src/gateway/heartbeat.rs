@@ -34,13 +34,32 @@ pub(super) async fn heartbeat(
     let now_ms = clock::now_ms();
     let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
     let count = |result: &'static str| {
-        gateway.metrics.heartbeats.get_or_create(&HeartbeatLabels { result }).inc();
+        gateway
+            .metrics
+            .heartbeats
+            .get_or_create(&HeartbeatLabels { result })
+            .inc();
     };
     match gateway.judge.judge(&peer, &path_node, &bytes, now_ms).await {
-        Verdict::Accepted { node, sequence, health } => {
+        Verdict::Accepted {
+            node,
+            sequence,
+            health,
+        } => {
             count("accepted");
-            gateway.metrics.accept_seconds.0.observe(arrived.elapsed().as_secs_f64());
-            gateway.registry.accepted(cluster, node_id, node.chain.epoch, sequence, now_ms, connection.ip());
+            gateway
+                .metrics
+                .accept_seconds
+                .0
+                .observe(arrived.elapsed().as_secs_f64());
+            gateway.registry.accepted(
+                cluster,
+                node_id,
+                node.chain.epoch,
+                sequence,
+                now_ms,
+                connection.ip(),
+            );
             gateway.wake.notify_one();
             answer(&gateway, &peer, Some(health), Vec::new(), now_ms)
         }
@@ -48,7 +67,9 @@ pub(super) async fn heartbeat(
             count(refusal.code.as_str());
             tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
             if node.is_some() {
-                gateway.registry.turned_away(cluster, node_id, refusal.code, now_ms);
+                gateway
+                    .registry
+                    .turned_away(cluster, node_id, refusal.code, now_ms);
             }
             answer(&gateway, &peer, None, vec![Notice::from(&refusal)], now_ms)
         }
@@ -74,24 +95,44 @@ fn answer(
     let node = registry.node(&peer.cluster_id, &peer.node_id);
     let params = registry.params();
     if health.is_some() && registry.cluster(&peer.cluster_id).is_some_and(|c| !c.active) {
-        errors.push(Notice::new(Code::ClusterInactive, "the cluster is not active; the node stays PENDING"));
+        errors.push(Notice::new(
+            Code::ClusterInactive,
+            "the cluster is not active; the node stays PENDING",
+        ));
     }
     if let Some((code, sequence)) = node.as_ref().and_then(|n| n.refused) {
-        errors.push(Notice::new(code, format_args!("report {sequence} was accepted here and refused by the chain")));
+        errors.push(Notice::new(
+            code,
+            format_args!("report {sequence} was accepted here and refused by the chain"),
+        ));
     }
     let nanos = u32::try_from(now_ms % 1000 * 1_000_000).unwrap_or(0);
-    let timestamp = Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+    let timestamp =
+        Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
     let interval = u32::try_from(gateway.config.batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
     // An eighth of the queue filled stretches the interval once more.
     let stretch = u32::try_from(1 + gateway.judge.load_permille() / 125).unwrap_or(1);
-    let next = next_heartbeat_seconds(&params, health.unwrap_or(HealthStatus::Healthy), interval, stretch);
-    let peers = registry.neighbours(&peer.cluster_id, &peer.node_id, gateway.config.agents.probe_neighbours, now);
+    let next = next_heartbeat_seconds(
+        &params,
+        health.unwrap_or(HealthStatus::Healthy),
+        interval,
+        stretch,
+    );
+    let peers = registry.neighbours(
+        &peer.cluster_id,
+        &peer.node_id,
+        gateway.config.agents.probe_neighbours,
+        now,
+    );
     let response = HeartbeatResponse {
         accepted: health.is_some(),
         sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.acked)),
         timestamp,
         next_heartbeat_seconds: next,
-        commands: node.as_ref().map(|n| commands(gateway, n, now)).unwrap_or_default(),
+        commands: node
+            .as_ref()
+            .map(|n| commands(gateway, n, now))
+            .unwrap_or_default(),
         config_updates: config_updates(gateway, &peer.cluster_id, &peers),
         errors,
         chain: node.as_ref().map(|n| {
@@ -114,7 +155,13 @@ fn commands(gateway: &Gateway, node: &Node, now: UnixSeconds) -> Vec<hpc_schema:
         return Vec::new();
     }
     match gateway.tasks.get(&node.cluster_id) {
-        Ok(Some(key)) => commands_for(node, gateway.registry.chain_id(), gateway.registry.contract(), &key, now),
+        Ok(Some(key)) => commands_for(
+            node,
+            gateway.registry.chain_id(),
+            gateway.registry.contract(),
+            &key,
+            now,
+        ),
         Ok(None) => {
             tracing::warn!(cluster = %node.cluster_id, "an order cannot be signed: the cluster has no task key here");
             Vec::new()

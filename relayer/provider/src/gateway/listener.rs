@@ -95,7 +95,11 @@ async fn connection(
             return;
         }
     };
-    let leaf = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let leaf = tls
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first());
     let peer = match leaf.map(|der| PeerIdentity::from_der(der)).transpose() {
         Ok(peer) => peer,
         Err(e) => {
@@ -105,7 +109,11 @@ async fn connection(
     };
     // The time for a request's head runs from the end of the one before, so it is also the idle time:
     // long for nodes, which come every half minute, short for strangers.
-    let idle = if peer.is_some() { limits.idle_timeout } else { limits.handshake_timeout };
+    let idle = if peer.is_some() {
+        limits.idle_timeout
+    } else {
+        limits.handshake_timeout
+    };
     let info = Connection { from, peer };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut router = router.clone();

@@ -21,7 +21,7 @@ pub use answer::Failure;
 pub use challenge::Challenges;
 pub use connection::Connection;
 pub use listener::serve;
-pub use tls::{ServerCertificate, server_config};
+pub use tls::{ServerCertificate, TlsError, server_config};
 
 use crate::admission::{Judge, Limiter};
 use crate::config::Config;
@@ -89,7 +89,17 @@ impl Gateway {
     /// From its parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { config, ca, tokens, tasks, registry, store, judge, metrics, wake } = parts;
+        let Parts {
+            config,
+            ca,
+            tokens,
+            tasks,
+            registry,
+            store,
+            judge,
+            metrics,
+            wake,
+        } = parts;
         let nodes = Limiter::new(config.gateway.requests_per_minute, LIMITER_KEYS);
         let anonymous = Limiter::new(ANONYMOUS_PER_MINUTE, LIMITER_KEYS);
         Self {

@@ -8,7 +8,9 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse as _, Response};
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
-use hpc_schema::gateway::{MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, register_message};
+use hpc_schema::gateway::{
+    MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, register_message,
+};
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
@@ -53,14 +55,32 @@ pub(super) async fn register(
     tx.commit().await.map_err(crate::store::StoreError::from)?;
     let registration = match claimed {
         Claimed::Ours(registration) => registration,
-        Claimed::Unknown => return Err(Failure::forbidden(Code::TokenInvalid, "the token is not on record")),
-        Claimed::Revoked => return Err(Failure::forbidden(Code::TokenInvalid, "the token has been revoked")),
+        Claimed::Unknown => {
+            return Err(Failure::forbidden(
+                Code::TokenInvalid,
+                "the token is not on record",
+            ));
+        }
+        Claimed::Revoked => {
+            return Err(Failure::forbidden(
+                Code::TokenInvalid,
+                "the token has been revoked",
+            ));
+        }
         Claimed::Expired => return Err(Failure::forbidden(Code::TokenExpired, "the token has expired")),
         Claimed::Used => {
-            return Err(Failure::forbidden(Code::TokenUsed, "another key or certificate request has used the token"));
+            return Err(Failure::forbidden(
+                Code::TokenUsed,
+                "another key or certificate request has used the token",
+            ));
         }
     };
-    gateway.registry.set_probe_port(&claims.cluster_id, &claims.sub, request.probe_port, connection.ip());
+    gateway.registry.set_probe_port(
+        &claims.cluster_id,
+        &claims.sub,
+        request.probe_port,
+        connection.ip(),
+    );
     match registration.state {
         RegistrationState::Queued | RegistrationState::Sent => {
             gateway.wake.notify_one();
@@ -72,15 +92,25 @@ pub(super) async fn register(
 }
 
 /// Everything that can be said without the store.
-fn check(gateway: &Gateway, request: &RegisterRequest, now: UnixSeconds) -> Result<(Claims, NodeCsr), Failure> {
+fn check(
+    gateway: &Gateway,
+    request: &RegisterRequest,
+    now: UnixSeconds,
+) -> Result<(Claims, NodeCsr), Failure> {
     let registry = &gateway.registry;
     let claims = gateway
         .tokens
         .read(&request.token, registry.chain_id(), registry.contract())
         .map_err(|e: TokenError| Failure::forbidden(Code::TokenInvalid, e))?;
-    claims.check_time(now).map_err(|e| Failure::forbidden(Code::TokenExpired, e))?;
+    claims
+        .check_time(now)
+        .map_err(|e| Failure::forbidden(Code::TokenExpired, e))?;
     if request.public_key != claims.pubkey {
-        let refusal = Refusal::field(Code::KeyMismatch, "public_key", "is not the key that the token was made for");
+        let refusal = Refusal::field(
+            Code::KeyMismatch,
+            "public_key",
+            "is not the key that the token was made for",
+        );
         return Err(Failure::new(403, refusal));
     }
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
@@ -98,7 +128,8 @@ fn check(gateway: &Gateway, request: &RegisterRequest, now: UnixSeconds) -> Resu
     let plain = |field: &str, text: &Option<String>, max: usize| {
         let good = |s: &String| {
             (1..=max).contains(&s.len())
-                && s.bytes().all(|b| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&'))
+                && s.bytes()
+                    .all(|b| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&'))
         };
         if text.as_ref().is_none_or(good) {
             return Ok(());
@@ -107,26 +138,42 @@ fn check(gateway: &Gateway, request: &RegisterRequest, now: UnixSeconds) -> Resu
         Err(Failure::new(400, Refusal::field(Code::InvalidField, field, what)))
     };
     plain("hostname", &request.hostname, 253)?;
-    if request
-        .hardware_fingerprint
-        .as_ref()
-        .is_some_and(|f| f.len() != 64 || !f.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
-    {
+    if request.hardware_fingerprint.as_ref().is_some_and(|f| {
+        f.len() != 64
+            || !f
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    }) {
         let what = "must be the lower-case hex of a SHA-256";
-        return Err(Failure::new(400, Refusal::field(Code::InvalidField, "hardware_fingerprint", what)));
+        return Err(Failure::new(
+            400,
+            Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
+        ));
     }
     Ok((claims, csr))
 }
 
 fn pending() -> Response {
     let body = Json(RegisterPending::new(Code::RegistrationPending));
-    (StatusCode::ACCEPTED, [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())], body).into_response()
+    (
+        StatusCode::ACCEPTED,
+        [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())],
+        body,
+    )
+        .into_response()
 }
 
 fn refused(registration: &Registration) -> Failure {
     let code = registration.code.unwrap_or(Code::NotAuthorized);
-    let detail = registration.detail.clone().unwrap_or_else(|| "the chain refused the registration".into());
-    Failure { status: 403, refusal: Refusal::whole(code, detail), retry_after: Some(RETRY_REFUSED_MS / 1000 + 1) }
+    let detail = registration
+        .detail
+        .clone()
+        .unwrap_or_else(|| "the chain refused the registration".into());
+    Failure {
+        status: 403,
+        refusal: Refusal::whole(code, detail),
+        retry_after: Some(RETRY_REFUSED_MS / 1000 + 1),
+    }
 }
 
 /// The registration is on chain: the same certificate each time it is asked for.
@@ -143,19 +190,32 @@ async fn done(
     let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
         return Ok(pending());
     };
-    if registry.node(cluster_id, node_id).is_none_or(|n| n.chain.epoch < epoch) {
+    if registry
+        .node(cluster_id, node_id)
+        .is_none_or(|n| n.chain.epoch < epoch)
+    {
         gateway.wake.notify_one();
         return Ok(pending());
     }
     let certificate = match &registration.certificate {
         Some(certificate) => certificate.clone(),
-        None => super::certificate::issue(gateway, csr, cluster_id, node_id, Some(registration.id), now_ms).await?,
+        None => {
+            super::certificate::issue(gateway, csr, cluster_id, node_id, Some(registration.id), now_ms)
+                .await?
+        }
     };
     let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
-    let chain_sequence =
-        registry.node(cluster_id, node_id).filter(|n| n.chain.epoch == epoch).map_or(0, |n| n.chain.sequence);
-    let task_public_key =
-        gateway.tasks.get(cluster_id).ok().flatten().map(|k| *k.public()).or(cluster.task_public_key);
+    let chain_sequence = registry
+        .node(cluster_id, node_id)
+        .filter(|n| n.chain.epoch == epoch)
+        .map_or(0, |n| n.chain.sequence);
+    let task_public_key = gateway
+        .tasks
+        .get(cluster_id)
+        .ok()
+        .flatten()
+        .map(|k| *k.public())
+        .or(cluster.task_public_key);
     let response = RegisterResponse {
         certificate,
         ca: gateway.ca.pem().to_owned(),

@@ -20,10 +20,22 @@ use crate::ops::RequestLabels;
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route(REGISTER_PATH, post(register::register))
-        .route("/api/v1/hpc/nodes/{node_id}/heartbeat", post(heartbeat::heartbeat))
-        .route("/api/v1/hpc/nodes/{node_id}/certificate", post(certificate::renew))
-        .route("/api/v1/hpc/nodes/{node_id}/certificate/challenge", post(certificate::challenge))
-        .route("/api/v1/hpc/nodes/{node_id}/certificate/recover", post(certificate::recover))
+        .route(
+            "/api/v1/hpc/nodes/{node_id}/heartbeat",
+            post(heartbeat::heartbeat),
+        )
+        .route(
+            "/api/v1/hpc/nodes/{node_id}/certificate",
+            post(certificate::renew),
+        )
+        .route(
+            "/api/v1/hpc/nodes/{node_id}/certificate/challenge",
+            post(certificate::challenge),
+        )
+        .route(
+            "/api/v1/hpc/nodes/{node_id}/certificate/recover",
+            post(certificate::recover),
+        )
         .fallback(|| async { Failure::new(404, Refusal::whole(Code::Malformed, "there is no such path")) })
         .method_not_allowed_fallback(|| async {
             Failure::new(405, Refusal::whole(Code::Malformed, "this path takes POST only"))
@@ -50,7 +62,10 @@ async fn guard(
                 .unwrap_or_else(|_| Failure::later(503, 5, "the gateway is overloaded").into_response())
         }
     };
-    let labels = RequestLabels { route, status: response.status().as_u16() };
+    let labels = RequestLabels {
+        route,
+        status: response.status().as_u16(),
+    };
     gateway.metrics.requests.get_or_create(&labels).inc();
     response
 }
@@ -58,7 +73,9 @@ async fn guard(
 fn admit(gateway: &Gateway, connection: &Connection) -> Result<(), Failure> {
     let now = clock::now_ms();
     let taken = match &connection.peer {
-        Some(peer) => gateway.nodes.take((peer.cluster_id.clone(), peer.node_id.clone()), now),
+        Some(peer) => gateway
+            .nodes
+            .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
         None => gateway.anonymous.take(connection.ip(), now),
     };
     taken.map_err(|wait| Failure::later(429, wait.as_secs().max(1), "too many requests"))

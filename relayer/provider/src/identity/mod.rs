@@ -6,6 +6,7 @@ mod peer;
 mod seed;
 mod token;
 
+pub(crate) use ca::SERVER_LIFETIME_SECONDS;
 pub use ca::{Ca, CaError, Issued, server_names};
 pub use csr::{CsrError, NodeCsr};
 pub use peer::{PeerError, PeerIdentity};

@@ -20,7 +20,11 @@ impl Health {
     /// Something is wrong; logged when it begins.
     pub fn raise(&self, code: &'static str, message: impl Into<String>) {
         let message = message.into();
-        let before = self.0.write().unwrap_or_else(PoisonError::into_inner).insert(code, message.clone());
+        let before = self
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(code, message.clone());
         if before.is_none() {
             tracing::warn!(code, "not ready: {message}");
         }
@@ -28,7 +32,11 @@ impl Health {
 
     /// It is right again; logged when it ends.
     pub fn clear(&self, code: &'static str) {
-        let before = self.0.write().unwrap_or_else(PoisonError::into_inner).remove(code);
+        let before = self
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(code);
         if before.is_some() {
             tracing::info!(code, "no longer so");
         }
@@ -46,6 +54,11 @@ impl Health {
     #[must_use]
     pub fn reasons(&self) -> Vec<Reason> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        map.iter().map(|(code, message)| Reason { code, message: message.clone() }).collect()
+        map.iter()
+            .map(|(code, message)| Reason {
+                code,
+                message: message.clone(),
+            })
+            .collect()
     }
 }

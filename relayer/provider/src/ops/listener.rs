@@ -35,8 +35,16 @@ pub async fn serve(
 async fn ready(State((health, _)): State<Shared>) -> Response {
     let reasons = health.reasons();
     let ready = reasons.is_empty();
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, axum::Json(serde_json::json!({ "ready": ready, "reasons": reasons }))).into_response()
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (
+        status,
+        axum::Json(serde_json::json!({ "ready": ready, "reasons": reasons })),
+    )
+        .into_response()
 }
 
 async fn expose(State((_, metrics)): State<Shared>) -> Response {

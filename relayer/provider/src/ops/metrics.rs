@@ -83,7 +83,9 @@ pub struct AcceptSeconds(pub Histogram);
 
 impl Default for AcceptSeconds {
     fn default() -> Self {
-        Self(Histogram::new([0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0]))
+        Self(Histogram::new([
+            0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
+        ]))
     }
 }
 
@@ -94,8 +96,16 @@ impl Metrics {
         let mut r = Registry::with_prefix("virtengine_provider");
         r.register("requests", "HTTP requests of agents", self.requests.clone());
         r.register("heartbeats", "Heartbeats by result", self.heartbeats.clone());
-        r.register("connections", "Open connections of agents", self.connections.clone());
-        r.register("handshakes_failed", "TLS handshakes that failed", self.handshakes_failed.clone());
+        r.register(
+            "connections",
+            "Open connections of agents",
+            self.connections.clone(),
+        );
+        r.register(
+            "handshakes_failed",
+            "TLS handshakes that failed",
+            self.handshakes_failed.clone(),
+        );
         r.register_with_unit(
             "accept",
             "From the arrival of a heartbeat to its durable acceptance",
@@ -103,7 +113,11 @@ impl Metrics {
             self.accept_seconds.0.clone(),
         );
         r.register("reports_waiting", "Reports in the queue", self.waiting.clone());
-        r.register("reports_bound", "Reports in transactions that have not ended", self.bound.clone());
+        r.register(
+            "reports_bound",
+            "Reports in transactions that have not ended",
+            self.bound.clone(),
+        );
         r.register_with_unit(
             "oldest_unsettled",
             "Age of the oldest report that has not ended",
@@ -112,9 +126,21 @@ impl Metrics {
         );
         r.register("reports", "Reports by how they ended", self.reports.clone());
         r.register("transactions_signed", "Transactions signed", self.signed.clone());
-        r.register("transactions", "Transactions by how they ended", self.transactions.clone());
-        r.register("chain_height", "Height of the chain as last seen", self.chain_height.clone());
-        r.register("chain_latency_ms", "Round trip to the chain's endpoint", self.chain_latency_ms.clone());
+        r.register(
+            "transactions",
+            "Transactions by how they ended",
+            self.transactions.clone(),
+        );
+        r.register(
+            "chain_height",
+            "Height of the chain as last seen",
+            self.chain_height.clone(),
+        );
+        r.register(
+            "chain_latency_ms",
+            "Round trip to the chain's endpoint",
+            self.chain_latency_ms.clone(),
+        );
         r.register("nodes", "Nodes on record", self.nodes.clone());
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -132,8 +158,15 @@ mod tests {
     #[test]
     fn every_stage_is_counted_in_openmetrics_text() {
         let m = Metrics::default();
-        m.heartbeats.get_or_create(&HeartbeatLabels { result: "accepted" }).inc();
-        m.transactions.get_or_create(&TxLabels { kind: "reports", end: "included" }).inc();
+        m.heartbeats
+            .get_or_create(&HeartbeatLabels { result: "accepted" })
+            .inc();
+        m.transactions
+            .get_or_create(&TxLabels {
+                kind: "reports",
+                end: "included",
+            })
+            .inc();
         m.oldest_unsettled_seconds.set(7);
         let text = m.expose();
         for line in [

@@ -11,8 +11,16 @@ use crate::identity::Seed;
 /// The signed commands that a node has to be told now. The same order gives the same bytes each time, so
 /// that telling it again costs the agent one comparison of ids.
 #[must_use]
-pub fn commands_for(node: &Node, chain_id: &str, contract: &str, key: &Seed, now: UnixSeconds) -> Vec<Command> {
-    let Some(order) = node.contact.order.as_ref().filter(|o| now <= o.until) else { return Vec::new() };
+pub fn commands_for(
+    node: &Node,
+    chain_id: &str,
+    contract: &str,
+    key: &Seed,
+    now: UnixSeconds,
+) -> Vec<Command> {
+    let Some(order) = node.contact.order.as_ref().filter(|o| now <= o.until) else {
+        return Vec::new();
+    };
     let kind = match order.kind {
         OrderKind::Drain => CommandType::Drain,
         OrderKind::Resume => CommandType::Resume,
@@ -40,7 +48,12 @@ pub fn commands_for(node: &Node, chain_id: &str, contract: &str, key: &Seed, now
         nonce: STANDARD.encode(nonce),
         signature: String::new(),
     };
-    let scope = CommandScope { chain_id, contract, cluster_id: &node.cluster_id, node_id: &node.node_id };
+    let scope = CommandScope {
+        chain_id,
+        contract,
+        cluster_id: &node.cluster_id,
+        node_id: &node.node_id,
+    };
     command.signature = STANDARD.encode(key.sign(&command_message(&scope, &command, &nonce)));
     vec![command]
 }

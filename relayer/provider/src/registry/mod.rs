@@ -11,7 +11,7 @@ mod view;
 
 pub use command::commands_for;
 pub use node::{Contact, Node, Order, OrderKind};
-pub use store::{Known, known, load};
-pub use sync::{SyncError, served, sync, sync_nodes};
+pub use store::{Known, cluster_owner, known, load};
+pub use sync::{SyncError, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;
 pub use view::{Registry, Tip};

@@ -102,9 +102,10 @@ impl Order {
     #[must_use]
     pub fn next(before: Option<&Self>, drain: Option<&Drain>, epoch: u64, now: UnixSeconds) -> Option<Self> {
         match (before, drain) {
-            (Some(o), Some(d)) if o.kind == OrderKind::Drain && o.at == d.ordered_at => {
-                Some(Self { until: d.until.max(now.plus(3600)), ..o.clone() })
-            }
+            (Some(o), Some(d)) if o.kind == OrderKind::Drain && o.at == d.ordered_at => Some(Self {
+                until: d.until.max(now.plus(3600)),
+                ..o.clone()
+            }),
             // A drain is in force until resumed; `until` ends only its protection.
             (_, Some(d)) => Some(Self {
                 kind: OrderKind::Drain,
@@ -134,7 +135,12 @@ mod tests {
     use super::*;
 
     fn drain(at: u64) -> Drain {
-        Drain { ordered_by: "wasm1a".into(), ordered_at: UnixSeconds(at), until: UnixSeconds(at + 100), reason: None }
+        Drain {
+            ordered_by: "wasm1a".into(),
+            ordered_at: UnixSeconds(at),
+            until: UnixSeconds(at + 100),
+            reason: None,
+        }
     }
 
     #[test]
@@ -149,7 +155,10 @@ mod tests {
         assert_ne!(again.id, first.id);
         let resume = Order::next(Some(&again), None, 7, now).unwrap();
         assert_eq!(resume.kind, OrderKind::Resume);
-        assert_eq!(Order::next(Some(&resume), None, 7, UnixSeconds(2000)).unwrap(), resume);
+        assert_eq!(
+            Order::next(Some(&resume), None, 7, UnixSeconds(2000)).unwrap(),
+            resume
+        );
         assert_eq!(Order::next(Some(&resume), None, 7, resume.until.plus(1)), None);
         assert_eq!(Order::next(None, None, 7, now), None);
     }

@@ -65,6 +65,9 @@ mod tests {
         assert!(neighbours(&[], &node, 3, UnixSeconds(0)).is_empty());
         assert_eq!(neighbours(&peers(3), &node, 3, UnixSeconds(700)).len(), 2);
         // A node that is not among the peers has neighbours all the same.
-        assert_eq!(neighbours(&peers(3), &"zzzz".parse().unwrap(), 2, UnixSeconds(0)).len(), 2);
+        assert_eq!(
+            neighbours(&peers(3), &"zzzz".parse().unwrap(), 2, UnixSeconds(0)).len(),
+            2
+        );
     }
 }

@@ -21,11 +21,20 @@ fn bad(table: &'static str, column: &'static str) -> StoreError {
 /// # Errors
 /// If the store fails.
 pub async fn load(store: &Store, registry: &Registry, now: UnixSeconds) -> Result<(), StoreError> {
-    let row = sqlx::query("SELECT params FROM binding").fetch_optional(store.reader()).await?;
-    if let Some(text) = row.map(|r| r.try_get::<Option<String>, _>(0)).transpose()?.flatten() {
+    let row = sqlx::query("SELECT params FROM binding")
+        .fetch_optional(store.reader())
+        .await?;
+    if let Some(text) = row
+        .map(|r| r.try_get::<Option<String>, _>(0))
+        .transpose()?
+        .flatten()
+    {
         registry.set_params(serde_json::from_str::<Params>(&text).map_err(|_| bad("binding", "params"))?);
     }
-    for row in sqlx::query("SELECT record FROM cluster").fetch_all(store.reader()).await? {
+    for row in sqlx::query("SELECT record FROM cluster")
+        .fetch_all(store.reader())
+        .await?
+    {
         let text: String = row.try_get(0)?;
         registry.set_cluster(serde_json::from_str::<Cluster>(&text).map_err(|_| bad("cluster", "record"))?);
     }
@@ -72,14 +81,31 @@ pub async fn known(pool: &SqlitePool) -> Result<Vec<Known>, StoreError> {
     rows.iter().map(read).collect()
 }
 
+/// The owner of a cluster, if the chain has been asked.
+///
+/// # Errors
+/// If the store fails.
+pub async fn cluster_owner(pool: &SqlitePool, cluster: &ClusterId) -> Result<Option<String>, StoreError> {
+    let row = sqlx::query("SELECT record FROM cluster WHERE cluster_id = ?")
+        .bind(cluster.as_str())
+        .fetch_optional(pool)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let text: String = row.try_get(0)?;
+    let cluster: Cluster = serde_json::from_str(&text).map_err(|_| bad("cluster", "record"))?;
+    Ok(Some(cluster.owner))
+}
+
 fn read(row: &SqliteRow) -> Result<Known, StoreError> {
     let state = |column: &'static str| -> Result<NodeState, StoreError> {
         let n = u8::try_from(uint(row, column)?).map_err(|_| bad("node", column))?;
         NodeState::from_number(n).ok_or(bad("node", column))
     };
     let drain: Option<String> = row.try_get("drain")?;
-    let drain: Option<Drain> =
-        drain.map(|d| serde_json::from_str(&d)).transpose().map_err(|_| bad("node", "drain"))?;
+    let drain: Option<Drain> = drain
+        .map(|d| serde_json::from_str(&d))
+        .transpose()
+        .map_err(|_| bad("node", "drain"))?;
     let node_id: NodeId = text(row, "node_id")?;
     let chain = RelayView {
         node_id: node_id.clone(),
@@ -87,7 +113,8 @@ fn read(row: &SqliteRow) -> Result<Known, StoreError> {
         slot: u8::try_from(uint(row, "slot")?).map_err(|_| bad("node", "slot"))?,
         epoch: uint(row, "epoch")?,
         sequence: sequence(row, "settled_sequence")?,
-        agent_pubkey: AgentKey::from_bytes(bytes(row, "public_key")?).map_err(|_| bad("node", "public_key"))?,
+        agent_pubkey: AgentKey::from_bytes(bytes(row, "public_key")?)
+            .map_err(|_| bad("node", "public_key"))?,
         section_digest: hex::encode(bytes::<16>(row, "section_digest")?),
         recorded_state: state("recorded_state")?,
         state: state("state")?,
@@ -113,13 +140,23 @@ fn contact(row: &SqliteRow) -> Result<Contact, StoreError> {
         _ => None,
     };
     let id: Option<String> = row.try_get("order_id")?;
-    let order = match (kind, id, opt_uint(row, "order_at_s")?, opt_uint(row, "order_until_s")?) {
-        (Some(kind), Some(id), Some(at), Some(until)) => {
-            Some(Order { kind, id, at: UnixSeconds(at), until: UnixSeconds(until) })
-        }
+    let order = match (
+        kind,
+        id,
+        opt_uint(row, "order_at_s")?,
+        opt_uint(row, "order_until_s")?,
+    ) {
+        (Some(kind), Some(id), Some(at), Some(until)) => Some(Order {
+            kind,
+            id,
+            at: UnixSeconds(at),
+            until: UnixSeconds(until),
+        }),
         _ => None,
     };
-    let code = opt_uint(row, "refusal_code")?.and_then(|n| u8::try_from(n).ok()).and_then(Code::from_number);
+    let code = opt_uint(row, "refusal_code")?
+        .and_then(|n| u8::try_from(n).ok())
+        .and_then(Code::from_number);
     Ok(Contact {
         address: address.and_then(|a| a.parse().ok()),
         probe_port: opt_uint(row, "probe_port")?.and_then(|p| u16::try_from(p).ok()),
@@ -130,7 +167,10 @@ fn contact(row: &SqliteRow) -> Result<Contact, StoreError> {
 
 pub(super) async fn save_params(conn: &mut SqliteConnection, params: &Params) -> Result<(), StoreError> {
     let text = serde_json::to_string(params).map_err(|_| bad("binding", "params"))?;
-    sqlx::query("UPDATE binding SET params = ?1 WHERE params IS NOT ?1").bind(text).execute(conn).await?;
+    sqlx::query("UPDATE binding SET params = ?1 WHERE params IS NOT ?1")
+        .bind(text)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -193,7 +233,12 @@ pub(super) async fn delete_node(
 }
 
 pub(super) async fn save_contact(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
-    let Contact { address, probe_port, order, refusal } = &node.contact;
+    let Contact {
+        address,
+        probe_port,
+        order,
+        refusal,
+    } = &node.contact;
     sqlx::query(
         "INSERT OR REPLACE INTO contact (cluster_id, node_id, address, probe_port, order_kind, order_id,
          order_at_s, order_until_s, refusal_code, refusal_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -67,16 +67,9 @@ pub async fn sync(
     }
     tx.commit().await.map_err(StoreError::from)?;
     for cluster_id in served(db, configured).await? {
-        let cluster = match client.cluster(cluster_id.clone()).await {
-            Ok(answer) => answer.value.cluster,
-            // A token may have been made before its cluster.
-            Err(QueryError::Contract { code: Some(Code::UnknownCluster), .. }) => continue,
-            Err(e) => return Err(e.into()),
-        };
-        let mut tx = db.begin().await?;
-        store::save_cluster(&mut tx, &cluster).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        registry.set_cluster(cluster);
+        if !sync_cluster(client, db, registry, &cluster_id).await? {
+            continue;
+        }
         let mut ids: BTreeSet<NodeId> = registry
             .nodes()
             .into_iter()
@@ -93,11 +86,39 @@ pub async fn sync(
     Ok(())
 }
 
+/// Reads a cluster; whether the chain has it. A token may have been made before its cluster.
+///
+/// # Errors
+/// [`SyncError`].
+pub async fn sync_cluster(
+    client: &RegistryClient,
+    db: &Store,
+    registry: &Registry,
+    cluster_id: &ClusterId,
+) -> Result<bool, SyncError> {
+    let cluster = match client.cluster(cluster_id.clone()).await {
+        Ok(answer) => answer.value.cluster,
+        Err(QueryError::Contract {
+            code: Some(Code::UnknownCluster),
+            ..
+        }) => return Ok(false),
+        Err(e) => return Err(e.into()),
+    };
+    let mut tx = db.begin().await?;
+    store::save_cluster(&mut tx, &cluster).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    registry.set_cluster(cluster);
+    Ok(true)
+}
+
 async fn list(client: &RegistryClient, cluster: &ClusterId) -> Result<Vec<NodeId>, QueryError> {
     let mut ids = Vec::new();
     let mut after = None;
     for _ in 0..MAX_LIST_PAGES {
-        let filter = NodeFilter { cluster_id: Some(cluster.clone()), ..NodeFilter::default() };
+        let filter = NodeFilter {
+            cluster_id: Some(cluster.clone()),
+            ..NodeFilter::default()
+        };
         let page = client.nodes(filter, after, Some(100)).await?.value;
         ids.extend(page.nodes.into_iter().map(|n| n.node_id));
         after = page.next;
@@ -126,7 +147,8 @@ pub async fn sync_nodes(
         let mut tx = db.begin().await?;
         for view in answer.value.nodes {
             let before = registry.node(cluster, &view.node_id).map(|n| n.chain.epoch);
-            let Some(node) = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000)) else {
+            let Some(node) = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000))
+            else {
                 continue;
             };
             store::save_node(&mut tx, &node).await?;

@@ -18,7 +18,10 @@ impl TaskKeys {
     /// Of this directory.
     #[must_use]
     pub fn new(home: Home) -> Self {
-        Self { home, loaded: Mutex::default() }
+        Self {
+            home,
+            loaded: Mutex::default(),
+        }
     }
 
     /// The cluster's key, if its file is there.
@@ -48,7 +51,10 @@ impl TaskKeys {
             return Ok(key);
         }
         let path = self.home.task_key(cluster);
-        let file = |source| SeedError::File { path: path.clone(), source };
+        let file = |source| SeedError::File {
+            path: path.clone(),
+            source,
+        };
         let random = clock::random::<32>().map_err(|e| file(std::io::Error::other(e)))?;
         if let Some(dir) = path.parent() {
             crate::home::make_private_dir(dir).map_err(file)?;
@@ -58,6 +64,7 @@ impl TaskKeys {
             Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => drop(made?),
         }
-        self.get(cluster)?.ok_or_else(|| file(std::io::Error::from(std::io::ErrorKind::NotFound)))
+        self.get(cluster)?
+            .ok_or_else(|| file(std::io::Error::from(std::io::ErrorKind::NotFound)))
     }
 }

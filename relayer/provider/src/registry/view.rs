@@ -49,7 +49,11 @@ impl Registry {
     /// Of one contract, empty.
     #[must_use]
     pub fn new(chain_id: &str, contract: &str) -> Self {
-        Self { chain_id: chain_id.to_owned(), contract: contract.to_owned(), inner: RwLock::default() }
+        Self {
+            chain_id: chain_id.to_owned(),
+            contract: contract.to_owned(),
+            inner: RwLock::default(),
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
@@ -87,7 +91,12 @@ impl Registry {
     /// The nodes of this id, of whatever cluster.
     #[must_use]
     pub fn namesakes(&self, node: &NodeId) -> Vec<Arc<Node>> {
-        self.read().nodes.values().filter(|n| n.node_id == *node).cloned().collect()
+        self.read()
+            .nodes
+            .values()
+            .filter(|n| n.node_id == *node)
+            .cloned()
+            .collect()
     }
 
     /// One cluster.
@@ -112,7 +121,9 @@ impl Registry {
     #[must_use]
     pub fn neighbours(&self, cluster: &ClusterId, node: &NodeId, k: u8, now: UnixSeconds) -> Vec<Peer> {
         let peers = self.read().peers.get(cluster).cloned();
-        peers.map(|p| peers::neighbours(&p, node, k, now)).unwrap_or_default()
+        peers
+            .map(|p| peers::neighbours(&p, node, k, now))
+            .unwrap_or_default()
     }
 
     /// A newer block.
@@ -130,25 +141,46 @@ impl Registry {
 
     /// A cluster as read.
     pub fn set_cluster(&self, cluster: Cluster) {
-        self.write().clusters.insert(cluster.cluster_id.clone(), Arc::new(cluster));
+        self.write()
+            .clusters
+            .insert(cluster.cluster_id.clone(), Arc::new(cluster));
     }
 
     /// A node as read at `height`; gives it back if that is news to be stored.
     ///
     /// An answer from below what is known is dropped: endpoints differ in height.
-    pub fn set_node(&self, cluster: &ClusterId, view: RelayView, height: u64, now: UnixSeconds) -> Option<Arc<Node>> {
+    pub fn set_node(
+        &self,
+        cluster: &ClusterId,
+        view: RelayView,
+        height: u64,
+        now: UnixSeconds,
+    ) -> Option<Arc<Node>> {
         let key = (cluster.clone(), view.node_id.clone());
         let mut inner = self.write();
         let before = inner.nodes.get(&key).cloned();
-        if before.as_ref().is_some_and(|b| b.height > height || (b.chain == view && b.height == height)) {
+        if before
+            .as_ref()
+            .is_some_and(|b| b.height > height || (b.chain == view && b.height == height))
+        {
             return None;
         }
         let before_contact = before.as_ref().map(|b| b.contact.clone()).unwrap_or_default();
-        let order = Order::next(before_contact.order.as_ref(), view.drain.as_ref(), view.epoch, now);
-        let contact = Contact { order, ..before_contact.clone() };
+        let order = Order::next(
+            before_contact.order.as_ref(),
+            view.drain.as_ref(),
+            view.epoch,
+            now,
+        );
+        let contact = Contact {
+            order,
+            ..before_contact.clone()
+        };
         let same_epoch = before.as_ref().filter(|b| b.chain.epoch == view.epoch);
         let (acked, received_at) = same_epoch.map_or((0, 0), |b| (b.acked, b.received_at));
-        let refused = same_epoch.and_then(|b| b.refused).filter(|(_, of)| *of > view.sequence);
+        let refused = same_epoch
+            .and_then(|b| b.refused)
+            .filter(|(_, of)| *of > view.sequence);
         let changed = before.as_ref().is_none_or(|b| b.chain != view);
         let mut section_digest = [0; 16];
         if hex::decode_to_slice(&view.section_digest, &mut section_digest).is_err() {
@@ -175,7 +207,10 @@ impl Registry {
 
     /// A node's chain record is gone.
     pub fn remove_node(&self, cluster: &ClusterId, node: &NodeId) -> bool {
-        self.write().nodes.remove(&(cluster.clone(), node.clone())).is_some()
+        self.write()
+            .nodes
+            .remove(&(cluster.clone(), node.clone()))
+            .is_some()
     }
 
     /// What has been accepted of a node.
@@ -199,7 +234,15 @@ impl Registry {
     }
 
     /// A heartbeat of the node was accepted.
-    pub fn accepted(&self, cluster: &ClusterId, node: &NodeId, epoch: u64, sequence: u32, now_ms: u64, from: IpAddr) {
+    pub fn accepted(
+        &self,
+        cluster: &ClusterId,
+        node: &NodeId,
+        epoch: u64,
+        sequence: u32,
+        now_ms: u64,
+        from: IpAddr,
+    ) {
         self.change(cluster, node, |n| {
             if n.chain.epoch == epoch {
                 n.acked = n.acked.max(sequence);
@@ -239,7 +282,9 @@ impl Registry {
     fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {
         let key = (cluster.clone(), node.clone());
         let mut inner = self.write();
-        let Some(entry) = inner.nodes.get_mut(&key) else { return };
+        let Some(entry) = inner.nodes.get_mut(&key) else {
+            return;
+        };
         if f(Arc::make_mut(entry)) {
             inner.dirty.insert(key);
         }
@@ -250,14 +295,19 @@ impl Registry {
     pub fn take_dirty(&self) -> Vec<Arc<Node>> {
         let mut inner = self.write();
         let dirty = std::mem::take(&mut inner.dirty);
-        dirty.iter().filter_map(|key| inner.nodes.get(key).cloned()).collect()
+        dirty
+            .iter()
+            .filter_map(|key| inner.nodes.get(key).cloned())
+            .collect()
     }
 
     /// Draws up anew who can be measured.
     pub fn refresh_peers(&self, now_ms: u64) {
         let mut by_cluster: HashMap<ClusterId, Vec<Peer>> = HashMap::new();
         for node in self.nodes() {
-            let (Some(address), Some(port)) = (node.contact.address, node.contact.probe_port) else { continue };
+            let (Some(address), Some(port)) = (node.contact.address, node.contact.probe_port) else {
+                continue;
+            };
             if node.is_deregistered() || now_ms.saturating_sub(node.received_at) > PEER_SILENCE_MS {
                 continue;
             }

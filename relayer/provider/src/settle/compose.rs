@@ -22,7 +22,7 @@ use crate::store::{Store, StoreError};
 
 /// A message could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum ComposeError {
+pub(super) enum ComposeError {
     /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,12 +63,15 @@ pub(super) async fn reports(
     now_ms: u64,
 ) -> Result<Option<Reports>, ComposeError> {
     let Queue { waiting, of } = queue::read(store, registry, now_ms).await?;
-    let Decision::Send(chosen) = plan(&waiting, limits, now_ms) else { return Ok(None) };
+    let Decision::Send(chosen) = plan(&waiting, limits, now_ms) else {
+        return Ok(None);
+    };
     let mut items = Vec::new();
     let mut conn = store.reader().acquire().await.map_err(StoreError::from)?;
     for (meta, node) in chosen.iter().filter_map(|i| of.get(*i)) {
         // A newer one may have come since; it is as good.
-        let Some((member, section)) = spool::waiting_of(&mut conn, &meta.cluster_id, &meta.node_id).await? else {
+        let Some((member, section)) = spool::waiting_of(&mut conn, &meta.cluster_id, &meta.node_id).await?
+        else {
             continue;
         };
         if member.epoch != node.chain.epoch {
@@ -97,7 +100,10 @@ pub(super) async fn reports(
             })
             .collect();
         let cluster_id: ClusterId = first.0.cluster_id.clone();
-        groups.push(ReportGroup { cluster_id, reports: STANDARD.encode(encode(&outgoing)?) });
+        groups.push(ReportGroup {
+            cluster_id,
+            reports: STANDARD.encode(encode(&outgoing)?),
+        });
     }
     let message = client.execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
     let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
@@ -106,8 +112,14 @@ pub(super) async fn reports(
     let stepping = queue::may_step(&registry.nodes(), &nodes, &registry.params(), until);
     // A transition costs 1,300; a bad signature in the batch costs every item a second check.
     let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-    let margin = stepping.saturating_mul(1_300).saturating_add(count.saturating_mul(250));
-    Ok(Some(Reports { message, members: items.into_iter().map(|i| i.0).collect(), margin }))
+    let margin = stepping
+        .saturating_mul(1_300)
+        .saturating_add(count.saturating_mul(250));
+    Ok(Some(Reports {
+        message,
+        members: items.into_iter().map(|i| i.0).collect(),
+        margin,
+    }))
 }
 
 /// The signed registration of a node, or why there can be none.
@@ -125,11 +137,15 @@ pub(super) fn registration(
     };
     let address = operator.address(prefix)?;
     if cluster.owner != address && !cluster.operators.contains(&address) {
-        let what = format!("the gateway's operator key {address} is neither owner nor operator of the cluster");
+        let what =
+            format!("the gateway's operator key {address} is neither owner nor operator of the cluster");
         return Ok(Err((Code::NotAuthorized, what)));
     }
     let Ok(registration_timestamp) = Rfc3339::from_unix(now.0, 0) else {
-        return Ok(Err((Code::RegistrationExpired, "the gateway's clock is wrong".into())));
+        return Ok(Err((
+            Code::RegistrationExpired,
+            "the gateway's clock is wrong".into(),
+        )));
     };
     let node_identity = NodeIdentity {
         node_id: r.node_id.clone(),

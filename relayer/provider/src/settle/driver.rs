@@ -6,7 +6,9 @@ use hpc_chain::code::Verdict;
 use hpc_chain::gas::{Adjustment, GasPrice};
 use hpc_chain::keys::LocalKey;
 use hpc_chain::registry::RegistryClient;
-use hpc_chain::settle::{Action, Alarm, BatchId, Condition, Config as MachineConfig, End, Input, State, step};
+use hpc_chain::settle::{
+    Action, Alarm, BatchId, Condition, Config as MachineConfig, End, Input, State, step,
+};
 use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 use tokio::sync::{Notify, watch};
@@ -113,8 +115,20 @@ impl Driver {
     /// # Errors
     /// If the store fails.
     pub async fn resume(parts: DriverParts) -> Result<Self, StoreError> {
-        let DriverParts { config, signers, price, client, store, registry, health, metrics, wake } = parts;
-        let state = store::load_state(store.reader(), &signers.name).await?.unwrap_or_default();
+        let DriverParts {
+            config,
+            signers,
+            price,
+            client,
+            store,
+            registry,
+            health,
+            metrics,
+            wake,
+        } = parts;
+        let state = store::load_state(store.reader(), &signers.name)
+            .await?
+            .unwrap_or_default();
         Ok(Self {
             config,
             signers,
@@ -168,7 +182,15 @@ impl Driver {
 
     /// One look at the chain, and what follows from it.
     async fn turn(&mut self, take_new: bool) -> Result<(), DriverError> {
-        for input in io::heads(&mut self.heads, &self.client, &self.config, &self.registry, &self.metrics).await? {
+        for input in io::heads(
+            &mut self.heads,
+            &self.client,
+            &self.config,
+            &self.registry,
+            &self.metrics,
+        )
+        .await?
+        {
             self.feed(input).await?;
         }
         self.feed(Input::Tick).await?;
@@ -229,7 +251,10 @@ impl Driver {
     async fn persist(&mut self) -> Result<(), DriverError> {
         let now = clock::now_ms();
         let mut tx = self.store.begin().await?;
-        let bound = self.bound.take().filter(|b| self.state.outstanding().is_some_and(|o| o.hash == b.row.hash));
+        let bound = self
+            .bound
+            .take()
+            .filter(|b| self.state.outstanding().is_some_and(|o| o.hash == b.row.hash));
         if let Some(bound) = &bound {
             bound.write(&mut tx, now).await?;
         }
@@ -247,7 +272,9 @@ impl Driver {
 
     /// Works off a proven end; tried again at the next turn if the chain cannot be asked.
     async fn finish(&mut self) -> Result<(), DriverError> {
-        let Some((batch, end)) = self.ending.clone() else { return Ok(()) };
+        let Some((batch, end)) = self.ending.clone() else {
+            return Ok(());
+        };
         match self.settle(batch, &end).await {
             Ok(()) => self.ending = None,
             Err(EndingError::Query(e)) => {
@@ -273,7 +300,12 @@ impl Driver {
         let now = clock::now_ms();
         let mut settled = self.state.clone();
         // The one action that may follow is to persist, which happens in the commit below.
-        drop(step(&mut settled, &MachineConfig::default(), now, Input::Settled { batch }));
+        drop(step(
+            &mut settled,
+            &MachineConfig::default(),
+            now,
+            Input::Settled { batch },
+        ));
         let height = match end {
             End::Included(i) | End::Failed(i) => Some(i.height),
             End::Expired { .. } | End::Consumed { .. } => None,
@@ -289,7 +321,13 @@ impl Driver {
         if let Some((kind, hash)) = known {
             self.after(kind, end);
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
-            tracing::info!(batch = batch.0, kind = kind.as_str(), tx = hash, end = store::end_word(end), "transaction ended");
+            tracing::info!(
+                batch = batch.0,
+                kind = kind.as_str(),
+                tx = hash,
+                end = store::end_word(end),
+                "transaction ended"
+            );
         }
         for (cluster, ids) in ending::announce(&ending, &self.registry, &self.metrics) {
             if let Err(e) = sync_nodes(&self.client, &self.store, &self.registry, &cluster, &ids, now).await {
@@ -301,7 +339,10 @@ impl Driver {
 
     /// What the end says about the next transaction.
     fn after(&mut self, kind: Kind, end: &End) {
-        let labels = TxLabels { kind: kind.as_str(), end: store::end_word(end) };
+        let labels = TxLabels {
+            kind: kind.as_str(),
+            end: store::end_word(end),
+        };
         self.metrics.transactions.get_or_create(&labels).inc();
         match end {
             End::Included(_) => {
@@ -327,7 +368,9 @@ impl Driver {
     /// Looks for something to do for an idle key.
     async fn take_up(&mut self) -> Result<(), DriverError> {
         let now = clock::now_ms();
-        let Some((kind, cluster)) = self.next_job(now).await? else { return Ok(()) };
+        let Some((kind, cluster)) = self.next_job(now).await? else {
+            return Ok(());
+        };
         let mut tx = self.store.begin().await?;
         let batch = store::open_batch(&mut tx, &self.signers.name, kind, now).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -379,32 +422,50 @@ impl Driver {
         let (unreachable, halted, off) = match self.state.condition() {
             Condition::Live => (None, None, None),
             Condition::Starting => (Some("no block has been seen; check chain.rpc"), None, None),
-            Condition::Halted if self.heads.reachable() => {
-                (None, Some("the chain makes no blocks; reports wait and nothing expires"), None)
-            }
+            Condition::Halted if self.heads.reachable() => (
+                None,
+                Some("the chain makes no blocks; reports wait and nothing expires"),
+                None,
+            ),
             Condition::Halted => (Some("no endpoint of chain.rpc answers; reports wait"), None, None),
-            Condition::CatchingUp => {
-                (None, None, Some("the newest block's time is more than a minute from this clock; check NTP and the node"))
-            }
+            Condition::CatchingUp => (
+                None,
+                None,
+                Some("the newest block's time is more than a minute from this clock; check NTP and the node"),
+            ),
         };
         let gone = (!self.heads.reachable()).then_some("no endpoint of chain.rpc answers; reports wait");
-        self.health.set("chain_unreachable", unreachable.or(gone).map(str::to_owned));
+        self.health
+            .set("chain_unreachable", unreachable.or(gone).map(str::to_owned));
         self.health.set("chain_halted", halted.map(str::to_owned));
         self.health.set("block_time_off", off.map(str::to_owned));
     }
 
     fn alarm(&self, alarm: &Alarm) {
         match alarm {
-            Alarm::Refused { verdict: Verdict::InsufficientFunds, log, .. } => {
+            Alarm::Refused {
+                verdict: Verdict::InsufficientFunds,
+                log,
+                ..
+            } => {
                 let address = &self.signers.address;
-                self.health.raise("insufficient_funds", format!("send tokens to {address}: {log}"));
+                self.health
+                    .raise("insufficient_funds", format!("send tokens to {address}: {log}"));
             }
-            Alarm::Refused { verdict, log, code, .. } => {
-                self.health.raise("transactions_refused", format!("code {code}: {log}; {}", verdict.remedy()));
+            Alarm::Refused {
+                verdict, log, code, ..
+            } => {
+                self.health.raise(
+                    "transactions_refused",
+                    format!("code {code}: {log}; {}", verdict.remedy()),
+                );
             }
             Alarm::AccountUnknown => {
                 let address = &self.signers.address;
-                self.health.raise("account_unknown", format!("the chain does not know {address}; send tokens to it"));
+                self.health.raise(
+                    "account_unknown",
+                    format!("the chain does not know {address}; send tokens to it"),
+                );
             }
             Alarm::ForeignTransaction { sequence } => tracing::error!(
                 sequence,
@@ -423,9 +484,13 @@ impl Driver {
         let depth = spool::depth(store.reader()).await?;
         metrics.waiting.set(depth.waiting);
         metrics.bound.set(depth.bound);
-        let age = depth.oldest.map_or(0, |since| clock::now_ms().saturating_sub(since) / 1000);
+        let age = depth
+            .oldest
+            .map_or(0, |since| clock::now_ms().saturating_sub(since) / 1000);
         metrics.oldest_unsettled_seconds.set(age);
-        metrics.nodes.set(u64::try_from(registry.nodes().len()).unwrap_or(u64::MAX));
+        metrics
+            .nodes
+            .set(u64::try_from(registry.nodes().len()).unwrap_or(u64::MAX));
         Ok(())
     }
 }

@@ -22,11 +22,14 @@ pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
             silence > u64::from(params.offline_threshold)
         }
         NodeState::Offline => {
-            let on_record = params.deregistration_delay.saturating_sub(params.offline_threshold);
+            let on_record = params
+                .deregistration_delay
+                .saturating_sub(params.offline_threshold);
             let protected = n.drain.as_ref().is_some_and(|d| now <= d.until);
             !protected
                 && silence > u64::from(params.deregistration_delay)
-                && n.offline_since.is_some_and(|since| now.since(since) >= u64::from(on_record))
+                && n.offline_since
+                    .is_some_and(|since| now.since(since) >= u64::from(on_record))
         }
     }
 }
@@ -46,7 +49,10 @@ pub fn sweep_due(
         let all = clusters.entry(&node.cluster_id).or_insert(true);
         *all &= free;
     }
-    clusters.into_iter().find(|(_, free)| *free).map(|(c, _)| c.clone())
+    clusters
+        .into_iter()
+        .find(|(_, free)| *free)
+        .map(|(c, _)| c.clone())
 }
 
 #[cfg(test)]
@@ -90,17 +96,26 @@ mod tests {
         assert_eq!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(1120)), None);
         assert!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(1121)).is_some());
         let pending = known(vec![node("node-a", NodeState::Pending, 0)]);
-        assert_eq!(sweep_due(&pending, &BTreeSet::new(), &p, UnixSeconds(1_000_000)), None);
+        assert_eq!(
+            sweep_due(&pending, &BTreeSet::new(), &p, UnixSeconds(1_000_000)),
+            None
+        );
     }
 
     #[test]
     fn a_node_whose_report_has_not_ended_is_not_swept() {
         let p = Params::default();
-        let nodes = known(vec![node("node-a", NodeState::Active, 1000), node("node-b", NodeState::Active, 1000)]);
+        let nodes = known(vec![
+            node("node-a", NodeState::Active, 1000),
+            node("node-b", NodeState::Active, 1000),
+        ]);
         let held = BTreeSet::from([("hpc-cluster-1".parse().unwrap(), "node-b".parse().unwrap())]);
         assert_eq!(sweep_due(&nodes, &held, &p, UnixSeconds(2000)), None);
         // A held report of a node that the sweep would not step is no hindrance.
-        let nodes = known(vec![node("node-a", NodeState::Active, 1000), node("node-b", NodeState::Active, 1990)]);
+        let nodes = known(vec![
+            node("node-a", NodeState::Active, 1000),
+            node("node-b", NodeState::Active, 1990),
+        ]);
         assert!(sweep_due(&nodes, &held, &p, UnixSeconds(2000)).is_some());
     }
 

@@ -70,7 +70,11 @@ pub(super) async fn of_reports(
     hash: Option<TxHash>,
     end: &End,
 ) -> Result<Ending, EndingError> {
-    let members = spool::members(&mut *store.reader().acquire().await.map_err(StoreError::from)?, batch.0).await?;
+    let members = spool::members(
+        &mut *store.reader().acquire().await.map_err(StoreError::from)?,
+        batch.0,
+    )
+    .await?;
     let fates = match end {
         End::Included(_) => {
             let outcomes = match included(client, hash).await? {
@@ -98,7 +102,11 @@ fn of_failure(inclusion: &Inclusion, count: usize) -> Fate {
 
 async fn included(client: &RegistryClient, hash: Option<TxHash>) -> Result<Option<ExecResult>, EndingError> {
     let Some(hash) = hash else { return Ok(None) };
-    let asked = client.chain().endpoints().ask(|c: Client| async move { c.tx(hash).await }).await;
+    let asked = client
+        .chain()
+        .endpoints()
+        .ask(|c: Client| async move { c.tx(hash).await })
+        .await;
     Ok(asked.map_err(QueryError::from)?.map(|tx| tx.result))
 }
 
@@ -113,7 +121,9 @@ fn submit_outcomes(result: &ExecResult, members: &[Member]) -> Vec<Outcome> {
     match data.and_then(|d| serde_json::from_slice::<SubmitAnswer>(&d).ok()) {
         Some(answer) => of_answer(&answer, &group_ends, members.len()),
         None => {
-            tracing::warn!("the contract's answer to a batch cannot be read; the nodes' sequences are asked for");
+            tracing::warn!(
+                "the contract's answer to a batch cannot be read; the nodes' sequences are asked for"
+            );
             vec![Outcome::Unknown; members.len()]
         }
     }
@@ -128,7 +138,9 @@ async fn resolve(
     let mut ask: BTreeMap<ClusterId, BTreeSet<NodeId>> = BTreeMap::new();
     for (m, outcome) in members.iter().zip(outcomes) {
         if *outcome == Outcome::Unknown {
-            ask.entry(m.cluster_id.clone()).or_default().insert(m.node_id.clone());
+            ask.entry(m.cluster_id.clone())
+                .or_default()
+                .insert(m.node_id.clone());
         }
     }
     let mut views: HashMap<(ClusterId, NodeId), RelayView> = HashMap::new();
@@ -136,7 +148,12 @@ async fn resolve(
         let ids: Vec<NodeId> = ids.into_iter().collect();
         for chunk in ids.chunks(100) {
             let answer = client.relay(cluster.clone(), chunk.to_vec()).await?.value;
-            views.extend(answer.nodes.into_iter().map(|v| ((cluster.clone(), v.node_id.clone()), v)));
+            views.extend(
+                answer
+                    .nodes
+                    .into_iter()
+                    .map(|v| ((cluster.clone(), v.node_id.clone()), v)),
+            );
         }
     }
     let fate = |m: &Member, outcome: &Outcome| match outcome {
@@ -144,7 +161,9 @@ async fn resolve(
         Outcome::Refused(code) => Fate::Ended(EndedAs::Refused, Some(*code)),
         Outcome::Unknown => match views.get(&(m.cluster_id.clone(), m.node_id.clone())) {
             None => Fate::Ended(EndedAs::Refused, Some(Code::UnknownNode)),
-            Some(v) if v.epoch > m.epoch => Fate::Ended(EndedAs::Superseded, Some(Code::SupersededByRotation)),
+            Some(v) if v.epoch > m.epoch => {
+                Fate::Ended(EndedAs::Superseded, Some(Code::SupersededByRotation))
+            }
             Some(v) if v.sequence >= m.sequence => Fate::Ended(EndedAs::OnChain, None),
             Some(_) => Fate::Returned,
         },
@@ -164,13 +183,19 @@ pub(super) async fn of_registrations(
     let registrations = enrol::in_batch(&mut conn, batch.0).await?;
     drop(conn);
     let alone = registrations.len() == 1;
-    let result = if let End::Included(_) = end { included(client, hash).await? } else { None };
+    let result = if let End::Included(_) = end {
+        included(client, hash).await?
+    } else {
+        None
+    };
     let mut fates = Vec::new();
     for (index, r) in registrations.into_iter().enumerate() {
         let fate = match end {
             _ if r.state != RegistrationState::Sent => RegisterFate::Returned,
             End::Included(_) => {
-                let data = result.as_ref().and_then(|x| response_data(x, index).ok().flatten());
+                let data = result
+                    .as_ref()
+                    .and_then(|x| response_data(x, index).ok().flatten());
                 match data.and_then(|d| serde_json::from_slice::<RegisterAnswer>(&d).ok()) {
                     Some(answer) => RegisterFate::OnChain(answer.epoch),
                     None => on_record(client, &r).await?,
@@ -226,7 +251,12 @@ pub(super) async fn write(
             for (member, fate) in fates {
                 match fate {
                     Fate::Ended(ended, code) => {
-                        let end = spool::End { ended: *ended, code: *code, batch: Some(batch.0), height };
+                        let end = spool::End {
+                            ended: *ended,
+                            code: *code,
+                            batch: Some(batch.0),
+                            height,
+                        };
                         spool::end(&mut *conn, member, &end, now_ms).await?;
                     }
                     Fate::Returned => spool::return_member(&mut *conn, member, now_ms).await?,
@@ -273,9 +303,15 @@ pub(super) fn announce(
                         "report refused by the chain; {}", code.remedy());
                     registry.refused(&m.cluster_id, &m.node_id, *code, m.sequence);
                 }
-                let labels = ReportLabels { end, code: code.map_or("", Code::as_str) };
+                let labels = ReportLabels {
+                    end,
+                    code: code.map_or("", Code::as_str),
+                };
                 metrics.reports.get_or_create(&labels).inc();
-                touched.entry(m.cluster_id.clone()).or_default().push(m.node_id.clone());
+                touched
+                    .entry(m.cluster_id.clone())
+                    .or_default()
+                    .push(m.node_id.clone());
             }
         }
         Ending::Register(fates) => {
@@ -283,7 +319,10 @@ pub(super) fn announce(
                 match fate {
                     RegisterFate::OnChain(epoch) => {
                         tracing::info!(cluster = %r.cluster_id, node = %r.node_id, epoch, "node registered on chain");
-                        touched.entry(r.cluster_id.clone()).or_default().push(r.node_id.clone());
+                        touched
+                            .entry(r.cluster_id.clone())
+                            .or_default()
+                            .push(r.node_id.clone());
                     }
                     RegisterFate::Refused(code, detail) => {
                         tracing::warn!(cluster = %r.cluster_id, node = %r.node_id, %code, "registration refused: {detail}");

@@ -67,21 +67,38 @@ pub(super) async fn heads(
         if known.seen.insert(endpoint)
             && let Some(client) = endpoints.get(endpoint)
         {
-            let before = status.height.saturating_sub(LOOK_BACK).max(status.earliest_height).max(1);
+            let before = status
+                .height
+                .saturating_sub(LOOK_BACK)
+                .max(status.earliest_height)
+                .max(1);
             if let Ok(block) = client.block(Some(before)).await {
-                inputs.push(Input::Head { endpoint, height: before, block_time_ms: block.time_ms });
+                inputs.push(Input::Head {
+                    endpoint,
+                    height: before,
+                    block_time_ms: block.time_ms,
+                });
             }
         }
-        inputs.push(Input::Head { endpoint, height: status.height, block_time_ms: status.block_time_ms });
+        inputs.push(Input::Head {
+            endpoint,
+            height: status.height,
+            block_time_ms: status.block_time_ms,
+        });
         let time = UnixSeconds(status.block_time_ms / 1000);
-        registry.set_tip(Tip { height: status.height, time, latency_ms: Some(latency_ms) });
+        registry.set_tip(Tip {
+            height: status.height,
+            time,
+            latency_ms: Some(latency_ms),
+        });
         metrics.chain_height.set(status.height);
         metrics.chain_latency_ms.set(latency_ms);
     }
     match wrong {
-        Some(found) if known.answering == 0 => {
-            Err(DriverError::WrongChain { found, wanted: config.chain.id.clone() })
-        }
+        Some(found) if known.answering == 0 => Err(DriverError::WrongChain {
+            found,
+            wanted: config.chain.id.clone(),
+        }),
         _ => Ok(inputs),
     }
 }
@@ -109,14 +126,22 @@ pub(super) async fn broadcast(
                 }
             },
         };
-        Input::CheckTx { endpoint: *endpoint, hash, answer }
+        Input::CheckTx {
+            endpoint: *endpoint,
+            hash,
+            answer,
+        }
     });
     join_all(sends).await
 }
 
 /// Looks a transaction up at every endpoint: an index may lag.
 pub(super) async fn find(client: &RegistryClient, hash: TxHash) -> Option<Input> {
-    let asks = client.chain().endpoints().iter().map(|(_, client)| client.tx(hash));
+    let asks = client
+        .chain()
+        .endpoints()
+        .iter()
+        .map(|(_, client)| client.tx(hash));
     let answers: Vec<Result<Option<TxAnswer>, RpcError>> = join_all(asks).await;
     let mut asked = false;
     for answer in answers {
@@ -146,7 +171,9 @@ pub(super) async fn account(client: &RegistryClient, address: &str) -> Option<In
                 account_number: account.number,
                 sequence: account.sequence,
             },
-            None => Input::AccountUnknown { height: answer.height },
+            None => Input::AccountUnknown {
+                height: answer.height,
+            },
         }),
         Err(e) => {
             tracing::debug!(error = %e, "the account cannot be read");
@@ -159,7 +186,12 @@ pub(super) async fn account(client: &RegistryClient, address: &str) -> Option<In
 pub(super) async fn scan(client: &RegistryClient, hash: TxHash, from: u64, to: u64) -> Option<Input> {
     let mut inclusions = Vec::new();
     for height in from..=to {
-        match client.chain().endpoints().ask(|c: Client| in_block(c, hash, height)).await {
+        match client
+            .chain()
+            .endpoints()
+            .ask(|c: Client| in_block(c, hash, height))
+            .await
+        {
             Ok(found) => inclusions.extend(found),
             Err(RpcError::Response { data, .. }) if hpc_chain::code::pruned_below(&data).is_some() => {}
             Err(e) => {
@@ -168,12 +200,19 @@ pub(super) async fn scan(client: &RegistryClient, hash: TxHash, from: u64, to: u
             }
         }
     }
-    Some(Input::Scanned { hash, from, to, inclusions })
+    Some(Input::Scanned {
+        hash,
+        from,
+        to,
+        inclusions,
+    })
 }
 
 async fn in_block(client: Client, hash: TxHash, height: u64) -> Result<Option<Inclusion>, RpcError> {
     let block = client.block(Some(height)).await?;
-    let Some(index) = block.txs.iter().position(|tx| TxHash::of(tx) == hash) else { return Ok(None) };
+    let Some(index) = block.txs.iter().position(|tx| TxHash::of(tx) == hash) else {
+        return Ok(None);
+    };
     let results = client.block_results(height).await?;
     Ok(results.into_iter().nth(index).map(|r| Inclusion {
         hash,

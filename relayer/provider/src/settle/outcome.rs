@@ -42,7 +42,11 @@ pub fn of_answer(answer: &SubmitAnswer, group_ends: &[usize], count: usize) -> V
     // groups' items are not certain either.
     let first_bad = answer.bad_groups.iter().map(|(group, _)| *group).min();
     if let Some(group) = first_bad.and_then(|g| usize::try_from(g).ok()) {
-        let from = group.checked_sub(1).and_then(|g| group_ends.get(g)).copied().unwrap_or(0);
+        let from = group
+            .checked_sub(1)
+            .and_then(|g| group_ends.get(g))
+            .copied()
+            .unwrap_or(0);
         for slot in out.iter_mut().skip(from) {
             *slot = Outcome::Unknown;
         }
@@ -58,7 +62,10 @@ mod tests {
     fn what_the_contract_does_not_list_counts() {
         let answer = SubmitAnswer {
             accepted: 3,
-            refused: vec![(1, Code::TimestampExpired.number()), (3, Code::StaleSequence.number())],
+            refused: vec![
+                (1, Code::TimestampExpired.number()),
+                (3, Code::StaleSequence.number()),
+            ],
             notices: vec![(0, Code::ClusterInactive.number())],
             bad_groups: vec![],
         };
@@ -76,7 +83,10 @@ mod tests {
 
     #[test]
     fn a_group_that_could_not_be_read_leaves_its_items_and_later_ones_open() {
-        let answer = SubmitAnswer { bad_groups: vec![(1, Code::Malformed.number())], ..SubmitAnswer::default() };
+        let answer = SubmitAnswer {
+            bad_groups: vec![(1, Code::Malformed.number())],
+            ..SubmitAnswer::default()
+        };
         let got = of_answer(&answer, &[2, 4, 5], 5);
         assert_eq!(got[..2], [Outcome::OnChain(None); 2]);
         assert_eq!(got[2..], [Outcome::Unknown; 3]);
@@ -84,8 +94,14 @@ mod tests {
 
     #[test]
     fn numbers_beyond_the_batch_and_unknown_codes_harm_nobody_else() {
-        let answer = SubmitAnswer { refused: vec![(9, 1), (0, 255)], ..SubmitAnswer::default() };
+        let answer = SubmitAnswer {
+            refused: vec![(9, 1), (0, 255)],
+            ..SubmitAnswer::default()
+        };
         let got = of_answer(&answer, &[2], 2);
-        assert_eq!(got, [Outcome::Refused(Code::UnsupportedVersion), Outcome::OnChain(None)]);
+        assert_eq!(
+            got,
+            [Outcome::Refused(Code::UnsupportedVersion), Outcome::OnChain(None)]
+        );
     }
 }

@@ -81,7 +81,9 @@ struct Page {
 /// Decides at `now` (milliseconds).
 #[must_use]
 pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
-    let Some(first_due) = waiting.iter().map(|w| due_at(w, limits)).min() else { return Decision::Idle };
+    let Some(first_due) = waiting.iter().map(|w| due_at(w, limits)).min() else {
+        return Decision::Idle;
+    };
     let full = waiting.len() >= limits.max_size;
     if first_due > now && !full {
         return Decision::Wait { until: first_due };
@@ -97,8 +99,10 @@ pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
         page.due |= due_at(w, limits) <= now;
         page.oldest = page.oldest.min(w.queued_at);
     }
-    let mut chosen: Vec<Page> =
-        pages.into_values().filter(|p| p.due || p.items.len() >= WORTH_WRITING.min(limits.max_size)).collect();
+    let mut chosen: Vec<Page> = pages
+        .into_values()
+        .filter(|p| p.due || p.items.len() >= WORTH_WRITING.min(limits.max_size))
+        .collect();
     if chosen.is_empty() {
         return Decision::Wait { until: first_due };
     }
@@ -110,7 +114,8 @@ pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
 fn due_at(w: &Waiting, limits: &Limits) -> u64 {
     let latest = w.queued_at.saturating_add(limits.interval_ms);
     let earliest = w.queued_at.saturating_add(limits.interval_ms / EARLIEST_PART);
-    w.lapses_at.map_or(latest, |lapse| latest.min(lapse.max(earliest)))
+    w.lapses_at
+        .map_or(latest, |lapse| latest.min(lapse.max(earliest)))
 }
 
 /// Takes pages whole while they fit; the first goes in part if it does not fit at all.
@@ -157,8 +162,16 @@ fn fill(waiting: &[Waiting], pages: &[Page], limits: &Limits) -> Vec<usize> {
 
 /// Base64 of the item, with its section.
 fn item_bytes(w: &Waiting) -> u64 {
-    let section = if w.section_len == 0 { 0 } else { u64::from(w.section_len) + 2 };
-    (u64::try_from(ITEM_LEN).unwrap_or(u64::MAX).saturating_add(section)).div_ceil(3) * 4
+    let section = if w.section_len == 0 {
+        0
+    } else {
+        u64::from(w.section_len) + 2
+    };
+    (u64::try_from(ITEM_LEN)
+        .unwrap_or(u64::MAX)
+        .saturating_add(section))
+    .div_ceil(3)
+        * 4
 }
 
 #[cfg(test)]

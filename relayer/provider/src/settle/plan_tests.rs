@@ -4,8 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits =
-    Limits { max_size: 50, interval_ms: 60_000, batch_limit: 1024, max_tx_bytes: 400_000, max_gas: 20_000_000 };
+const LIMITS: Limits = Limits {
+    max_size: 50,
+    interval_ms: 60_000,
+    batch_limit: 1024,
+    max_tx_bytes: 400_000,
+    max_gas: 20_000_000,
+};
 
 fn report(cluster: u8, page: u16, slot: u8, queued_at: u64) -> Waiting {
     Waiting {
@@ -35,10 +40,16 @@ fn a_report_waits_for_its_interval_and_no_longer() {
 fn a_state_that_would_lapse_brings_its_report_forward_but_not_without_bound() {
     let mut w = report(1, 0, 3, 100_000);
     w.lapses_at = Some(130_000);
-    assert_eq!(plan(&[w.clone()], &LIMITS, 129_999), Decision::Wait { until: 130_000 });
+    assert_eq!(
+        plan(&[w.clone()], &LIMITS, 129_999),
+        Decision::Wait { until: 130_000 }
+    );
     // Long lapsed: a quarter of the interval is waited all the same.
     w.lapses_at = Some(1);
-    assert_eq!(plan(&[w.clone()], &LIMITS, 100_000), Decision::Wait { until: 115_000 });
+    assert_eq!(
+        plan(&[w.clone()], &LIMITS, 100_000),
+        Decision::Wait { until: 115_000 }
+    );
     assert_eq!(plan(&[w], &LIMITS, 115_000), Decision::Send(vec![0]));
 }
 
@@ -46,7 +57,9 @@ fn a_state_that_would_lapse_brings_its_report_forward_but_not_without_bound() {
 fn fifty_stop_the_waiting_and_the_page_goes_whole() {
     let w: Vec<_> = (0..60).map(|slot| report(1, 0, slot, 1000)).collect();
     assert!(matches!(plan(&w[..49], &LIMITS, 1000), Decision::Wait { .. }));
-    let Decision::Send(sent) = plan(&w, &LIMITS, 1000) else { panic!("waits") };
+    let Decision::Send(sent) = plan(&w, &LIMITS, 1000) else {
+        panic!("waits")
+    };
     assert_eq!(sent, (0..60).collect::<Vec<_>>());
 }
 
@@ -54,24 +67,42 @@ fn fifty_stop_the_waiting_and_the_page_goes_whole() {
 fn fifty_spread_over_many_pages_wait_for_their_interval() {
     let w: Vec<_> = (0..50u16).map(|i| report(1, i, 0, 1000)).collect();
     assert_eq!(plan(&w, &LIMITS, 1000), Decision::Wait { until: 61_000 });
-    let Decision::Send(sent) = plan(&w, &LIMITS, 61_000) else { panic!("waits") };
+    let Decision::Send(sent) = plan(&w, &LIMITS, 61_000) else {
+        panic!("waits")
+    };
     assert_eq!(sent.len(), 50);
 }
 
 #[test]
 fn a_due_page_takes_its_young_reports_along_and_leaves_other_pages_alone() {
-    let w = [report(1, 0, 1, 0), report(1, 0, 2, 59_000), report(1, 1, 0, 59_000)];
+    let w = [
+        report(1, 0, 1, 0),
+        report(1, 0, 2, 59_000),
+        report(1, 1, 0, 59_000),
+    ];
     assert_eq!(plan(&w, &LIMITS, 60_000), Decision::Send(vec![0, 1]));
 }
 
 #[test]
 fn what_does_not_fit_stays_page_by_page_and_a_page_alone_goes_in_part() {
-    let limits = Limits { batch_limit: 70, ..LIMITS };
-    let w: Vec<_> = (0..128u16).map(|i| report(1, i / 64, (i % 64) as u8, 0)).collect();
-    let Decision::Send(sent) = plan(&w, &limits, 60_000) else { panic!("waits") };
+    let limits = Limits {
+        batch_limit: 70,
+        ..LIMITS
+    };
+    let w: Vec<_> = (0..128u16)
+        .map(|i| report(1, i / 64, (i % 64) as u8, 0))
+        .collect();
+    let Decision::Send(sent) = plan(&w, &limits, 60_000) else {
+        panic!("waits")
+    };
     assert_eq!(sent, (0..64).collect::<Vec<_>>());
-    let limits = Limits { batch_limit: 10, ..LIMITS };
-    let Decision::Send(sent) = plan(&w, &limits, 60_000) else { panic!("waits") };
+    let limits = Limits {
+        batch_limit: 10,
+        ..LIMITS
+    };
+    let Decision::Send(sent) = plan(&w, &limits, 60_000) else {
+        panic!("waits")
+    };
     assert_eq!(sent.len(), 10);
 }
 
@@ -79,18 +110,30 @@ fn what_does_not_fit_stays_page_by_page_and_a_page_alone_goes_in_part() {
 fn reports_too_far_apart_in_time_do_not_share_a_batch() {
     let mut w = [report(1, 0, 1, 0), report(1, 1, 0, 0)];
     w[1].time += 70_000;
-    let Decision::Send(sent) = plan(&w, &LIMITS, 60_000) else { panic!("waits") };
+    let Decision::Send(sent) = plan(&w, &LIMITS, 60_000) else {
+        panic!("waits")
+    };
     assert_eq!(sent.len(), 1);
 }
 
 fn any_waiting() -> impl Strategy<Value = Vec<Waiting>> {
-    let one = (1u8..4, 0u16..6, 0u8..64, 0u64..100_000, prop::option::of(0u64..200_000), 0u32..400, prop_oneof![Just(0u32), 0u32..4096])
-        .prop_map(|(cluster, page, slot, queued_at, lapses_at, time, section_len)| Waiting {
-            lapses_at,
-            time: 1_800_000_000 + time,
-            section_len,
-            ..report(cluster, page, slot, queued_at)
-        });
+    let one = (
+        1u8..4,
+        0u16..6,
+        0u8..64,
+        0u64..100_000,
+        prop::option::of(0u64..200_000),
+        0u32..400,
+        prop_oneof![Just(0u32), 0u32..4096],
+    )
+        .prop_map(
+            |(cluster, page, slot, queued_at, lapses_at, time, section_len)| Waiting {
+                lapses_at,
+                time: 1_800_000_000 + time,
+                section_len,
+                ..report(cluster, page, slot, queued_at)
+            },
+        );
     prop::collection::vec(one, 0..200).prop_map(|all| {
         let mut seen = HashMap::new();
         for w in all {

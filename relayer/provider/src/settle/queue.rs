@@ -31,7 +31,9 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
     let mut over = Vec::new();
     for meta in spool::metas(store.reader()).await? {
         // Not read from the chain yet, or another epoch's: the next sync decides.
-        let Some(node) = registry.node(&meta.cluster_id, &meta.node_id).filter(|n| n.chain.epoch == meta.epoch)
+        let Some(node) = registry
+            .node(&meta.cluster_id, &meta.node_id)
+            .filter(|n| n.chain.epoch == meta.epoch)
         else {
             continue;
         };
@@ -45,7 +47,15 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
     if !over.is_empty() {
         let mut tx = store.begin().await?;
         for (meta, end) in over {
-            spool::drop_waiting(&mut tx, &meta.cluster_id, &meta.node_id, meta.sequence, &end, now_ms).await?;
+            spool::drop_waiting(
+                &mut tx,
+                &meta.cluster_id,
+                &meta.node_id,
+                meta.sequence,
+                &end,
+                now_ms,
+            )
+            .await?;
         }
         tx.commit().await?;
     }
@@ -67,7 +77,12 @@ fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
         node.chain.recorded_state,
         NodeState::Active | NodeState::Stale | NodeState::Draining | NodeState::Drained | NodeState::Offline
     );
-    let at = node.chain.last_heartbeat.plus(u64::from(params.heartbeat_timeout)).0.saturating_mul(1000);
+    let at = node
+        .chain
+        .last_heartbeat
+        .plus(u64::from(params.heartbeat_timeout))
+        .0
+        .saturating_mul(1000);
     let known = meta.section_digest == Some(node.section_digest);
     Waiting {
         cluster_id: meta.cluster_id.clone(),
@@ -87,14 +102,18 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
     )
     .fetch_all(store.reader())
     .await?;
-    rows.iter().map(|row| Ok((text(row, "cluster_id")?, text(row, "node_id")?))).collect()
+    rows.iter()
+        .map(|row| Ok((text(row, "cluster_id")?, text(row, "node_id")?)))
+        .collect()
 }
 
 /// How many other nodes of the written pages may change state before `until` (UNIX seconds): they cost gas
 /// that a simulation now does not see.
 pub(super) fn may_step(nodes: &[Arc<Node>], chosen: &[&Arc<Node>], params: &Params, until: u64) -> u64 {
-    let pages: HashMap<(&ClusterId, u16), ()> =
-        chosen.iter().map(|n| ((&n.cluster_id, n.chain.page), ())).collect();
+    let pages: HashMap<(&ClusterId, u16), ()> = chosen
+        .iter()
+        .map(|n| ((&n.cluster_id, n.chain.page), ()))
+        .collect();
     let mine: BTreeSet<(&ClusterId, &NodeId)> = chosen.iter().map(|n| (&n.cluster_id, &n.node_id)).collect();
     let count = nodes
         .iter()

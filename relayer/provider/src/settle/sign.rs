@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use cosmrs::Any;
@@ -15,6 +16,7 @@ use super::compose::{self, ComposeError};
 use super::driver::{Driver, DriverError};
 use super::store::{self, Kind, SignedRow};
 use crate::enrol;
+use crate::registry::{SyncError, sync_cluster};
 use crate::spool::{self, Member};
 use crate::store::StoreError;
 use crate::{clock, fault};
@@ -84,7 +86,11 @@ impl Driver {
     /// Plans the batch finally, simulates it once, signs it.
     pub(super) async fn sign(&mut self, request: SignRequest) -> Result<Input, DriverError> {
         fault::point("settle.planned");
-        let kind = self.job.as_ref().filter(|(batch, ..)| *batch == request.batch).map(|(_, kind, _)| *kind);
+        let kind = self
+            .job
+            .as_ref()
+            .filter(|(batch, ..)| *batch == request.batch)
+            .map(|(_, kind, _)| *kind);
         let composed = match kind {
             Some(Kind::Reports) => self.compose_reports(request).await,
             Some(Kind::Register) => self.compose_registrations(request).await,
@@ -120,10 +126,26 @@ impl Driver {
     }
 
     fn seal(&self, request: SignRequest, composed: Composed) -> Result<(Bound, Vec<u8>), SignError> {
-        let Composed { messages, content, gas, margin, adjustment } = composed;
+        let Composed {
+            messages,
+            content,
+            gas,
+            margin,
+            adjustment,
+        } = composed;
         let gas_limit = adjustment.apply(gas).saturating_add(margin);
-        let amount = self.price.fee(gas_limit).map_err(|e| SignError::Other(e.to_string()))?;
-        let unsigned = self.unsigned(request, messages, Fee { amount: amount.into_iter().collect(), gas_limit })?;
+        let amount = self
+            .price
+            .fee(gas_limit)
+            .map_err(|e| SignError::Other(e.to_string()))?;
+        let unsigned = self.unsigned(
+            request,
+            messages,
+            Fee {
+                amount: amount.into_iter().collect(),
+                gas_limit,
+            },
+        )?;
         let signer = SignerData {
             chain_id: self.registry.chain_id(),
             account_number: request.account_number,
@@ -136,13 +158,25 @@ impl Driver {
             timeout_height: request.timeout_height,
             gas_limit,
         };
-        Ok((Bound { batch: request.batch, row, content }, signed.bytes))
+        Ok((
+            Bound {
+                batch: request.batch,
+                row,
+                content,
+            },
+            signed.bytes,
+        ))
     }
 
     fn unsigned(&self, request: SignRequest, messages: Vec<Any>, fee: Fee) -> Result<Unsigned, SignError> {
         let timeout_height = NonZeroU64::new(request.timeout_height)
             .ok_or_else(|| SignError::Other("a transaction without timeout height is never signed".into()))?;
-        Ok(Unsigned { messages, memo: String::new(), timeout_height, fee })
+        Ok(Unsigned {
+            messages,
+            memo: String::new(),
+            timeout_height,
+            fee,
+        })
     }
 
     async fn simulate(&self, request: SignRequest, messages: Vec<Any>) -> Result<u64, SignError> {
@@ -177,7 +211,10 @@ impl Driver {
                 }
                 Ok(None)
             }
-            Err(SignError::Query(QueryError::Refused { verdict: Verdict::OutOfGas, .. })) => {
+            Err(SignError::Query(QueryError::Refused {
+                verdict: Verdict::OutOfGas,
+                ..
+            })) => {
                 self.shrink = (self.shrink + 1).min(10);
                 Ok(None)
             }
@@ -187,7 +224,11 @@ impl Driver {
 
     /// The fitted gas times 1.1; more after a transaction ran out of it.
     fn gas_adjustment(&self) -> Adjustment {
-        if self.adjustment == Adjustment::default() { "1.1".parse().unwrap_or_default() } else { self.adjustment }
+        if self.adjustment == Adjustment::default() {
+            "1.1".parse().unwrap_or_default()
+        } else {
+            self.adjustment
+        }
     }
 
     async fn refuse_alone(&self, m: &Member, code: Code, now_ms: u64) -> Result<(), ComposeError> {
@@ -202,13 +243,31 @@ impl Driver {
     async fn compose_registrations(&mut self, request: SignRequest) -> Result<Option<Composed>, SignError> {
         let now = clock::now_ms();
         let limit = (REGISTRATIONS >> self.shrink.min(31)).max(1);
-        let mut conn = self.store.reader().acquire().await.map_err(|e| ComposeError::Store(e.into()))?;
-        let queued = enrol::queued(&mut conn, limit).await.map_err(ComposeError::from)?;
+        let mut conn = self
+            .store
+            .reader()
+            .acquire()
+            .await
+            .map_err(|e| ComposeError::Store(e.into()))?;
+        let queued = enrol::queued(&mut conn, limit)
+            .await
+            .map_err(ComposeError::from)?;
         drop(conn);
+        let clusters: BTreeSet<_> = queued.iter().map(|r| r.cluster_id.clone()).collect();
+        for cluster in clusters {
+            // It may have been created, or its operators changed, since the last sync.
+            match sync_cluster(&self.client, &self.store, &self.registry, &cluster).await {
+                Ok(_) => {}
+                Err(SyncError::Query(e)) => return Err(e.into()),
+                Err(SyncError::Store(e)) => return Err(ComposeError::from(e).into()),
+            }
+        }
         let mut good: Vec<(u64, Any)> = Vec::new();
         for r in &queued {
             let nonce = clock::random().map_err(ComposeError::from)?;
-            let Self { registry, signers, .. } = &*self;
+            let Self {
+                registry, signers, ..
+            } = &*self;
             let time = UnixSeconds(now / 1000);
             match compose::registration(r, registry, &signers.operator, &signers.prefix, time, nonce)? {
                 Ok(message) => {
@@ -253,7 +312,13 @@ impl Driver {
         }))
     }
 
-    async fn refuse_registration(&self, id: u64, code: Code, detail: &str, now: u64) -> Result<(), ComposeError> {
+    async fn refuse_registration(
+        &self,
+        id: u64,
+        code: Code,
+        detail: &str,
+        now: u64,
+    ) -> Result<(), ComposeError> {
         tracing::warn!(registration = id, %code, "registration refused: {detail}");
         let mut tx = self.store.begin().await?;
         enrol::record_refused(&mut tx, id, code, detail, now).await?;
@@ -262,10 +327,21 @@ impl Driver {
     }
 
     async fn compose_sweep(&mut self, request: SignRequest) -> Result<Option<Composed>, SignError> {
-        let Some((_, _, cluster_id @ Some(_))) = self.job.clone() else { return Ok(None) };
-        let messages = vec![self.message(&ExecuteMsg::Sweep { cluster_id, limit: Some(SWEEP_PAGES) })?];
+        let Some((_, _, cluster_id @ Some(_))) = self.job.clone() else {
+            return Ok(None);
+        };
+        let messages = vec![self.message(&ExecuteMsg::Sweep {
+            cluster_id,
+            limit: Some(SWEEP_PAGES),
+        })?];
         let gas = self.simulate(request, messages.clone()).await?;
-        Ok(Some(Composed { messages, content: Content::Sweep, gas, margin: 0, adjustment: self.adjustment }))
+        Ok(Some(Composed {
+            messages,
+            content: Content::Sweep,
+            gas,
+            margin: 0,
+            adjustment: self.adjustment,
+        }))
     }
 
     fn message(&self, message: &ExecuteMsg) -> Result<Any, ComposeError> {

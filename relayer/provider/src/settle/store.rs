@@ -27,7 +27,9 @@ impl Kind {
     }
 
     fn read(word: &str) -> Option<Self> {
-        [Self::Reports, Self::Register, Self::Sweep].into_iter().find(|k| k.as_str() == word)
+        [Self::Reports, Self::Register, Self::Sweep]
+            .into_iter()
+            .find(|k| k.as_str() == word)
     }
 }
 
@@ -51,10 +53,15 @@ fn bad(table: &'static str, column: &'static str) -> StoreError {
 /// # Errors
 /// If the store fails or its text is not readable.
 pub(super) async fn load_state(pool: &SqlitePool, signer: &str) -> Result<Option<State>, StoreError> {
-    let row = sqlx::query("SELECT state FROM signer WHERE signer = ?").bind(signer).fetch_optional(pool).await?;
+    let row = sqlx::query("SELECT state FROM signer WHERE signer = ?")
+        .bind(signer)
+        .fetch_optional(pool)
+        .await?;
     let Some(row) = row else { return Ok(None) };
     let text: String = row.try_get(0)?;
-    serde_json::from_str(&text).map(Some).map_err(|_| bad("signer", "state"))
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|_| bad("signer", "state"))
 }
 
 pub(super) async fn save_state(
@@ -89,7 +96,9 @@ pub(super) async fn open_batch(
         .bind(int(now_ms))
         .execute(conn)
         .await?;
-    u64::try_from(done.last_insert_rowid()).map(BatchId).map_err(|_| bad("batch", "id"))
+    u64::try_from(done.last_insert_rowid())
+        .map(BatchId)
+        .map_err(|_| bad("batch", "id"))
 }
 
 /// Forgets transactions that were planned and never signed.
@@ -175,7 +184,10 @@ pub(super) async fn record_end(
 /// # Errors
 /// If the store fails.
 pub async fn prune_batches(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM batch WHERE ended_at < ?").bind(int(before_ms)).execute(conn).await?;
+    sqlx::query("DELETE FROM batch WHERE ended_at < ?")
+        .bind(int(before_ms))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

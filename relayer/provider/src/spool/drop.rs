@@ -18,12 +18,13 @@ pub async fn drop_waiting(
     end: &End,
     now_ms: u64,
 ) -> Result<bool, StoreError> {
-    let row = sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND sequence = ? RETURNING *")
-        .bind(cluster.as_str())
-        .bind(node.as_str())
-        .bind(i64::from(sequence))
-        .fetch_optional(&mut *conn)
-        .await?;
+    let row =
+        sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND sequence = ? RETURNING *")
+            .bind(cluster.as_str())
+            .bind(node.as_str())
+            .bind(i64::from(sequence))
+            .fetch_optional(&mut *conn)
+            .await?;
     let Some(row) = row else { return Ok(false) };
     history::end(conn, &Member::read(&row)?, end, now_ms).await?;
     Ok(true)
@@ -40,12 +41,13 @@ pub async fn supersede_older(
     epoch: u64,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    let row = sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch < ? RETURNING *")
-        .bind(cluster.as_str())
-        .bind(node.as_str())
-        .bind(int(epoch))
-        .fetch_optional(&mut *conn)
-        .await?;
+    let row =
+        sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch < ? RETURNING *")
+            .bind(cluster.as_str())
+            .bind(node.as_str())
+            .bind(int(epoch))
+            .fetch_optional(&mut *conn)
+            .await?;
     if let Some(row) = row {
         let end = End::local(EndedAs::Superseded, Some(Code::SupersededByRotation));
         history::end(&mut *conn, &Member::read(&row)?, &end, now_ms).await?;

@@ -180,7 +180,9 @@ pub struct Intake {
 
 impl Intake {
     fn read(row: &SqliteRow) -> Result<Self, StoreError> {
-        let code = opt_uint(row, "refusal_code")?.and_then(|n| u8::try_from(n).ok()).and_then(Code::from_number);
+        let code = opt_uint(row, "refusal_code")?
+            .and_then(|n| u8::try_from(n).ok())
+            .and_then(Code::from_number);
         let of = opt_uint(row, "refusal_sequence")?.and_then(|n| u32::try_from(n).ok());
         Ok(Self {
             cluster_id: text(row, "cluster_id")?,

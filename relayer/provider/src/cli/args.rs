@@ -1,0 +1,197 @@
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+
+use crate::config::Span;
+
+/// The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
+#[derive(Debug, Parser)]
+#[command(
+    name = "virtengine-provider",
+    version,
+    after_help = "Examples:\n  \
+        virtengine-provider init --hostname gateway.example.com\n  \
+        virtengine-provider node-token create --cluster-id hpc-cluster-1 --node-id node-hpc1-compute-042 --pubkey \"$(cat agent.pub)\"\n  \
+        virtengine-provider run\n\n\
+        Exit codes: 78 configuration (also a wrong chain or contract), 74 disk, 69 port or lock taken, 1 anything else."
+)]
+pub(super) struct Args {
+    /// The daemon's directory.
+    #[arg(
+        long,
+        global = true,
+        env = "VIRTENGINE_PROVIDER_HOME",
+        default_value = "/var/lib/virtengine/provider"
+    )]
+    pub(super) home: PathBuf,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Creates CA, keys and configuration in an empty directory.
+    Init(InitArgs),
+    /// Runs the daemon until SIGTERM or Ctrl-C.
+    Run,
+    /// The configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Registration tokens for nodes; works while the daemon runs.
+    #[command(subcommand)]
+    NodeToken(TokenCommand),
+    /// Nodes as the gateway knows them; works while the daemon runs.
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Keys of this directory.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Whether the daemon runs and is ready, and what waits.
+    Status(Out),
+}
+
+/// How lists and records are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct Out {
+    /// Format of the answer.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(super) output: Format,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    virtengine-provider init --home /var/lib/virtengine/provider --hostname gateway.example.com --address 203.0.113.7\n  \
+    virtengine-provider init --chain-id hpc-1 --contract wasm1… --rpc http://127.0.0.1:26657 --import mnemonic.txt")]
+pub(super) struct InitArgs {
+    /// Host name in the gateway's certificate; may be repeated [default: localhost].
+    #[arg(long)]
+    pub(super) hostname: Vec<String>,
+    /// IP address in the gateway's certificate; may be repeated [default: 127.0.0.1].
+    #[arg(long)]
+    pub(super) address: Vec<IpAddr>,
+    /// Chain id.
+    #[arg(long)]
+    pub(super) chain_id: Option<String>,
+    /// Address of the registry contract.
+    #[arg(long)]
+    pub(super) contract: Option<String>,
+    /// RPC endpoint; may be repeated.
+    #[arg(long)]
+    pub(super) rpc: Vec<String>,
+    /// What a unit of gas is paid with, such as 0.025stake.
+    #[arg(long)]
+    pub(super) gas_price: Option<String>,
+    /// File with the mnemonic of the paying key, instead of a new one.
+    #[arg(long, value_name = "FILE")]
+    pub(super) import: Option<PathBuf>,
+    /// File with the mnemonic of the operator key, instead of a new one.
+    #[arg(long, value_name = "FILE")]
+    pub(super) import_operator: Option<PathBuf>,
+    /// `file` seals keys with the passphrase in the file that VIRTENGINE_KEYRING_PASSPHRASE_FILE names;
+    /// `test` keeps them in the clear, mode 0600 [default: file if that variable is set].
+    #[arg(long)]
+    pub(super) keyring_backend: Option<hpc_chain::keys::Backend>,
+    /// Bech32 prefix of the addresses shown.
+    #[arg(long, default_value = "wasm")]
+    pub(super) prefix: String,
+    #[command(flatten)]
+    pub(super) out: Out,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Checks config.yaml and the environment; exit code 78 if something is wrong.
+    Check,
+    /// Shows what counts: file, environment and defaults together.
+    Show(Out),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Makes a token and prints it, and nothing else, on standard output.
+    Create {
+        /// The node's cluster.
+        #[arg(long)]
+        cluster_id: ClusterId,
+        /// The node.
+        #[arg(long)]
+        node_id: NodeId,
+        /// The agent's public key: the line in agent.pub.
+        #[arg(long)]
+        pubkey: AgentKey,
+        /// How long the token counts, up to 30 days.
+        #[arg(long, default_value = "24h")]
+        expires: Span,
+    },
+    /// Lists tokens; never the tokens themselves.
+    List(Out),
+    /// Takes a token back that has not been used.
+    Revoke {
+        /// Id of the token, from the list.
+        jti: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum NodeCommand {
+    /// Lists nodes: last received, last on chain, last refusal.
+    List(Out),
+    /// Shows one node and how its newest reports ended.
+    Show {
+        /// The node.
+        node_id: NodeId,
+        /// Its cluster, if several have a node of this id.
+        #[arg(long)]
+        cluster_id: Option<ClusterId>,
+        #[command(flatten)]
+        out: Out,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeysCommand {
+    /// Lists chain keys and their addresses.
+    List(Out),
+    /// Shows a chain key: operator or relayer.
+    Show {
+        /// Name of the key.
+        name: String,
+        /// Only the address.
+        #[arg(long)]
+        address: bool,
+        /// Bech32 prefix, if the configuration names no contract yet.
+        #[arg(long, default_value = "wasm")]
+        prefix: String,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Prints the address of a chain key.
+    Address {
+        /// Name of the key.
+        name: String,
+        /// Bech32 prefix, if the configuration names no contract yet.
+        #[arg(long, default_value = "wasm")]
+        prefix: String,
+    },
+    /// Prints the public key that signs a cluster's commands and tasks, for its record on chain; makes the
+    /// key if there is none.
+    Task {
+        /// The cluster.
+        #[arg(long)]
+        cluster_id: ClusterId,
+    },
+}

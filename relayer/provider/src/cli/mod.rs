@@ -1,0 +1,73 @@
+//! The command line: `init`, `run`, tokens, nodes, keys, status.
+
+mod args;
+mod init;
+mod keys;
+mod log;
+mod node;
+mod output;
+mod run;
+mod status;
+mod token;
+
+use std::path::Path;
+
+use clap::Parser as _;
+
+use crate::config::Config;
+use crate::daemon::StartError;
+use crate::home::Home;
+use args::{Args, Command, ConfigCommand};
+
+/// Runs the program; gives its exit code.
+#[must_use]
+pub fn main() -> u8 {
+    let args = Args::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(&e, 71),
+    };
+    match runtime.block_on(dispatch(args)) {
+        Ok(()) => 0,
+        Err(e) => {
+            let code = e.downcast_ref::<StartError>().map_or(1, StartError::exit_code);
+            fail(&format!("{e:#}"), code)
+        }
+    }
+}
+
+fn fail(e: &dyn std::fmt::Display, code: u8) -> u8 {
+    // The last word of a program goes to its standard error, whatever its log does.
+    drop(std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("virtengine-provider: {e}\n").as_bytes(),
+    ));
+    code
+}
+
+async fn dispatch(args: Args) -> anyhow::Result<()> {
+    let home = Home::new(args.home);
+    match args.command {
+        Command::Init(init) => init::run(&home, &init),
+        Command::Run => Box::pin(run::run(home)).await,
+        Command::Config(ConfigCommand::Check) => {
+            let config = load(&home)?;
+            config.require_chain().map_err(StartError::from)?;
+            output::line(&format!("{} is in order", home.config().display()))
+        }
+        Command::Config(ConfigCommand::Show(out)) => output::value(&load(&home)?, out.output),
+        Command::NodeToken(command) => token::run(&home, &load(&home)?, command).await,
+        Command::Node(command) => node::run(&home, command).await,
+        Command::Keys(command) => keys::run(&home, &load(&home)?, command),
+        Command::Status(out) => status::run(&home, &load(&home)?, out.output).await,
+    }
+}
+
+fn load(home: &Home) -> Result<Config, StartError> {
+    load_from(&home.config())
+}
+
+fn load_from(path: &Path) -> Result<Config, StartError> {
+    let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    Ok(Config::load(path, env)?)
+}

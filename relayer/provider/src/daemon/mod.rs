@@ -1,0 +1,220 @@
+//! The daemon: everything is started here, and stopped in order.
+
+mod check;
+mod open;
+mod tasks;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use open::{StartError, load_key, prefix_of};
+pub(crate) use open::{load_ca, passphrase};
+
+use crate::admission::Judge;
+use crate::config::Config;
+use crate::gateway::{self, Gateway, Parts};
+use crate::home::Home;
+use crate::ops::{self, Health, Metrics};
+use crate::registry::{self, Registry, TaskKeys};
+use crate::settle::{Driver, DriverError, DriverParts};
+use crate::spool::Spool;
+use crate::store::Store;
+use crate::{clock, home};
+
+/// A daemon that runs.
+#[derive(Debug)]
+pub struct Daemon {
+    gateway_addr: SocketAddr,
+    ops_addr: SocketAddr,
+    store: Store,
+    stop_intake: watch::Sender<bool>,
+    stop_settlement: watch::Sender<bool>,
+    stop_rest: watch::Sender<bool>,
+    intake: JoinHandle<()>,
+    spool: JoinHandle<()>,
+    driver: JoinHandle<Result<(), DriverError>>,
+    rest: Vec<JoinHandle<()>>,
+    // Held for the daemon's life: two processes on one key would fight over its sequence.
+    _lock: std::fs::File,
+}
+
+impl Daemon {
+    /// Starts everything. An unreachable chain is no reason not to; a wrong one is.
+    ///
+    /// # Errors
+    /// [`StartError`], with the exit code that fits.
+    pub async fn start(home: Home, config: Config) -> Result<Self, StartError> {
+        config.require_chain()?;
+        let lock = open::lock(&home)?;
+        let keys = open::keys(&home, &config)?;
+        let store = Store::open(&home.store()).await?;
+        store.bind(&config.chain.id, &config.chain.contract).await?;
+        let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
+        registry::load(&store, &registry, clock::now()).await?;
+        let client = open::client(&config)?;
+        let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
+        check::chain(&client, &config, &health).await?;
+
+        let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
+        let tls = gateway::server_config(keys.ca.der(), Arc::clone(&certificate))?;
+        let bind = |addr: SocketAddr| async move {
+            TcpListener::bind(addr)
+                .await
+                .map_err(|source| StartError::Bind { addr, source })
+        };
+        let (listener, ops_listener) = (bind(config.gateway.listen).await?, bind(config.ops.listen).await?);
+        let local = |l: &TcpListener| l.local_addr().map_err(StartError::Io);
+        let (gateway_addr, ops_addr) = (local(&listener)?, local(&ops_listener)?);
+
+        let (stop_intake, intake_stops) = watch::channel(false);
+        let (stop_settlement, settlement_stops) = watch::channel(false);
+        let (stop_rest, rest_stops) = watch::channel(false);
+        let wake = Arc::new(Notify::new());
+        let (spool, spool_task) = Spool::start(store.clone());
+        let gateway = Arc::new(Gateway::new(Parts {
+            config: config.clone(),
+            ca: keys.ca,
+            tokens: keys.tokens,
+            tasks: TaskKeys::new(home.clone()),
+            registry: Arc::clone(&registry),
+            store: store.clone(),
+            judge: Judge::new(Arc::clone(&registry), spool),
+            metrics: Arc::clone(&metrics),
+            wake: Arc::clone(&wake),
+        }));
+        let driver = Driver::resume(DriverParts {
+            config: config.clone(),
+            signers: keys.signers,
+            price: keys.price,
+            client: client.clone(),
+            store: store.clone(),
+            registry: Arc::clone(&registry),
+            health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
+            wake,
+        })
+        .await?;
+        let shared = tasks::Shared {
+            config,
+            home,
+            client,
+            store: store.clone(),
+            registry,
+            health,
+            metrics,
+        };
+        let mut stop_ops = rest_stops.clone();
+        let ops_task = ops::serve(
+            ops_listener,
+            Arc::clone(&shared.health),
+            Arc::clone(&shared.metrics),
+            async move { drop(stop_ops.wait_for(|s| *s).await) },
+        );
+        let rest = vec![
+            tokio::spawn(async move {
+                if let Err(e) = ops_task.await {
+                    tracing::error!(error = %e, "the ops listener has stopped");
+                }
+            }),
+            tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
+            tokio::spawn(tasks::keep(
+                shared,
+                Arc::downgrade(&gateway),
+                certificate,
+                rest_stops,
+            )),
+        ];
+        let intake = tokio::spawn(gateway::serve(listener, Arc::new(tls), gateway, intake_stops));
+        let driver = tokio::spawn(driver.run(settlement_stops));
+        tracing::info!(gateway = %gateway_addr, ops = %ops_addr, "virtengine-provider is up");
+        Ok(Self {
+            gateway_addr,
+            ops_addr,
+            store,
+            stop_intake,
+            stop_settlement,
+            stop_rest,
+            intake,
+            spool: spool_task,
+            driver,
+            rest,
+            _lock: lock,
+        })
+    }
+
+    /// Where agents connect to.
+    #[must_use]
+    pub fn gateway_addr(&self) -> SocketAddr {
+        self.gateway_addr
+    }
+
+    /// Where health, readiness and metrics are.
+    #[must_use]
+    pub fn ops_addr(&self) -> SocketAddr {
+        self.ops_addr
+    }
+
+    /// Ends when something ends that should not.
+    pub async fn failed(&mut self) -> StartError {
+        tokio::select! {
+            ended = &mut self.driver => match ended {
+                Ok(Err(e)) => e.into(),
+                Ok(Ok(())) => StartError::Ended("settlement"),
+                Err(_) => StartError::Ended("settlement"),
+            },
+            _ = &mut self.intake => StartError::Ended("the gateway"),
+            _ = &mut self.spool => StartError::Ended("the spool"),
+        }
+    }
+
+    /// Stops in order: no new requests, the spool to disk, the transaction under way, the rest.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        let Self {
+            store,
+            stop_intake,
+            stop_settlement,
+            stop_rest,
+            intake,
+            spool,
+            driver,
+            rest,
+            ..
+        } = self;
+        stop_intake.send_replace(true);
+        join("the gateway", intake, Duration::from_secs(310)).await;
+        // The last sender is gone with the gateway, so the writer ends when its queue is empty.
+        join("the spool", spool, Duration::from_secs(10)).await;
+        stop_settlement.send_replace(true);
+        join("settlement", driver, Duration::from_secs(310)).await;
+        stop_rest.send_replace(true);
+        for task in rest {
+            join("a task", task, Duration::from_secs(5)).await;
+        }
+        store.close().await;
+        tracing::info!("stopped");
+    }
+}
+
+async fn join<T>(what: &str, task: JoinHandle<T>, within: Duration) {
+    if task.is_finished() {
+        return;
+    }
+    let abort = task.abort_handle();
+    if timeout(within, task).await.is_err() {
+        tracing::warn!("{what} did not stop in time");
+        abort.abort();
+    }
+}
+
+/// Writes the gateway's certificate and key.
+fn store_server(home: &Home, cert: &str, key: &str) -> std::io::Result<()> {
+    home::replace_private(&home.server_key(), key.as_bytes())?;
+    home::replace_private(&home.server_cert(), cert.as_bytes())
+}

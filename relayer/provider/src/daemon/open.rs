@@ -1,0 +1,242 @@
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use hpc_chain::gas::GasPrice;
+use hpc_chain::keys::{
+    Backend, KeyError, Keyring, KeyringError, LocalKey, PASSPHRASE_FILE_ENV, Passphrase, read_private,
+};
+use hpc_chain::query::Chain;
+use hpc_chain::registry::RegistryClient;
+use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError};
+use hpc_schema::time::UnixSeconds;
+
+use crate::clock;
+use crate::config::{Config, ConfigError};
+use crate::gateway::{ServerCertificate, TlsError};
+use crate::home::{self, Home};
+use crate::identity::{Ca, CaError, Seed, SeedError, TokenKey};
+use crate::settle::{DriverError, Signers};
+use crate::store::StoreError;
+
+/// Why the daemon does not run (any more).
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The chain is not the one configured, or the contract is not there.
+    #[error("{0}")]
+    Chain(String),
+    /// An address or price that is none.
+    #[error("{key}: {message}")]
+    Value {
+        /// Key of the configuration.
+        key: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// A file of the daemon's directory is missing or broken.
+    #[error("{}: {source}; was it created with `virtengine-provider init`?", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another daemon runs on this directory.
+    #[error("{}: another virtengine-provider runs on this directory", .0.display())]
+    Locked(PathBuf),
+    /// A key.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+    /// A key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A key.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// The CA.
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    /// The TLS side.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A port is taken or may not be used.
+    #[error("cannot listen on {addr}: {source}")]
+    Bind {
+        /// Which.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The operating system.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Settlement cannot go on.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Something ended by itself.
+    #[error("{0} has stopped unexpectedly; see the log")]
+    Ended(&'static str),
+}
+
+impl StartError {
+    /// Exit code after sysexits.h: 78 configuration, 74 disk, 69 a service, 70 a bug.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_)
+            | Self::Chain(_)
+            | Self::Value { .. }
+            | Self::File { .. }
+            | Self::Keyring(_)
+            | Self::Key(_)
+            | Self::Seed(_)
+            | Self::Ca(_)
+            | Self::Tls(_)
+            | Self::Store(StoreError::Bound { .. })
+            | Self::Driver(DriverError::WrongChain { .. }) => 78,
+            Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
+            Self::Locked(_) | Self::Bind { .. } => 69,
+            Self::Ended(_) => 70,
+        }
+    }
+}
+
+/// The keys that the daemon works with.
+pub(super) struct Keys {
+    pub(super) ca: Ca,
+    pub(super) tokens: TokenKey,
+    pub(super) signers: Signers,
+    pub(super) price: GasPrice,
+}
+
+pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
+    let path = home.dir().join("lock");
+    let file = |source| StartError::File {
+        path: path.clone(),
+        source,
+    };
+    let lock = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(file)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(StartError::Locked(home.dir().to_owned())),
+        Err(fs::TryLockError::Error(e)) => Err(file(e)),
+    }
+}
+
+pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
+    let ca = load_ca(home)?;
+    let tokens = TokenKey::new(Seed::load(&home.token_key())?);
+    let prefix = prefix_of(&config.chain.contract)?;
+    let (operator, relayer) = (
+        load_key(home, &config.keys.operator)?,
+        load_key(home, &config.keys.relayer)?,
+    );
+    let price: GasPrice = config.chain.gas_price.parse().map_err(|e| StartError::Value {
+        key: "chain.gas_price",
+        message: format!("{e}"),
+    })?;
+    let address = relayer.address(&prefix)?;
+    let signers = Signers {
+        name: config.keys.relayer.clone(),
+        relayer,
+        address,
+        operator,
+        prefix,
+    };
+    Ok(Keys {
+        ca,
+        tokens,
+        signers,
+        price,
+    })
+}
+
+/// The CA of a directory.
+///
+/// # Errors
+/// If a file is missing, open to others or broken.
+pub(crate) fn load_ca(home: &Home) -> Result<Ca, StartError> {
+    let file = |path: PathBuf| move |source| StartError::File { path, source };
+    let cert = fs::read_to_string(home.ca_cert()).map_err(file(home.ca_cert()))?;
+    let key = home::read_secret(&home.ca_key()).map_err(file(home.ca_key()))?;
+    Ok(Ca::from_pem(&cert, &key)?)
+}
+
+/// A key of the directory's keyring; a sealed one is opened with the passphrase file that the environment
+/// names.
+///
+/// # Errors
+/// If it is not there or cannot be opened.
+pub fn load_key(home: &Home, name: &str) -> Result<LocalKey, KeyringError> {
+    Keyring::open(&home.keyring(), Backend::Test)?.key(name, |info| passphrase(&info.name))
+}
+
+/// The passphrase from the file that the environment names.
+pub(crate) fn passphrase(key: &str) -> Result<Passphrase, KeyringError> {
+    let path = std::env::var_os(PASSPHRASE_FILE_ENV)
+        .ok_or_else(|| KeyringError::PassphraseNeeded(key.to_owned()))?;
+    let bytes = read_private(path.as_ref(), 4096)?;
+    let text = String::from_utf8(bytes).map_err(|_| KeyringError::Passphrase(key.to_owned()))?;
+    Ok(Passphrase::new(text))
+}
+
+/// The bech32 prefix of an address.
+///
+/// # Errors
+/// If it has none.
+pub fn prefix_of(address: &str) -> Result<String, StartError> {
+    match address.rsplit_once('1') {
+        Some((prefix, rest)) if !prefix.is_empty() && rest.len() >= 38 => Ok(prefix.to_owned()),
+        _ => Err(StartError::Value {
+            key: "chain.contract",
+            message: format!("{address:?} is no bech32 address of a contract"),
+        }),
+    }
+}
+
+/// The client of the contract.
+pub(crate) fn client(config: &Config) -> Result<RegistryClient, StartError> {
+    let options = ClientOptions {
+        timeout: config.chain.timeout.duration(),
+        ..ClientOptions::default()
+    };
+    let endpoints = Endpoints::new(&config.chain.rpc, options).map_err(|e: RpcError| StartError::Value {
+        key: "chain.rpc",
+        message: e.to_string(),
+    })?;
+    Ok(RegistryClient::new(
+        Chain::new(endpoints),
+        config.chain.contract.clone(),
+    ))
+}
+
+/// The gateway's certificate, issued anew if it is old or lacks a configured name.
+pub(super) fn server_certificate(
+    home: &Home,
+    config: &Config,
+    ca: &Ca,
+    now: UnixSeconds,
+) -> Result<ServerCertificate, StartError> {
+    let file = |path: PathBuf| move |source| StartError::File { path, source };
+    let cert = fs::read_to_string(home.server_cert()).map_err(file(home.server_cert()))?;
+    if super::check::server_is_fresh(&cert, &config.gateway.names, now) {
+        let key = home::read_secret(&home.server_key()).map_err(file(home.server_key()))?;
+        return Ok(ServerCertificate::new(&cert, &key)?);
+    }
+    let serial = clock::random().map_err(std::io::Error::other)?;
+    let (issued, key) = ca.issue_server(&config.gateway.names, now, serial)?;
+    super::store_server(home, &issued.pem, &key)?;
+    tracing::info!(until = %issued.not_after, "the gateway's certificate was issued anew");
+    Ok(ServerCertificate::new(&issued.pem, &key)?)
+}

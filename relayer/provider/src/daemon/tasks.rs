@@ -1,0 +1,134 @@
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hpc_chain::registry::RegistryClient;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::config::Config;
+use crate::gateway::{Gateway, ServerCertificate};
+use crate::home::Home;
+use crate::ops::{Health, Metrics};
+use crate::registry::{self, Registry};
+use crate::settle::{self, Driver};
+use crate::store::{Store, StoreError};
+use crate::{clock, spool};
+
+/// How often it is asked which nodes there are at all.
+const DISCOVER_EVERY: Duration = Duration::from_secs(600);
+/// How often gauges are set and old records forgotten.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often the gateway's certificate is looked at.
+const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
+
+/// What the tasks share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) home: Home,
+    pub(super) client: RegistryClient,
+    pub(super) store: Store,
+    pub(super) registry: Arc<Registry>,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// Reads the chain again and again.
+pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
+    let Shared {
+        config,
+        client,
+        store,
+        registry,
+        health,
+        ..
+    } = shared;
+    let mut discovered: Option<Instant> = None;
+    loop {
+        let discover = discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
+        let clusters = &config.chain.clusters;
+        match registry::sync(&client, &store, &registry, clusters, discover, clock::now_ms()).await {
+            Ok(()) => {
+                health.clear("not_synced");
+                if discover {
+                    discovered = Some(Instant::now());
+                }
+            }
+            Err(e) => health.raise("not_synced", format!("the chain cannot be read: {e}")),
+        }
+        tokio::select! {
+            () = sleep(config.chain.sync.duration()) => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+/// Gauges, history, nonces, the gateway's certificate.
+pub(super) async fn keep(
+    shared: Shared,
+    gateway: Weak<Gateway>,
+    certificate: Arc<ServerCertificate>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut looked = Instant::now();
+    loop {
+        if let Err(e) = keep_once(&shared).await {
+            shared.health.raise("store_failing", e.to_string());
+        } else {
+            shared.health.clear("store_failing");
+        }
+        if let Some(gateway) = gateway.upgrade() {
+            gateway.judge.prune(clock::now());
+            if looked.elapsed() >= CERTIFICATE_EVERY {
+                looked = Instant::now();
+                renew(&shared, &gateway, &certificate);
+            }
+        }
+        tokio::select! {
+            () = sleep(KEEP_EVERY) => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
+    let Shared {
+        config,
+        store,
+        registry,
+        metrics,
+        ..
+    } = shared;
+    Driver::measure(store, registry, metrics).await?;
+    let kept = u64::try_from(config.store.history.duration().as_millis()).unwrap_or(u64::MAX);
+    let before = clock::now_ms().saturating_sub(kept);
+    let mut tx = store.begin().await?;
+    spool::prune(&mut tx, before).await?;
+    settle::prune_batches(&mut tx, before).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Issues the gateway's certificate anew when its time has come; open connections stay.
+fn renew(shared: &Shared, gateway: &Gateway, certificate: &ServerCertificate) {
+    let (home, names, now) = (&shared.home, &shared.config.gateway.names, clock::now());
+    let fresh = std::fs::read_to_string(home.server_cert())
+        .is_ok_and(|pem| super::check::server_is_fresh(&pem, names, now));
+    if fresh {
+        return;
+    }
+    let renewed = clock::random().map_err(|e| e.to_string()).and_then(|serial| {
+        let (issued, key) = gateway
+            .ca
+            .issue_server(names, now, serial)
+            .map_err(|e| e.to_string())?;
+        super::store_server(home, &issued.pem, &key).map_err(|e| e.to_string())?;
+        certificate.replace(&issued.pem, &key).map_err(|e| e.to_string())
+    });
+    match renewed {
+        Ok(()) => tracing::info!("the gateway's certificate was issued anew"),
+        Err(e) => shared
+            .health
+            .raise("server_certificate", format!("cannot be issued anew: {e}")),
+    }
+}
