@@ -23,6 +23,22 @@ impl Cli {
         }
     }
 
+    /// Makes a key and returns its address; its words are in [`Cli::words`].
+    ///
+    /// # Errors
+    /// If the program fails.
+    pub fn add_key(&self, name: &str) -> Result<String> {
+        let words = self.words(name).display().to_string();
+        self.run(&["keys", "add", name, "--mnemonic-file", &words])?;
+        Ok(self.run(&["keys", "show", name, "--address"])?.trim().to_owned())
+    }
+
+    /// File with the mnemonic of a key that [`Cli::add_key`] made.
+    #[must_use]
+    pub fn words(&self, name: &str) -> PathBuf {
+        self.home.join(format!("{name}.words"))
+    }
+
     /// The command with these arguments, ready to run.
     ///
     /// # Errors

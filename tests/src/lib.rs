@@ -4,11 +4,13 @@
 pub mod bench;
 pub mod chain;
 pub mod cli;
+pub mod node;
 pub mod outcome;
 pub mod port;
 pub mod process;
 pub mod program;
 pub mod raw;
+pub mod registry;
 pub mod scene;
 pub mod site;
 pub mod wait;

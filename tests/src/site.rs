@@ -12,6 +12,7 @@ use crate::chain::{CHAIN_ID, Chain, Kind};
 use crate::cli::Cli;
 use crate::process::{self, Process};
 use crate::raw::Gateway;
+use crate::registry::Registry;
 use crate::scene::Scene;
 use crate::{port, program, raw, wait};
 
@@ -64,60 +65,20 @@ impl Site {
     /// If any step fails.
     pub fn prepare(scene: &Scene, kind: Kind) -> Result<Self> {
         raw::need_curl()?;
+        let Registry { chain, cli, contract } = Registry::deploy(scene, kind)?;
+        cli.run(&["tx", "hpc", "create-cluster", CLUSTER, "--from", "owner", "--yes"])?;
         let home = scene.path("provider");
-        let cli = Cli::new(&scene.folder("operator")?);
-        cli.run(&["keys", "add", "owner"])?;
-        let owner = cli
-            .run(&["keys", "show", "owner", "--address"])?
-            .trim()
-            .to_owned();
-        let provider = |arguments: &[&str]| -> Result<String> {
-            let mut command = Command::new(program::path("virtengine-provider")?);
-            command.args(arguments).arg("--home").arg(&home);
-            process::output(&mut command)
-        };
-        provider(&["init"])?;
-        let address =
-            |name: &str| Ok::<_, anyhow::Error>(provider(&["keys", "address", name])?.trim().to_owned());
-        let (operator, relayer) = (address("operator")?, address("relayer")?);
-        let chain = Chain::start(scene, kind, &[&owner, &operator, &relayer])?;
-        let rpc = chain.rpc();
-        let mut deploy = vec![
-            "deploy",
-            "--node",
-            &rpc,
-            "--chain-id",
-            CHAIN_ID,
-            "--from",
-            "owner",
-            "--gas-prices",
-            "0stake",
-        ];
-        let wasm = program::root()
-            .join("target/wasm/hpc_registry.wasm")
-            .display()
-            .to_string();
-        match kind {
-            Kind::Embedded => deploy.extend(["--code-id", "1"]),
-            Kind::Wasmd => deploy.extend(["--wasm", &wasm]),
-        }
-        let deployed = cli.json(&deploy)?;
-        let contract = deployed
-            .get("contract")
-            .and_then(Value::as_str)
-            .context("deploy names no contract")?
-            .to_owned();
-        cli.run(&[
-            "tx",
-            "hpc",
-            "create-cluster",
-            CLUSTER,
-            "--operator",
-            &operator,
-            "--from",
-            "owner",
-            "--yes",
-        ])?;
+        let mut init = Command::new(program::path("virtengine-provider")?);
+        init.arg("init")
+            .arg("--home")
+            .arg(&home)
+            .args(["--chain-id", CHAIN_ID, "--contract", &contract]);
+        init.args(["--rpc", &chain.rpc(), "--gas-price", "0stake"]);
+        init.arg("--import-operator")
+            .arg(cli.words("owner"))
+            .arg("--import")
+            .arg(cli.words("relayer"));
+        process::output(&mut init)?;
         Ok(Self {
             chain,
             cli,
@@ -136,8 +97,19 @@ impl Site {
     /// # Errors
     /// If it is not ready within 30 s.
     pub fn start_provider(&mut self) -> Result<()> {
+        self.start_provider_with(None)
+    }
+
+    /// The same; with a fault, the daemon kills itself when it comes to that step (`virtengine_provider::fault`).
+    ///
+    /// # Errors
+    /// If it is not ready within 30 s.
+    pub fn start_provider_with(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = self.provider_command()?;
         command.arg("run").arg("--home").arg(&self.home);
+        if let Some(step) = fault {
+            command.env("VIRTENGINE_FAULT", step);
+        }
         let mut process = Process::start("provider", command, &self.log)?;
         let ready = format!("http://127.0.0.1:{}/readyz", self.ops_port);
         wait::until("the provider to be ready", Duration::from_secs(30), || {
@@ -288,15 +260,13 @@ impl Site {
         let gateway = format!("127.0.0.1:{}", self.gateway_port);
         let ops = format!("127.0.0.1:{}", self.ops_port);
         for (key, value) in [
-            ("CHAIN__ID", CHAIN_ID),
-            ("CHAIN__CONTRACT", &self.contract),
-            ("CHAIN__RPC", &format!("[{}]", self.chain.rpc())),
-            ("CHAIN__GAS_PRICE", "0stake"),
             ("CHAIN__POLL", "200ms"),
             ("CHAIN__SYNC", "1s"),
-            ("GATEWAY__LISTEN", &gateway),
-            ("GATEWAY__ENDPOINT", &self.gateway().url),
-            ("OPS__LISTEN", &ops),
+            ("GATEWAY__LISTEN", gateway.as_str()),
+            ("GATEWAY__ENDPOINT", self.gateway().url.as_str()),
+            // Tests send faster than nodes do.
+            ("GATEWAY__REQUESTS_PER_MINUTE", "6000"),
+            ("OPS__LISTEN", ops.as_str()),
             ("BATCH__SUBMIT_INTERVAL", "1s"),
         ] {
             command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);

@@ -8,11 +8,44 @@ use anyhow::{Context, Result, ensure};
 use hpc_tests::outcome::Outcome;
 use hpc_tests::raw::{RawAgent, key, public};
 use hpc_tests::scene::{self, Scene};
-use hpc_tests::site::Site;
+use hpc_tests::site::{SETTLED, Site};
+use hpc_tests::{program, wait};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 const NODES: u8 = 4;
+
+/// Where `virtengine_provider::fault` can kill the daemon; that list is checked against this one.
+const STEPS: [&str; 15] = [
+    "admit.verified",
+    "spool.written",
+    "spool.committed",
+    "settle.submitted",
+    "settle.planned",
+    "settle.signed",
+    "settle.persisting",
+    "settle.persisted",
+    "settle.broadcasting",
+    "settle.broadcast",
+    "settle.found",
+    "settle.ended",
+    "settle.outcomes",
+    "settle.settling",
+    "settle.settled",
+];
+
+#[test]
+fn every_step_of_the_provider_is_killed_at() -> Result<()> {
+    let source = std::fs::read_to_string(program::root().join("relayer/provider/src/fault.rs"))?;
+    let list = source
+        .split_once("STEPS: &[&str] = &[")
+        .context("no list of steps")?
+        .1;
+    let list = list.split_once("];").context("the list has no end")?.0;
+    let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert_eq!(names, STEPS);
+    Ok(())
+}
 
 /// How often something is killed; `HPC_TEST_RUNS` in full runs.
 fn runs() -> u64 {
@@ -67,6 +100,32 @@ impl Fleet {
         }
         Ok(())
     }
+}
+
+#[test]
+fn a_provider_killed_at_any_step_loses_nothing_that_it_accepted() -> Result<()> {
+    scene::run("kill-steps", |scene, kind| {
+        let mut site = Site::start(scene, kind)?;
+        let mut fleet = Fleet::register(scene, &site)?;
+        for step in STEPS {
+            site.kill_provider()?;
+            site.start_provider_with(Some(step))?;
+            // The daemon dies within this round, before or after it has answered.
+            fleet.report()?;
+            let died = || Ok(site.provider()?.check_alive().is_err().then_some(()));
+            wait::until(&format!("the provider to die at {step}"), SETTLED, died)?;
+            site.kill_provider()?;
+            site.start_provider()?;
+            fleet
+                .settle(&site)
+                .with_context(|| format!("after the kill at {step}"))?;
+        }
+        fleet.report()?;
+        fleet.settle(&site)?;
+        let mut outcome = Outcome::new(kind, "kill-steps");
+        outcome.set("states", states(&site, &fleet)?);
+        outcome.save()
+    })
 }
 
 #[test]

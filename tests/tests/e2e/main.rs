@@ -2,5 +2,6 @@
 
 mod crash;
 mod drain;
+mod foreign;
 mod onboarding;
 mod refusals;
