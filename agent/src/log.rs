@@ -188,7 +188,7 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(dir.path().join("log").join(name)).unwrap();
         assert_eq!(read("agent.log"), "eight\n");
         assert_eq!(read("agent.log.1"), "five-six-seven\n");
-        assert_eq!(read("agent.log.2"), "three\nfour\n");
+        assert_eq!(read("agent.log.2"), "four\n");
         assert_eq!(std::fs::read_dir(dir.path().join("log")).unwrap().count(), 3);
         // A restart goes on with the file.
         let log = Rotated::open(&path, 10, 2).unwrap();

@@ -362,8 +362,13 @@ mod tests {
                 "sampling: {latency_probe_count: 0}",
                 "sampling.latency_probe_count",
             ),
-            ("sampling: {base_interval: 30}", "base_interval"),
-            ("sampling: {base_interval: fast}", "base_interval"),
+            ("sampling: {base_interval: 30}", "sampling.base_interval"),
+            ("sampling: {gpu_interval: fast}", "sampling.gpu_interval"),
+            ("sampling: [1]", "sampling: must be a section"),
+            ("agent: {reserve: {cpu_cores: -1}}", "agent.reserve.cpu_cores"),
+            ("agent: {reserve: {cpu_cores: many}}", "agent.reserve.cpu_cores"),
+            ("node: {id: [1]}", "node.id: must be text"),
+            ("logging: {max_backups: 1.5}", "logging.max_backups"),
         ] {
             let e = with(lines);
             assert!(e.contains(key), "{lines}: {e}");

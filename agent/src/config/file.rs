@@ -230,12 +230,18 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
     if value.is_null() {
         return Ok(File::default());
     }
-    let mut unknown = Vec::new();
-    find_unknown(&value, &json_schema(), "", &mut unknown);
+    let (mut unknown, mut wrong) = (Vec::new(), Vec::new());
+    inspect(&value, &json_schema(), "", &mut unknown, &mut wrong);
     if !unknown.is_empty() {
         return Err(ConfigError::UnknownKeys {
             path: at(),
             keys: unknown.join("; "),
+        });
+    }
+    if !wrong.is_empty() {
+        return Err(ConfigError::Syntax {
+            path: at(),
+            message: wrong.join("; "),
         });
     }
     // Again from the text: its errors name line and column.
@@ -245,11 +251,14 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
     })
 }
 
-fn find_unknown(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<String>) {
-    let (Some(object), Some(known)) = (
-        value.as_object(),
-        schema.get("properties").and_then(Value::as_object),
-    ) else {
+/// Walks the file beside its schema: keys that it does not know, values of another type. The parser knows the types
+/// too, but not the keys that it was at.
+fn inspect(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<String>, wrong: &mut Vec<String>) {
+    let known = schema.get("properties").and_then(Value::as_object);
+    let (Some(object), Some(known)) = (value.as_object(), known) else {
+        if let Some(expected) = mismatch(value, schema) {
+            wrong.push(format!("{prefix}: {expected}"));
+        }
         return;
     };
     for (key, inner) in object {
@@ -259,7 +268,7 @@ fn find_unknown(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<S
             format!("{prefix}.{key}")
         };
         match known.get(key) {
-            Some(schema) => find_unknown(inner, schema, &full, unknown),
+            Some(schema) => inspect(inner, schema, &full, unknown, wrong),
             None => unknown.push(match nearest(key, known.keys().map(String::as_str)) {
                 Some(candidate) => format!("{full} (did you mean {candidate}?)"),
                 None => {
@@ -269,4 +278,33 @@ fn find_unknown(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<S
             }),
         }
     }
+}
+
+/// What `value` should have been, if it is something else.
+fn mismatch(value: &Value, schema: &Value) -> Option<String> {
+    let is = |name: &str| match schema.get("type") {
+        Some(Value::String(t)) => t == name,
+        Some(Value::Array(all)) => all.iter().any(|t| t == name),
+        _ => false,
+    };
+    if value.is_null() && is("null") {
+        return None;
+    }
+    // Only durations have a pattern here.
+    if is("string") && schema.get("pattern").is_some() {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        return text.parse::<HumanDuration>().err().map(|e| e.to_string());
+    }
+    let good = (is("string") && value.is_string())
+        || (is("integer") && value.is_u64())
+        || (is("array") && value.is_array())
+        || (is("object") && (value.is_object() || value.is_null()));
+    let expected = match () {
+        () if good => return None,
+        () if is("string") => "must be text",
+        () if is("integer") => "must be a whole number, not negative",
+        () if is("array") => "must be a list",
+        () => "must be a section with keys of its own",
+    };
+    Some(format!("{expected}, is {value}"))
 }

@@ -57,7 +57,8 @@ impl Agent {
         self.client.disconnect();
         match self.make(Some(HealthStatus::Offline)) {
             Ok(signed) => {
-                if let Ok((answer, _)) = self.send(&signed).await {
+                if let Ok((answer, wall)) = self.send(&signed).await {
+                    self.follow(&answer, wall, true);
                     tracing::info!(status = answer.status, "the gateway knows that this node stops");
                 }
             }

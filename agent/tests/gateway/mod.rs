@@ -1,0 +1,251 @@
+//! A small gateway for tests: real TLS with client certificates, real tokens, and the schema's own verifier, so that
+//! what it accepts is what the provider's gateway accepts.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+
+mod pki;
+mod routes;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hpc_schema::code::Code;
+use hpc_schema::gateway::ConfigUpdates;
+use hpc_schema::heartbeat::VerifiedHeartbeat;
+use hpc_schema::key::AgentKey;
+use hpc_schema::node::NodeState;
+use hpc_schema::time::UnixSeconds;
+use hpc_schema::token::{TokenClaims, encode_token};
+use virtengine_node_agent::key::NodeKey;
+
+pub use pki::Authority;
+
+pub const NODE: &str = "node-hpc1-compute-042";
+pub const CLUSTER: &str = "hpc-cluster-1";
+pub const CHAIN: &str = "hpc-devnet-1";
+pub const CONTRACT: &str = "wasm14hj2tavq8fpesdwxxcu44rty3hh90vhujrvcmstl4zr3txmfvw9s0phg4d";
+
+/// What the gateway does besides verifying; changed by tests while it runs.
+#[derive(Debug)]
+pub struct Behaviour {
+    /// 202 answers before a registration is done.
+    pub pending_answers: u32,
+    /// Codes to refuse the next heartbeats with.
+    pub refuse: VecDeque<Code>,
+    /// HTTP errors to answer the next heartbeats with.
+    pub http_errors: VecDeque<u16>,
+    /// `next_heartbeat_seconds`.
+    pub next_heartbeat_seconds: u32,
+    /// Whether the chain takes what is accepted at once.
+    pub settles: bool,
+    /// Added to the gateway's clock, in seconds.
+    pub clock_offset: i64,
+    /// Closes the connection after each answer.
+    pub close: bool,
+    /// Life of certificates that it issues.
+    pub certificate_life: Duration,
+    /// Sent with every answer.
+    pub config_updates: Option<ConfigUpdates>,
+    /// Sent with every answer.
+    pub node_state: NodeState,
+    /// Answers nothing at all while set.
+    pub hang: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            pending_answers: 0,
+            refuse: VecDeque::new(),
+            http_errors: VecDeque::new(),
+            next_heartbeat_seconds: 30,
+            settles: true,
+            clock_offset: 0,
+            close: false,
+            certificate_life: Duration::from_secs(24 * 3600),
+            config_updates: None,
+            node_state: NodeState::Active,
+            hang: false,
+        }
+    }
+}
+
+/// What it has seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub registrations: Vec<serde_json::Value>,
+    pub heartbeats: Vec<VerifiedHeartbeat>,
+    /// Whether each of them carried its section.
+    pub with_section: Vec<bool>,
+    pub arrived: Vec<Instant>,
+    /// Sequence numbers of everything that was signed well, accepted or not.
+    pub sequences: Vec<u32>,
+    pub refusals: Vec<String>,
+    pub renewals: u32,
+    pub recoveries: u32,
+    pub connections: u32,
+}
+
+pub struct Shared {
+    pub authority: Authority,
+    pub token_key: NodeKey,
+    pub behaviour: Mutex<Behaviour>,
+    pub seen: Mutex<Seen>,
+    pub registered: Mutex<Option<(AgentKey, String)>>,
+    pub challenge: Mutex<Option<[u8; 32]>>,
+    pub epoch: u64,
+}
+
+/// A running gateway.
+pub struct Gateway {
+    pub address: SocketAddr,
+    pub shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Gateway {
+    pub async fn start() -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), Arc::new(Shared::new())).await
+    }
+
+    /// Starts again at a known address with what another one knew.
+    pub async fn start_at(address: SocketAddr, shared: Arc<Shared>) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = routes::serve(listener, Arc::clone(&shared));
+        Self {
+            address,
+            shared,
+            task,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+
+    pub fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+        self.shared.behaviour.lock().unwrap()
+    }
+
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.shared.seen.lock().unwrap()
+    }
+
+    pub fn token(&self, key: &AgentKey) -> String {
+        self.shared.token(key, "token-1")
+    }
+
+    /// Waits until `done` holds of what was seen.
+    pub async fn until(&self, what: &str, done: impl Fn(&Seen) -> bool) {
+        let start = Instant::now();
+        while !done(&self.seen()) {
+            let refusals = self.seen().refusals.clone();
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "waited in vain for {what}; refusals: {refusals:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn until_heartbeats(&self, n: usize) {
+        self.until(&format!("{n} heartbeats"), |s| s.heartbeats.len() >= n)
+            .await;
+    }
+}
+
+impl Shared {
+    pub fn new() -> Self {
+        Self {
+            authority: Authority::new(),
+            token_key: NodeKey::from_seed([9; 32]).unwrap(),
+            behaviour: Mutex::default(),
+            seen: Mutex::default(),
+            registered: Mutex::new(None),
+            challenge: Mutex::new(None),
+            epoch: 7,
+        }
+    }
+
+    pub fn token(&self, key: &AgentKey, jti: &str) -> String {
+        let now = now();
+        let claims = TokenClaims {
+            iss: "test-gateway".into(),
+            sub: NODE.parse().unwrap(),
+            cluster_id: CLUSTER.parse().unwrap(),
+            provider_address: None,
+            pubkey: *key,
+            jti: jti.into(),
+            iat: now,
+            exp: now.plus(3600),
+            ca_sha256: self.authority.fingerprint(),
+            chain_id: CHAIN.into(),
+            contract: CONTRACT.into(),
+            task_key: None,
+            endpoint: None,
+        };
+        encode_token(&claims, |m| {
+            Ok::<_, std::convert::Infallible>(self.token_key.sign(m))
+        })
+        .unwrap()
+    }
+}
+
+pub fn now() -> UnixSeconds {
+    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+}
+
+/// A node's folder with key and configuration.
+pub struct Home {
+    pub dir: tempfile::TempDir,
+    pub key: NodeKey,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let made = virtengine_node_agent::key::generate(&dir.path().join("keys"), false).unwrap();
+        let key = virtengine_node_agent::key::load(&made.key_path).unwrap();
+        Self { dir, key }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the configuration file.
+    pub fn configure(&self, endpoints: &[String], token: Option<&str>) -> PathBuf {
+        let d = self.dir.path().display();
+        let token = token.map_or(String::new(), |t| format!("  registration_token: {t}\n"));
+        let text = format!(
+            "provider_daemon:\n  endpoints: [{}]\n  request_timeout: 1s\n  tls:\n    ca_cert: {d}/tls/ca.crt\n    \
+             client_cert: {d}/tls/client.crt\n    client_key: {d}/tls/client.key\nagent:\n  key_path: {d}/keys/agent.key\n  \
+             state_dir: {d}/state\n{token}sampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
+            endpoints.join(", ")
+        );
+        let path = self.path("config.yaml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
+    pub fn config(&self, endpoints: &[String], token: Option<&str>) -> virtengine_node_agent::config::Config {
+        let path = self.configure(endpoints, token);
+        virtengine_node_agent::config::load(&path, &virtengine_node_agent::config::Overrides::default())
+            .unwrap()
+    }
+}
+
+pub fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}

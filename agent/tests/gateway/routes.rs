@@ -1,0 +1,328 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::serve::{IncomingStream, Listener};
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpc_schema::bytes::base64_exact;
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{
+    CertificateRequest, CertificateResponse, ChainStatus, ChallengeResponse, HeartbeatResponse,
+    HeartbeatResponseBody, Notice, Problem, RecoverRequest, RegisterPending, RegisterRequest,
+    RegisterResponse, certificate_uri, parse_certificate_uri, recover_message, register_message,
+};
+use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::{Verifier, ZebraVerifier};
+use hpc_schema::refusal::Refusal;
+use hpc_schema::registry::{JobIds, Params};
+use hpc_schema::report::Tag;
+use hpc_schema::time::Rfc3339;
+use hpc_schema::token::verify_token;
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::{CHAIN, CLUSTER, CONTRACT, NODE, Shared, now};
+
+/// Cluster and node of the client's certificate.
+#[derive(Clone, Debug)]
+struct PeerId(Option<(ClusterId, NodeId)>);
+
+struct Accepted {
+    streams: mpsc::Receiver<(TlsStream<TcpStream>, PeerId)>,
+}
+
+impl Listener for Accepted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = PeerId;
+    async fn accept(&mut self) -> (Self::Io, PeerId) {
+        match self.streams.recv().await {
+            Some(stream) => stream,
+            None => std::future::pending().await,
+        }
+    }
+    fn local_addr(&self) -> std::io::Result<PeerId> {
+        Ok(PeerId(None))
+    }
+}
+
+impl Connected<IncomingStream<'_, Accepted>> for PeerId {
+    fn connect_info(stream: IncomingStream<'_, Accepted>) -> Self {
+        stream.remote_addr().clone()
+    }
+}
+
+pub(super) fn serve(listener: TcpListener, shared: Arc<Shared>) -> tokio::task::JoinHandle<()> {
+    let (sender, streams) = mpsc::channel(64);
+    let acceptor = TlsAcceptor::from(shared.authority.server());
+    let counted = Arc::clone(&shared);
+    let router = Router::new()
+        .route("/api/v1/hpc/nodes/register", post(register))
+        .route("/api/v1/hpc/nodes/{node}/heartbeat", post(heartbeat))
+        .route("/api/v1/hpc/nodes/{node}/certificate", post(renew))
+        .route("/api/v1/hpc/nodes/{node}/certificate/challenge", post(challenge))
+        .route("/api/v1/hpc/nodes/{node}/certificate/recover", post(recover))
+        .with_state(shared);
+    tokio::spawn(async move {
+        let accept = async {
+            loop {
+                let (tcp, _): (TcpStream, SocketAddr) = listener.accept().await.unwrap();
+                counted.seen.lock().unwrap().connections += 1;
+                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                tokio::spawn(async move {
+                    if let Ok(tls) = acceptor.accept(tcp).await {
+                        let id = PeerId(identity(&tls));
+                        sender.send((tls, id)).await.ok();
+                    }
+                });
+            }
+        };
+        let service = router.into_make_service_with_connect_info::<PeerId>();
+        tokio::select! {
+            () = accept => {}
+            result = axum::serve(Accepted { streams }, service) => result.unwrap(),
+        }
+    })
+}
+
+fn identity(tls: &TlsStream<TcpStream>) -> Option<(ClusterId, NodeId)> {
+    let leaf = tls.get_ref().1.peer_certificates()?.first()?;
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    let san = certificate.subject_alternative_name().ok()??;
+    san.value.general_names.iter().find_map(|n| match n {
+        GeneralName::URI(uri) => parse_certificate_uri(uri),
+        _ => None,
+    })
+}
+
+fn problem(status: u16, refusal: &Refusal) -> Response {
+    (
+        StatusCode::from_u16(status).unwrap(),
+        Json(Problem::new(status, refusal)),
+    )
+        .into_response()
+}
+
+async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
+    s.seen
+        .lock()
+        .unwrap()
+        .registrations
+        .push(serde_json::from_slice(&body).unwrap());
+    let request: RegisterRequest = serde_json::from_slice(&body).unwrap();
+    let claims = match verify_token(&request.token, &s.token_key.public(), now(), &ZebraVerifier) {
+        Ok(claims) => claims,
+        Err(refusal) => return problem(401, &refusal),
+    };
+    let der = CertificateSigningRequestDer::from_pem_slice(request.csr.as_bytes()).unwrap();
+    let message = register_message(&claims.jti, &der);
+    let signature = STANDARD.decode(&request.csr_signature).unwrap();
+    if claims.pubkey != request.public_key
+        || !ZebraVerifier.verify(&message, &signature, request.public_key.as_bytes())
+    {
+        return problem(
+            401,
+            &Refusal::whole(Code::SignatureInvalid, "csr_signature does not verify"),
+        );
+    }
+    {
+        let mut behaviour = s.behaviour.lock().unwrap();
+        if behaviour.pending_answers > 0 {
+            behaviour.pending_answers -= 1;
+            let pending = Json(RegisterPending::new(Code::RegistrationPending));
+            return (StatusCode::ACCEPTED, [(header::RETRY_AFTER, "1")], pending).into_response();
+        }
+    }
+    let mut registered = s.registered.lock().unwrap();
+    let used = (request.public_key, request.csr.clone());
+    if registered.as_ref().is_some_and(|r| *r != used) {
+        return problem(
+            409,
+            &Refusal::field(Code::TokenUsed, "token", "was used with another key or request"),
+        );
+    }
+    *registered = Some(used);
+    let (cluster, node) = ids();
+    let life = s.behaviour.lock().unwrap().certificate_life;
+    Json(RegisterResponse {
+        certificate: s
+            .authority
+            .issue(&request.csr, &certificate_uri(&cluster, &node), life),
+        ca: s.authority.pem(),
+        cluster_id: cluster,
+        node_id: node,
+        provider_address: "wasm1provider".into(),
+        chain_id: CHAIN.into(),
+        contract: CONTRACT.into(),
+        epoch: s.epoch,
+        last_sequence: 0,
+        params: Params::default(),
+        job_ids: JobIds::Hashed,
+        task_public_key: None,
+    })
+    .into_response()
+}
+
+fn ids() -> (ClusterId, NodeId) {
+    (CLUSTER.parse().unwrap(), NODE.parse().unwrap())
+}
+
+async fn heartbeat(
+    State(s): State<Arc<Shared>>,
+    Path(path): Path<String>,
+    ConnectInfo(peer): ConnectInfo<PeerId>,
+    body: Bytes,
+) -> Response {
+    while s.behaviour.lock().unwrap().hang {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let Some((cluster, node)) = peer.0 else {
+        return problem(
+            401,
+            &Refusal::whole(Code::IdentityMismatch, "a client certificate is required"),
+        );
+    };
+    if let Some(status) = s.behaviour.lock().unwrap().http_errors.pop_front() {
+        return problem(status, &Refusal::whole(Code::RateLimited, "told to"));
+    }
+    let key = s.registered.lock().unwrap().as_ref().map(|r| r.0);
+    let tag = Tag::derive(CHAIN, CONTRACT, &cluster, &node, s.epoch);
+    let registered = key.as_ref().map(|key| Registered {
+        key,
+        tag: &tag,
+        job_ids: JobIds::Hashed,
+    });
+    let against = Admission {
+        path_node_id: &path,
+        certificate_node_id: &node,
+        certificate_cluster_id: &cluster,
+        registered,
+        now: now(),
+    };
+    let result = HeartbeatRequest::parse(&body).and_then(|request| {
+        let verified = verify_heartbeat(&request, &against, &ZebraVerifier)?;
+        Ok((verified, request.auth.section.is_some()))
+    });
+    let mut behaviour = s.behaviour.lock().unwrap();
+    let mut seen = s.seen.lock().unwrap();
+    let highest = seen.heartbeats.last().map_or(0, |h| h.report.sequence);
+    let outcome = result.and_then(|(verified, section)| {
+        seen.sequences.push(verified.report.sequence);
+        if let Some(code) = behaviour.refuse.pop_front() {
+            return Err(Refusal::whole(code, "told to"));
+        }
+        if verified.report.sequence <= highest {
+            return Err(Refusal::whole(
+                Code::StaleSequence,
+                format_args!("highest is {highest}"),
+            ));
+        }
+        seen.heartbeats.push(verified);
+        seen.with_section.push(section);
+        seen.arrived.push(Instant::now());
+        Ok(())
+    });
+    if let Err(refusal) = &outcome {
+        seen.refusals.push(refusal.to_string());
+        if refusal.heartbeat_status() != 200 {
+            return problem(refusal.heartbeat_status(), refusal);
+        }
+    }
+    let ack = seen.heartbeats.last().map_or(0, |h| h.report.sequence);
+    let clock = i64::try_from(now().0).unwrap() + behaviour.clock_offset;
+    let response = HeartbeatResponseBody {
+        response: HeartbeatResponse {
+            accepted: outcome.is_ok(),
+            sequence_ack: u64::from(ack),
+            timestamp: Rfc3339::from_unix(clock.try_into().unwrap(), 0).unwrap(),
+            next_heartbeat_seconds: behaviour.next_heartbeat_seconds,
+            commands: Vec::new(),
+            config_updates: behaviour.config_updates.clone(),
+            errors: outcome.err().iter().map(Notice::from).collect(),
+            chain: Some(ChainStatus {
+                latency_ms: Some(4),
+                height: 100,
+                settled_sequence: if behaviour.settles { ack } else { 0 },
+                epoch: s.epoch,
+                node_state: behaviour.node_state,
+            }),
+            peers: Vec::new(),
+        },
+    };
+    if behaviour.close {
+        ([(header::CONNECTION, "close")], Json(response)).into_response()
+    } else {
+        Json(response).into_response()
+    }
+}
+
+async fn renew(
+    State(s): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<PeerId>,
+    Json(request): Json<CertificateRequest>,
+) -> Response {
+    let Some((cluster, node)) = peer.0 else {
+        return problem(
+            401,
+            &Refusal::whole(Code::IdentityMismatch, "a client certificate is required"),
+        );
+    };
+    s.seen.lock().unwrap().renewals += 1;
+    certificate(&s, &request.csr, &cluster, &node)
+}
+
+fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Response {
+    let life = s.behaviour.lock().unwrap().certificate_life;
+    Json(CertificateResponse {
+        certificate: s.authority.issue(csr, &certificate_uri(cluster, node), life),
+        ca: s.authority.pem(),
+    })
+    .into_response()
+}
+
+async fn challenge(State(s): State<Arc<Shared>>) -> Response {
+    let bytes: [u8; 32] = virtengine_node_agent::random::bytes().unwrap();
+    *s.challenge.lock().unwrap() = Some(bytes);
+    let expires_at = Rfc3339::from_unix(now().0 + 60, 0).unwrap();
+    Json(ChallengeResponse {
+        challenge: STANDARD.encode(bytes),
+        expires_at,
+    })
+    .into_response()
+}
+
+async fn recover(State(s): State<Arc<Shared>>, Json(request): Json<RecoverRequest>) -> Response {
+    let challenge = s.challenge.lock().unwrap().take();
+    let der = CertificateSigningRequestDer::from_pem_slice(request.csr.as_bytes()).unwrap();
+    let key = s.registered.lock().unwrap().as_ref().map(|r| r.0);
+    let good = match (challenge, key, base64_exact::<64>(&request.signature)) {
+        (Some(c), Some(key), Some(signature)) => {
+            STANDARD.encode(c) == request.challenge
+                && ZebraVerifier.verify(&recover_message(&c, &der), &signature, key.as_bytes())
+        }
+        _ => false,
+    };
+    if !good {
+        return problem(
+            401,
+            &Refusal::whole(Code::SignatureInvalid, "the challenge is not signed"),
+        );
+    }
+    s.seen.lock().unwrap().recoveries += 1;
+    let (cluster, node) = ids();
+    certificate(&s, &request.csr, &cluster, &node)
+}

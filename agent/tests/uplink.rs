@@ -1,0 +1,467 @@
+//! The agent against a gateway with real TLS that verifies with the schema's own functions.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Home, NODE, read};
+use hpc_schema::code::Code;
+use hpc_schema::heartbeat::HealthStatus;
+use tokio::sync::mpsc;
+use virtengine_node_agent::register::{Outcome, RegisterError, register};
+use virtengine_node_agent::run::{Agent, Signal, Timing};
+use virtengine_node_agent::sequence::BLOCK;
+use virtengine_node_agent::state::{Registration, StateDir, Status};
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+
+/// Intervals of a test: the gateway's answers are obeyed within 50 ms to 120 s.
+fn quick() -> Timing {
+    Timing {
+        shortest_interval: Duration::from_millis(50),
+        longest_interval: Duration::from_secs(120),
+        out_of_turn: Duration::from_millis(50),
+        backoff_first: Duration::from_millis(50),
+        backoff_longest: Duration::from_millis(400),
+        refused: Duration::from_millis(100),
+        farewell: Duration::from_secs(3),
+    }
+}
+
+async fn registered(gateway: &Gateway, home: &Home) -> Registration {
+    let token = gateway.token(&home.key.public());
+    let config = home.config(&[gateway.url()], Some(&token));
+    match register(&config, &home.key, PATIENCE, |_| {}).await.unwrap() {
+        Outcome::Registered(r) => r,
+        Outcome::Already(_) => panic!("registered before"),
+    }
+}
+
+/// A running agent; [`Running::stop`] is SIGTERM.
+struct Running {
+    signals: mpsc::Sender<Signal>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    fn start(home: &Home, endpoints: &[String], timing: Timing) -> Self {
+        let agent = Agent::new(home.config(endpoints, None), timing).unwrap();
+        let (signals, receiver) = mpsc::channel(1);
+        Self {
+            signals,
+            task: tokio::spawn(agent.run(receiver)),
+        }
+    }
+
+    async fn stop(self) {
+        self.signals.send(Signal::Stop).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), self.task)
+            .await
+            .expect("stops within five seconds")
+            .unwrap();
+    }
+}
+
+fn registration(gateway: &Gateway, n: usize) -> serde_json::Value {
+    gateway.seen().registrations[n].clone()
+}
+
+/// Renewals and recoveries.
+fn certificates(gateway: &Gateway) -> (u32, u32) {
+    let seen = gateway.seen();
+    (seen.renewals, seen.recoveries)
+}
+
+fn status(home: &Home) -> Status {
+    Status::load(&StateDir::new(&home.path("state")))
+        .unwrap()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn register_writes_certificate_key_and_state_and_repeats_nothing() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    gateway.behaviour().pending_answers = 1;
+    let r = registered(&gateway, &home).await;
+    assert_eq!(
+        (r.node_id.as_str(), r.epoch, r.public_key),
+        (NODE, 7, home.key.public())
+    );
+    let mode = |name: &str| std::fs::metadata(home.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode("tls/client.key"), mode("tls/client.crt"), mode("tls/ca.crt")),
+        (0o600, 0o644, 0o644)
+    );
+    assert!(!home.path("state/register.json").exists());
+    // The pending answer made it repeat the very same request.
+    assert_eq!(gateway.seen().registrations.len(), 2);
+    let (first, second) = (registration(&gateway, 0), registration(&gateway, 1));
+    assert_eq!(first, second);
+    let request = first;
+    assert_eq!(request["hardware_fingerprint"].as_str().unwrap().len(), 64);
+    assert_eq!(
+        request["hostname"].as_str().unwrap(),
+        read(std::path::Path::new("/proc/sys/kernel/hostname")).trim()
+    );
+    // Again: nothing is sent.
+    let token = gateway.token(&home.key.public());
+    let again = register(
+        &home.config(&[gateway.url()], Some(&token)),
+        &home.key,
+        PATIENCE,
+        |_| {},
+    )
+    .await
+    .unwrap();
+    assert!(matches!(again, Outcome::Already(_)));
+    assert_eq!(gateway.seen().registrations.len(), 2);
+}
+
+#[tokio::test]
+async fn an_interrupted_registration_is_repeated_with_the_same_request() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    gateway.behaviour().pending_answers = 1000;
+    let token = gateway.token(&home.key.public());
+    let config = home.config(&[gateway.url()], Some(&token));
+    let e = register(&config, &home.key, Some(Duration::from_millis(300)), |_| {})
+        .await
+        .unwrap_err();
+    assert!(matches!(e, RegisterError::TimedOut { .. }), "{e}");
+    let pending = std::fs::metadata(home.path("state/register.json")).unwrap();
+    assert_eq!(pending.permissions().mode() & 0o777, 0o600);
+    gateway.behaviour().pending_answers = 0;
+    register(&config, &home.key, PATIENCE, |_| {}).await.unwrap();
+    let seen = gateway.seen();
+    assert_eq!(
+        seen.registrations[0]["csr"],
+        seen.registrations.last().unwrap()["csr"]
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_with_another_ca_than_the_token_pins_never_sees_the_token() {
+    let (gateway, impostor) = (Gateway::start().await, Gateway::start().await);
+    let home = Home::new();
+    let token = gateway.token(&home.key.public());
+    let config = home.config(&[impostor.url()], Some(&token));
+    let e = register(&config, &home.key, Some(Duration::from_millis(500)), |_| {})
+        .await
+        .unwrap_err();
+    assert!(e.to_string().contains("pins the gateway's CA"), "{e}");
+    assert!(impostor.seen().connections > 0);
+    assert!(impostor.seen().registrations.is_empty());
+}
+
+#[tokio::test]
+async fn tokens_for_others_and_used_tokens_are_refused_with_their_code() {
+    let gateway = Gateway::start().await;
+    let (home, other) = (Home::new(), Home::new());
+    let token = gateway.token(&other.key.public());
+    let e = register(
+        &home.config(&[gateway.url()], Some(&token)),
+        &home.key,
+        PATIENCE,
+        |_| {},
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        matches!(&e, RegisterError::Refused(r) if r.code == Code::KeyMismatch),
+        "{e}"
+    );
+    assert!(gateway.seen().registrations.is_empty());
+    registered(&gateway, &home).await;
+    std::fs::remove_dir_all(home.path("state")).unwrap();
+    let token = gateway.token(&home.key.public());
+    let e = register(
+        &home.config(&[gateway.url()], Some(&token)),
+        &home.key,
+        PATIENCE,
+        |_| {},
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        matches!(&e, RegisterError::RefusedByGateway { code, .. } if code == "token_used"),
+        "{e}"
+    );
+    let e = register(&home.config(&[gateway.url()], None), &home.key, PATIENCE, |_| {})
+        .await
+        .unwrap_err();
+    assert!(matches!(e, RegisterError::NoToken));
+    let e = register(
+        &home.config(&[gateway.url()], Some("a.b.c")),
+        &home.key,
+        PATIENCE,
+        |_| {},
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        matches!(&e, RegisterError::Refused(r) if r.code == Code::TokenInvalid),
+        "{e}"
+    );
+}
+
+#[tokio::test]
+async fn every_heartbeat_verifies_and_a_clean_stop_says_offline() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(5).await;
+    agent.stop().await;
+    let seen = gateway.seen();
+    assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
+    let first = &seen.heartbeats[0].heartbeat;
+    assert_eq!(
+        first.capacity.cpu_cores_total,
+        u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap()
+    );
+    assert!(first.health.uptime_seconds.unwrap() > 0 && first.health.load_average_1m.is_some());
+    assert_eq!(first.health.status, HealthStatus::Healthy);
+    assert!(
+        seen.heartbeats[1]
+            .heartbeat
+            .latency
+            .as_ref()
+            .unwrap()
+            .gateway_latency_us
+            .unwrap()
+            > 0
+    );
+    assert_eq!(
+        seen.heartbeats[1]
+            .heartbeat
+            .latency
+            .as_ref()
+            .unwrap()
+            .chain_latency_ms,
+        Some(4)
+    );
+    let sequences: Vec<u32> = seen.heartbeats.iter().map(|h| h.report.sequence).collect();
+    assert_eq!(
+        sequences,
+        (1..=u32::try_from(sequences.len()).unwrap()).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        seen.heartbeats.last().unwrap().heartbeat.health.status,
+        HealthStatus::Offline
+    );
+    // One connection carried them all, and one more the farewell.
+    assert!(seen.connections <= 3, "{}", seen.connections);
+    let s = status(&home);
+    assert!(s.stopped_at.is_some() && s.last_refusal.is_none() && s.last_error.is_none());
+}
+
+#[tokio::test]
+async fn the_section_travels_until_a_report_with_it_is_settled_and_again_when_it_is_missing() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    gateway.behaviour().settles = false;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(3).await;
+    assert!(gateway.seen().with_section.iter().all(|s| *s));
+    gateway.behaviour().settles = true;
+    gateway
+        .until("a heartbeat without section", |s| {
+            s.with_section.last() == Some(&false)
+        })
+        .await;
+    let before = gateway.seen().with_section.len();
+    gateway.behaviour().refuse.push_back(Code::SectionMissing);
+    gateway
+        .until("the section again", |s| s.with_section[before..].contains(&true))
+        .await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn starting_before_the_gateway_waits_and_an_outage_ends_within_the_backoff_bound() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    let (address, shared, url) = (
+        gateway.address,
+        std::sync::Arc::clone(&gateway.shared),
+        gateway.url(),
+    );
+    drop(gateway);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let agent = Running::start(&home, &[url], quick());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(status(&home).last_error.unwrap().code, "gateway_unreachable");
+    assert!(status(&home).failures_in_a_row >= 2);
+    let back = Instant::now();
+    let gateway = Gateway::start_at(address, shared).await;
+    gateway.until_heartbeats(1).await;
+    assert!(
+        back.elapsed() < Duration::from_millis(900),
+        "{:?}",
+        back.elapsed()
+    );
+    agent.stop().await;
+    assert_eq!(status(&home).failures_in_a_row, 0);
+}
+
+#[tokio::test]
+async fn a_hanging_gateway_costs_one_timeout_and_stopping_does_not_wait_for_it() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    gateway.behaviour().hang = true;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status(&home).last_error.unwrap().code, "gateway_timeout");
+    let start = Instant::now();
+    agent.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn the_next_gateway_takes_over_and_closed_connections_are_opened_again() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    gateway.behaviour().close = true;
+    // Nothing listens on the first one.
+    let agent = Running::start(&home, &["https://localhost:1".to_owned(), gateway.url()], quick());
+    gateway.until_heartbeats(4).await;
+    agent.stop().await;
+    let s = status(&home);
+    assert_eq!((s.failed, s.endpoint), (0, Some(gateway.url())));
+}
+
+#[tokio::test]
+async fn a_lost_counter_continues_a_block_above_what_the_gateway_has_seen() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(6).await;
+    agent.stop().await;
+    let last = gateway.seen().heartbeats.last().unwrap().report.sequence;
+    std::fs::remove_file(home.path("state/sequence")).unwrap();
+    let count = gateway.seen().heartbeats.len();
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(count + 2).await;
+    agent.stop().await;
+    let seen = gateway.seen();
+    assert_eq!(seen.refusals.len(), 1, "{:?}", seen.refusals);
+    assert_eq!(seen.heartbeats[count].report.sequence, last + BLOCK + 1);
+}
+
+#[tokio::test]
+async fn refusals_and_overload_are_recorded_with_their_remedy_and_end_by_themselves() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    gateway.behaviour().http_errors.extend([503, 429]);
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(1).await;
+    gateway.behaviour().refuse.push_back(Code::NodeDisabled);
+    gateway.until("a refusal", |s| !s.refusals.is_empty()).await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let refusal = status(&home).last_refusal.unwrap();
+    assert_eq!(
+        (refusal.code.as_str(), refusal.remedy.as_str()),
+        ("node_disabled", Code::NodeDisabled.remedy())
+    );
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 2).await;
+    agent.stop().await;
+    assert!(status(&home).last_refusal.is_none());
+}
+
+#[tokio::test]
+async fn the_certificate_is_renewed_at_two_thirds_of_its_life() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    gateway.behaviour().certificate_life = Duration::from_secs(4);
+    registered(&gateway, &home).await;
+    gateway.behaviour().certificate_life = Duration::from_secs(3600);
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until("a renewal", |s| s.renewals == 1).await;
+    // Past the end of the first certificate.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 2).await;
+    agent.stop().await;
+    assert_eq!(certificates(&gateway), (1, 0));
+    let mode = std::fs::metadata(home.path("state/tls/client.pem"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The renewed one wins at the next start.
+    let n = gateway.seen().heartbeats.len();
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(n + 1).await;
+    agent.stop().await;
+    assert_eq!(certificates(&gateway), (1, 0));
+}
+
+#[tokio::test]
+async fn an_expired_or_lost_certificate_is_recovered_with_the_agents_key() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    gateway.behaviour().certificate_life = Duration::from_secs(1);
+    registered(&gateway, &home).await;
+    gateway.behaviour().certificate_life = Duration::from_secs(3600);
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(2).await;
+    agent.stop().await;
+    assert_eq!(gateway.seen().recoveries, 1);
+    std::fs::remove_dir_all(home.path("state/tls")).unwrap();
+    std::fs::remove_file(home.path("tls/client.crt")).unwrap();
+    let n = gateway.seen().heartbeats.len();
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(n + 1).await;
+    agent.stop().await;
+    assert_eq!(gateway.seen().recoveries, 2);
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_noticed() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().clock_offset = 90;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(1).await;
+    agent.stop().await;
+    let skew = status(&home).clock_skew_ms.unwrap();
+    assert!((88_000..=91_000).contains(&skew), "{skew}");
+}
+
+#[tokio::test]
+async fn two_agents_cannot_run_on_one_state_directory() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    let e = Agent::new(home.config(&[gateway.url()], None), quick()).unwrap_err();
+    assert!(e.to_string().contains("another agent runs"), "{e}");
+    agent.stop().await;
+}
