@@ -4,32 +4,49 @@ use std::path::Path;
 
 use super::{Roots, line, names_in};
 
-/// Vendors whose display and 3D controllers are compute devices.
-const GPU_VENDORS: [&str; 2] = ["0x10de", "0x1002"];
+/// NVIDIA and AMD display or 3D controllers: compute devices.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Gpus {
+    /// NVIDIA's.
+    pub nvidia: u16,
+    /// AMD's.
+    pub amd: u16,
+}
 
-/// Number of NVIDIA and AMD display or 3D controllers; none if the bus cannot be read.
+/// Number of both; none if the bus cannot be read.
 #[must_use]
 pub fn gpus(roots: &Roots) -> Option<u16> {
+    by_vendor(roots).map(|g| g.nvidia.saturating_add(g.amd))
+}
+
+/// Number of each; none if the bus cannot be read.
+#[must_use]
+pub fn by_vendor(roots: &Roots) -> Option<Gpus> {
     let dir = roots.sys.join("bus/pci/devices");
+    let mut found = Gpus::default();
     if !dir.is_dir() {
         // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
-        return roots.sys.join("bus").is_dir().then_some(0);
+        return roots.sys.join("bus").is_dir().then_some(found);
     }
-    let n = names_in(&dir)
-        .iter()
-        .filter(|name| is_gpu(&dir.join(name)))
-        .count();
-    Some(u16::try_from(n).unwrap_or(u16::MAX))
+    for device in names_in(&dir).iter().map(|name| dir.join(name)) {
+        let count = match line(&device.join("vendor")).as_deref() {
+            Some("0x10de") => &mut found.nvidia,
+            Some("0x1002") => &mut found.amd,
+            _ => continue,
+        };
+        if is_gpu(&device) {
+            *count = count.saturating_add(1);
+        }
+    }
+    Some(found)
 }
 
 fn is_gpu(device: &Path) -> bool {
-    let vendor = line(&device.join("vendor")).unwrap_or_default();
     let class = line(&device.join("class")).unwrap_or_default();
     // 0x0300: VGA, 0x0302: 3D, 0x0380: other display; 0x1200: processing accelerator (MI300).
-    GPU_VENDORS.contains(&vendor.as_str())
-        && ["0x0300", "0x0302", "0x0380", "0x1200"]
-            .iter()
-            .any(|c| class.starts_with(c))
+    ["0x0300", "0x0302", "0x0380", "0x1200"]
+        .iter()
+        .any(|c| class.starts_with(c))
 }
 
 #[cfg(test)]

@@ -1,0 +1,168 @@
+//! What a kernel message means for the node's health. Pure.
+
+use super::xid;
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Machine check.
+    Mce,
+    /// Memory controller.
+    Edac,
+    /// Out of memory.
+    Oom,
+    /// Block device.
+    Io,
+    /// File system.
+    FileSystem,
+    /// NVIDIA GPU.
+    Xid,
+    /// NVSwitch.
+    NvSwitch,
+    /// PCI Express.
+    Pcie,
+    /// Too hot.
+    Thermal,
+    /// A task hangs in the kernel, or a CPU does.
+    Hang,
+    /// A network or InfiniBand link.
+    Link,
+    /// A service, from the journal.
+    Service,
+    /// Anything else the kernel calls an error or a warning.
+    Other,
+}
+
+impl Class {
+    /// Its word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mce => "mce",
+            Self::Edac => "edac",
+            Self::Oom => "oom",
+            Self::Io => "io",
+            Self::FileSystem => "filesystem",
+            Self::Xid => "xid",
+            Self::NvSwitch => "nvswitch",
+            Self::Pcie => "pcie",
+            Self::Thermal => "thermal",
+            Self::Hang => "hang",
+            Self::Link => "link",
+            Self::Service => "service",
+            Self::Other => "other",
+        }
+    }
+
+    /// One incident writes many lines: those within a second are one.
+    #[must_use]
+    pub fn comes_in_bursts(self) -> bool {
+        matches!(self, Self::Mce | Self::Hang | Self::Other | Self::Pcie)
+    }
+}
+
+/// How bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Something failed.
+    Error,
+    /// Something was corrected, or a program's own fault.
+    Warning,
+}
+
+/// Class and weight of a kernel message of `level` (0 emergency … 7 debug); none if it is neither error nor warning.
+#[must_use]
+pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
+    use Weight::{Error, Warning};
+    let has = |needle: &str| text.contains(needle);
+    let error_if = |c: bool| if c { Error } else { Warning };
+    if has("NVRM: Xid (") {
+        let blamed = xid::parse(text).and_then(|(_, code)| xid::look_up(code));
+        return Some((Class::Xid, error_if(blamed.is_none_or(|x| x.action != xid::Action::None))));
+    }
+    if has("nvidia-nvswitch") && has("SXid") {
+        return Some((Class::NvSwitch, error_if(!has("Non-fatal"))));
+    }
+    if has("[Hardware Error]") || text.starts_with("mce: ") {
+        let corrected = has("orrected") && !has("ncorrected");
+        return (level < 6 || has("events logged")).then_some((Class::Mce, error_if(level <= 3 && !corrected)));
+    }
+    if text.starts_with("EDAC ") && (has(" CE ") || has(" UE ")) {
+        return Some((Class::Edac, error_if(has(" UE "))));
+    }
+    if has("ut of memory: Killed process") || has("ut of memory and no killable processes") {
+        // A job that outgrew its own limit is that job's trouble.
+        return Some((Class::Oom, error_if(!has("Memory cgroup out of memory"))));
+    }
+    if has("I/O error, dev ") || has("Buffer I/O error") || has("critical medium error") || has("critical target error") {
+        return Some((Class::Io, Error));
+    }
+    if text.starts_with("nvme nvme") && (has("controller is down") || has("timeout, reset controller") || has("Removing after probe failure")) {
+        return Some((Class::Io, Error));
+    }
+    if has("EXT4-fs error") || has("Remounting filesystem read-only") || has("BTRFS critical") || has("BTRFS error")
+        || has("LustreError:") || (text.starts_with("XFS (") && (has("orruption") || has("nternal error") || has("I/O error")))
+        || (text.starts_with("nfs: server ") && has("not responding"))
+    {
+        return Some((Class::FileSystem, Error));
+    }
+    if has("AER: ") && (has("orrected") || has("atal")) {
+        return Some((Class::Pcie, error_if(has("ncorrected") || (has("atal") && !has("on-fatal")))));
+    }
+    if has("cpu clock throttled") || has("temperature above threshold") {
+        return Some((Class::Thermal, Warning));
+    }
+    if has("blocked for more than") || has("soft lockup") || has("hard LOCKUP") || has("detected stall") || has("self-detected stall") {
+        return Some((Class::Hang, Error));
+    }
+    if has("NETDEV WATCHDOG") {
+        return Some((Class::Link, Error));
+    }
+    if (has("mlx5_core") || has("mlx4_") || has("ib0") || has("hfi1")) && has("ink down") {
+        return Some((Class::Link, Warning));
+    }
+    match level {
+        0..=3 => Some((Class::Other, Error)),
+        4 => Some((Class::Other, Warning)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_known_whatever_level_they_come_with() {
+        use Class as C;
+        use Weight::{Error, Warning};
+        for (level, text, expected) in [
+            (4, "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", Some((C::Xid, Error))),
+            (4, "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, Ch 00000008", Some((C::Xid, Warning))),
+            (4, "NVRM: Xid (PCI:0000:3b:00): 777, pid=1", Some((C::Xid, Error))),
+            (3, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", Some((C::NvSwitch, Warning))),
+            (3, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", Some((C::NvSwitch, Error))),
+            (0, "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8800004000310e0f", Some((C::Mce, Error))),
+            (6, "mce: [Hardware Error]: Machine check events logged", Some((C::Mce, Warning))),
+            (6, "mce: CPU0: Thermal monitoring enabled (TM1)", None),
+            (4, "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0", Some((C::Edac, Warning))),
+            (3, "EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0", Some((C::Edac, Error))),
+            (3, "Out of memory: Killed process 4711 (python) total-vm:1kB", Some((C::Oom, Error))),
+            (3, "Memory cgroup out of memory: Killed process 4711 (python)", Some((C::Oom, Warning))),
+            (3, "blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)", Some((C::Io, Error))),
+            (4, "nvme nvme0: controller is down; will reset: CSTS=0xffffffff", Some((C::Io, Error))),
+            (2, "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm ls", Some((C::FileSystem, Error))),
+            (6, "nfs: server filer not responding, still trying", Some((C::FileSystem, Error))),
+            (4, "pcieport 0000:00:03.0: AER: Corrected error received: 0000:04:00.0", Some((C::Pcie, Warning))),
+            (3, "pcieport 0000:00:03.0: AER: Uncorrected (Fatal) error received", Some((C::Pcie, Error))),
+            (2, "CPU3: Core temperature above threshold, cpu clock throttled (total events = 1)", Some((C::Thermal, Warning))),
+            (3, "INFO: task cp:812 blocked for more than 120 seconds.", Some((C::Hang, Error))),
+            (6, "mlx5_core 0000:0c:00.0 ibp12s0: Link down", Some((C::Link, Warning))),
+            (3, "usb 1-1: device descriptor read/64, error -71", Some((C::Other, Error))),
+            (4, "ACPI: video: something odd", Some((C::Other, Warning))),
+            (6, "Linux version 6.18", None),
+        ] {
+            assert_eq!(classify(level, text), expected, "{text}");
+        }
+    }
+}

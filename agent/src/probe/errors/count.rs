@@ -1,0 +1,246 @@
+//! Counts of errors and warnings that survive restarts and say since when.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::classify::{Class, Weight, classify};
+use super::kmsg::Record;
+use super::xid;
+use crate::probe::window::{DAY, DayCount};
+
+/// Faults of GPUs that are remembered.
+const XIDS: usize = 32;
+/// Lines of one incident.
+const BURST_MICROS: u64 = 1_000_000;
+
+/// What is kept in the file.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ErrorLog {
+    /// UNIX seconds since which messages are counted.
+    pub since: u64,
+    /// Boot whose messages were read last.
+    boot_id: String,
+    /// The next message of that boot.
+    next: u64,
+    /// Messages that were overwritten before they were read, over all time.
+    pub missed: u64,
+    /// Where the journal was left.
+    pub cursor: Option<String>,
+    errors: DayCount,
+    warnings: DayCount,
+    classes: BTreeMap<String, DayCount>,
+    /// The last error.
+    last: Option<LastError>,
+    xids: Vec<XidSeen>,
+    #[serde(skip)]
+    burst: Option<(Class, u64)>,
+}
+
+/// The last error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    /// UNIX seconds.
+    pub at: u64,
+    /// What it is about.
+    pub class: String,
+    /// The message.
+    pub text: String,
+}
+
+/// A fault of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XidSeen {
+    /// UNIX seconds.
+    pub at: u64,
+    /// PCI address.
+    pub device: String,
+    /// Its code.
+    pub code: u32,
+}
+
+/// Counts of 24 hours.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Errors {
+    /// Errors.
+    pub errors: u32,
+    /// Warnings.
+    pub warnings: u32,
+    /// UNIX seconds since which messages are counted.
+    pub since: u64,
+    /// Both, by what they are about; without zeros.
+    pub classes: BTreeMap<String, u32>,
+    /// The last error, if it is of the last 24 hours.
+    pub last: Option<LastError>,
+    /// Faults of GPUs of the last 24 hours, since the last boot.
+    pub xids: Vec<XidSeen>,
+}
+
+/// The clocks at a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clocks {
+    /// UNIX seconds.
+    pub unix: u64,
+    /// Seconds since boot.
+    pub uptime: u64,
+}
+
+impl Clocks {
+    /// When the kernel wrote it.
+    fn of(self, micros: u64) -> u64 {
+        self.unix.saturating_sub(self.uptime.saturating_sub(micros / 1_000_000))
+    }
+}
+
+impl ErrorLog {
+    /// Nothing yet.
+    #[must_use]
+    pub(super) fn new(now: u64) -> Self {
+        Self { since: now, ..Self::default() }
+    }
+
+    /// Another boot's messages begin anew; what GPUs did before is healed by it.
+    pub(super) fn boot(&mut self, id: &str) {
+        if self.boot_id != id {
+            id.clone_into(&mut self.boot_id);
+            self.next = 0;
+            self.xids.clear();
+            self.burst = None;
+        }
+    }
+
+    /// Takes a kernel message, unless it was counted before.
+    pub(super) fn kernel(&mut self, r: Record<'_>, clocks: Clocks) {
+        if r.sequence < self.next {
+            return;
+        }
+        let at = clocks.of(r.micros);
+        if self.next == 0 {
+            // The kernel remembers from before our time.
+            self.since = self.since.min(at).max(clocks.unix.saturating_sub(DAY));
+        } else {
+            self.missed = self.missed.saturating_add(r.sequence.saturating_sub(self.next));
+        }
+        self.next = r.sequence.saturating_add(1);
+        if r.facility != 0 {
+            return;
+        }
+        let Some((class, weight)) = classify(r.level, r.text) else { return };
+        let burst = self.burst.replace((class, r.micros));
+        if class.comes_in_bursts()
+            && burst.is_some_and(|(c, then)| c == class && r.micros.saturating_sub(then) < BURST_MICROS)
+        {
+            return;
+        }
+        if let Some((device, code)) = xid::parse(r.text).filter(|_| at.saturating_add(DAY) > clocks.unix) {
+            if self.xids.len() >= XIDS {
+                self.xids.remove(0);
+            }
+            self.xids.push(XidSeen { at, device: device.to_owned(), code });
+        }
+        self.add(at, clocks.unix, class, weight, r.text);
+    }
+
+    /// Counts one message.
+    pub(super) fn add(&mut self, at: u64, now: u64, class: Class, weight: Weight, text: &str) {
+        match weight {
+            Weight::Error => self.errors.add(at, now, 1),
+            Weight::Warning => self.warnings.add(at, now, 1),
+        }
+        self.classes.entry(class.as_str().to_owned()).or_default().add(at, now, 1);
+        if weight == Weight::Error && self.last.as_ref().is_none_or(|l| at >= l.at) {
+            let text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(256).collect();
+            self.last = Some(LastError { at, class: class.as_str().to_owned(), text });
+        }
+    }
+
+    /// The last 24 hours.
+    #[must_use]
+    pub(super) fn counts(&self, now: u64) -> Errors {
+        let recent = |at: u64| at.saturating_add(DAY) > now;
+        Errors {
+            errors: self.errors.total(now),
+            warnings: self.warnings.total(now),
+            since: self.since.max(now.saturating_sub(DAY)),
+            classes: self
+                .classes
+                .iter()
+                .map(|(class, count)| (class.clone(), count.total(now)))
+                .filter(|(_, n)| *n > 0)
+                .collect(),
+            last: self.last.clone().filter(|l| recent(l.at)),
+            xids: self.xids.iter().filter(|x| recent(x.at)).cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::errors::kmsg::parse;
+
+    const NOW: u64 = 1_795_303_803;
+    const CLOCKS: Clocks = Clocks { unix: NOW, uptime: 10_000 };
+    /// An 8-GPU node: boot, an Xid, ECC, an OOM kill with its stack, a broken disk, a machine check.
+    const RECORDED: &str = include_str!("../../../fixtures/kmsg/gpu-node.txt");
+
+    fn take(log: &mut ErrorLog, text: &str, clocks: Clocks) {
+        text.lines().filter_map(|l| parse(l.as_bytes())).for_each(|r| log.kernel(r, clocks));
+    }
+
+    #[test]
+    fn a_recorded_log_gives_its_counts_once_even_over_a_restart() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        take(&mut log, RECORDED, CLOCKS);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.warnings), (6, 7), "{c:?}");
+        let classes: Vec<(&str, u32)> = c.classes.iter().map(|(k, n)| (k.as_str(), *n)).collect();
+        assert_eq!(classes, [("edac", 2), ("io", 2), ("link", 1), ("mce", 1), ("oom", 1), ("other", 4), ("xid", 2)]);
+        let last = c.last.unwrap();
+        assert_eq!((last.class.as_str(), last.at), ("xid", NOW - 10_000 + 9_000));
+        assert!(last.text.contains("fallen off the bus"));
+        let xids: Vec<(u32, &str)> = c.xids.iter().map(|x| (x.code, x.device.as_str())).collect();
+        assert_eq!(xids, [(31, "0000:1b:00"), (79, "0000:3b:00")]);
+        assert_eq!(c.since, NOW - 10_000);
+
+        let text = serde_json::to_string(&log).unwrap();
+        let mut again: ErrorLog = serde_json::from_str(&text).unwrap();
+        again.boot("b1");
+        take(&mut again, RECORDED, CLOCKS);
+        assert_eq!(again.counts(NOW), log.counts(NOW));
+        assert_eq!(again.missed, 0);
+    }
+
+    #[test]
+    fn another_boot_adds_to_the_counts_and_heals_gpus() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        take(&mut log, RECORDED, CLOCKS);
+        log.boot("b2");
+        let later = Clocks { unix: NOW + 600, uptime: 100 };
+        take(&mut log, "3,7,5000000,-;usb 1-1: error\n3,12,9000000,-;usb 1-1: error\n", later);
+        let c = log.counts(NOW + 600);
+        assert_eq!((c.errors, c.xids.len()), (8, 0));
+        assert_eq!(log.missed, 4);
+    }
+
+    #[test]
+    fn what_is_older_than_a_day_is_not_counted() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        let old = Clocks { unix: NOW, uptime: 10 * DAY };
+        take(&mut log, RECORDED, old);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.warnings, c.last, c.xids.len()), (0, 0, None, 0));
+        assert_eq!(c.since, NOW - DAY);
+    }
+
+    #[test]
+    fn services_write_to_the_kernels_log_too_and_do_not_count() {
+        let mut log = ErrorLog::new(NOW);
+        take(&mut log, "27,1,5,-;systemd[1]: Failed to start x\n", CLOCKS);
+        assert_eq!(log.counts(NOW).errors, 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Warnings and errors of services that jobs depend on, from the journal. The kernel's messages are in it too, but
+//! those are read at their source.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::classify::{Class, Weight};
+use super::count::ErrorLog;
+use crate::probe::tool::{Tool, find};
+use crate::probe::{Roots, line};
+
+/// `journalctl` costs more than all other probes together.
+const INTERVAL: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(10);
+const LINE: usize = 64 << 10;
+/// Whose messages count.
+const SERVICES: [&str; 13] = [
+    "containerd",
+    "dockerd",
+    "mcelog",
+    "multipathd",
+    "munged",
+    "nv-fabricmanager",
+    "nv-hostengine",
+    "nvidia-persistenced",
+    "opensm",
+    "podman",
+    "rasdaemon",
+    "slurmd",
+    "smartd",
+];
+
+/// Asks `journalctl` now and then.
+#[derive(Debug)]
+pub(super) struct Journal {
+    tool: Option<Tool>,
+    next: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "__CURSOR")]
+    cursor: String,
+    #[serde(rename = "__REALTIME_TIMESTAMP")]
+    micros: String,
+    #[serde(rename = "PRIORITY")]
+    priority: Option<String>,
+    #[serde(rename = "SYSLOG_IDENTIFIER")]
+    identifier: Option<String>,
+    /// Text; an array of bytes if it is not UTF-8.
+    #[serde(rename = "MESSAGE")]
+    message: Option<serde_json::Value>,
+}
+
+impl Journal {
+    /// `program`: another than the system's `journalctl`.
+    #[must_use]
+    pub(super) fn new(roots: &Roots, program: Option<&Path>) -> Self {
+        let found = match program {
+            Some(p) => Some(p.to_owned()),
+            // Only systemd keeps a journal.
+            None => line(&roots.proc.join("1/comm"))
+                .filter(|c| c == "systemd")
+                .and_then(|_| find("journalctl", None)),
+        };
+        Self { tool: found.map(|path| Tool::new(path, DEADLINE, LINE)), next: None }
+    }
+
+    /// Reads what is new, if it is time to.
+    pub(super) fn read(&mut self, log: &mut ErrorLog, now: Instant, unix: u64) {
+        let Some(tool) = &mut self.tool else { return };
+        if self.next.is_some_and(|at| now < at) {
+            return;
+        }
+        self.next = now.checked_add(INTERVAL);
+        let mut arguments: Vec<String> = [
+            "--quiet",
+            "--no-pager",
+            "--output=json",
+            "--output-fields=PRIORITY,SYSLOG_IDENTIFIER,MESSAGE",
+            "--priority=warning",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.push(match &log.cursor {
+            Some(cursor) => format!("--after-cursor={cursor}"),
+            None => "--since=-24h".to_owned(),
+        });
+        arguments.extend(SERVICES.iter().map(|s| format!("SYSLOG_IDENTIFIER={s}")));
+        if let Err(e) = tool.run_lines(&arguments, |line| take(log, line, unix)) {
+            tracing::debug!("the journal is not read: {e}");
+            // A cursor that was rotated away is an error too: begin anew with the next look.
+            log.cursor = None;
+        }
+    }
+}
+
+fn take(log: &mut ErrorLog, line: &[u8], unix: u64) {
+    let Ok(entry) = serde_json::from_slice::<Entry>(line) else { return };
+    log.cursor = Some(entry.cursor);
+    let Some(at) = entry.micros.parse::<u64>().ok().map(|m| m / 1_000_000) else { return };
+    let weight = match entry.priority.as_deref() {
+        Some("0" | "1" | "2" | "3") => Weight::Error,
+        Some("4") => Weight::Warning,
+        _ => return,
+    };
+    let message = entry.message.as_ref().and_then(serde_json::Value::as_str).unwrap_or("(not text)");
+    let text = format!("{}: {message}", entry.identifier.as_deref().unwrap_or("?"));
+    log.add(at, unix, Class::Service, weight, &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const NOW: u64 = 1_795_303_803;
+
+    #[test]
+    fn new_entries_are_counted_once_from_where_it_was_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("journalctl");
+        let calls = dir.path().join("calls");
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
+        let text = format!("#!/bin/sh\necho \"$*\" >> {}\ncat {}\n", calls.display(), recorded.display());
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
+        let mut log = ErrorLog::new(NOW);
+        let now = Instant::now();
+        journal.read(&mut log, now, NOW);
+        journal.read(&mut log, now, NOW);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.warnings, c.classes.get("service")), (2, 1, Some(&3)));
+        assert_eq!(c.last.unwrap().text, "slurmd: error: Unable to register: Unable to contact slurm controller");
+        fs::write(&program, format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display())).unwrap();
+        journal.read(&mut log, now + INTERVAL, NOW + 300);
+        assert_eq!(log.counts(NOW).errors, 2);
+        let calls = fs::read_to_string(calls).unwrap();
+        let calls: Vec<&str> = calls.lines().collect();
+        assert_eq!(calls.len(), 2);
+        assert!(calls[0].contains("--since=-24h") && calls[0].contains("SYSLOG_IDENTIFIER=slurmd"));
+        assert!(calls[1].contains("--after-cursor=s=aa;i=3"));
+    }
+
+    #[test]
+    fn without_systemd_there_is_no_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Journal::new(&Roots::below(dir.path()), None).tool.is_none());
+    }
+}
