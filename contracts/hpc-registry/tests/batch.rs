@@ -1,4 +1,13 @@
 //! Batches: every item has its own outcome, whatever bytes come.
+// Helpers outside of test functions may fail as tests do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_pass_by_value
+)]
 
 mod common;
 
@@ -381,7 +390,7 @@ fn the_tag_binds_the_epoch() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn arbitrary_batch_bytes_never_panic_and_change_nothing(
@@ -410,7 +419,14 @@ proptest! {
         let mut bytes = groups(vec![(&agents[0], report)]);
         let at = at.index(bytes[0].1.len());
         bytes[0].1[at] ^= 1 << bit;
-        if let Ok(response) = chain.anyone_sends(submit_msg(&bytes)) {
+        let outcome = chain.anyone_sends(submit_msg(&bytes));
+        if at == 7 && bytes[0].1[7] != 0 && bytes[0].1[7] <= 64 {
+            // The count of the group is nobody's word: the item before the end of the bytes is whole.
+            let answer: SubmitAnswer = data(&outcome.unwrap());
+            prop_assert_eq!((answer.accepted, answer.bad_groups.len()), (1, 1));
+            return Ok(());
+        }
+        if let Ok(response) = outcome {
             let answer: SubmitAnswer = data(&response);
             prop_assert_eq!(answer.accepted, 0, "byte {} bit {}", at, bit);
         }

@@ -1,5 +1,14 @@
 //! What storage and bytes cost, by the chain's own prices: a guard between two benches on wasmd, which also meters
 //! the wasm itself. `cargo test -p hpc-registry --test gas -- --nocapture` prints the table.
+// Helpers outside of test functions may fail as tests do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_pass_by_value
+)]
 
 mod common;
 

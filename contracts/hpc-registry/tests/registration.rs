@@ -1,4 +1,13 @@
 //! Registration and rotation: who may bring a node in, and what replaces a key.
+// Helpers outside of test functions may fail as tests do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_pass_by_value
+)]
 
 mod common;
 

@@ -4,6 +4,7 @@ use cosmwasm_std::{Api, Storage};
 use hpc_schema::code::Code;
 use hpc_schema::node::lifecycle::{Context, ReportView, Silence, apply_report, step_silence};
 use hpc_schema::registry::Params;
+use hpc_schema::report::batch::PAGE_SLOTS;
 use hpc_schema::report::{Body, Section, Tag, message};
 use hpc_schema::time::UnixSeconds;
 
@@ -129,9 +130,9 @@ pub(crate) fn neighbours(cluster: &mut ClusterWork, at: usize, params: &Params, 
     else {
         return;
     };
-    let silent: Vec<_> = hot
-        .records()
-        .filter(|(slot, _)| *applied & (1u64 << slot) == 0)
+    let silent: Vec<_> = (0..PAGE_SLOTS)
+        .filter(|slot| *applied & (1u64 << slot) == 0)
+        .filter_map(|slot| Some((slot, hot.record(slot)?)))
         .collect();
     for (slot, before) in silent {
         let (after, transitions) = step_silence(before, params, now, Silence::Neighbour);
