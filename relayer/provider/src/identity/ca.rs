@@ -54,7 +54,7 @@ pub struct Ca {
 /// A fresh certificate.
 #[derive(Debug, Clone)]
 pub struct Issued {
-    /// PEM.
+    /// PEM; the gateway's own with the CA after it.
     pub pem: String,
     /// Lower-case hex serial number.
     pub serial: String,
@@ -151,7 +151,7 @@ impl Ca {
         })
     }
 
-    /// The gateway's own certificate for `names`, with its new key as PKCS#8 PEM.
+    /// The gateway's own certificate chain for `names`, with its new key as PKCS#8 PEM.
     ///
     /// # Errors
     /// [`CaError::Name`] for a name that no certificate can carry.
@@ -171,7 +171,8 @@ impl Ca {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer)?;
         let issued = Issued {
-            pem: certificate.pem(),
+            // With the CA: an agent that registers knows only its fingerprint, from the token.
+            pem: certificate.pem() + &self.pem,
             serial: hex::encode(positive(serial)),
             not_after: now.plus(SERVER_LIFETIME_SECONDS),
         };
