@@ -1,6 +1,6 @@
 //! What a chain's answer to a transaction means. Everything is decided by (codespace, code); where CometBFT and the
 //! SDK give only text (JSON-RPC errors, the numbers of a sequence mismatch) this file reads it, and no other does.
-//! The texts are recorded from wasmd 0.70.3 and 0.61.14 (`fixtures` below).
+//! The texts are recorded from wasmd 0.70.3 (`code/tests.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -117,7 +117,9 @@ pub fn of_abci(codespace: &str, code: u32, log: &str) -> Verdict {
 /// Reads a JSON-RPC error of `broadcast_tx_sync`, where CometBFT gives text alone; `data` is the error's data member.
 #[must_use]
 pub fn of_broadcast_error(data: &str) -> Verdict {
-    if data.contains("tx already exists in cache") {
+    if data.contains("request body too large") {
+        Verdict::TxTooLarge
+    } else if data.contains("tx already exists in cache") {
         Verdict::AlreadyInCache
     } else if data.contains("mempool is full") {
         Verdict::MempoolFull
@@ -155,6 +157,12 @@ pub fn is_not_found(codespace: &str, code: u32, log: &str) -> bool {
         || (codespace == "wasm" && code == 8)
         || log.contains("code = NotFound")
         || log.contains("no such contract")
+}
+
+/// Whether a failed `abci_query` says that the node does not serve this path.
+#[must_use]
+pub fn is_unknown_path(codespace: &str, code: u32, log: &str) -> bool {
+    codespace == "sdk" && code == 6 && log.starts_with("unknown query path")
 }
 
 /// Whether a JSON-RPC error of `tx` says that the index has no such transaction.
@@ -207,13 +215,7 @@ const CONTRACT_FRAMES: [&str; 4] = [
 /// Whether a log carries a contract's own error.
 #[must_use]
 pub fn is_contract_text(log: &str) -> bool {
-    [
-        "execute wasm contract failed",
-        "instantiate wasm contract failed",
-        "migrate wasm contract failed",
-    ]
-    .iter()
-    .any(|frame| log.contains(frame))
+    CONTRACT_FRAMES.iter().any(|frame| log.contains(frame))
 }
 
 /// `account sequence mismatch, expected 5, got 4`.

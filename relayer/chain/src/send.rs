@@ -215,8 +215,19 @@ pub async fn fee(
     let gas_limit = match options.gas {
         Gas::Fixed(gas) => gas,
         Gas::Auto(adjustment) => {
-            // The timeout height is one of the bytes that gas is paid for, so it must be there; any will do.
-            let used = chain.simulate(tx::simulation_bytes(key, sequence, draft)).await?;
+            // Paying a fee costs gas itself (some 18,000), so a simulation without one would fall short; the amount does
+            // not matter. The same holds for the bytes of the timeout height.
+            let amount = match &options.pay {
+                Pay::Price(price) => price.fee(1)?.into_iter().collect(),
+                Pay::Coins(coins) => coins.clone(),
+            };
+            let simulated = Unsigned {
+                fee: Fee { amount, gas_limit: 0 },
+                ..draft.clone()
+            };
+            let used = chain
+                .simulate(tx::simulation_bytes(key, sequence, &simulated))
+                .await?;
             adjustment.apply(used)
         }
     };

@@ -1,58 +1,72 @@
 use super::*;
 
-/// Recorded from wasmd 0.70.3: (codespace, code, log).
-const CHECK_TX: &[(&str, u32, &str, Verdict)] = &[
+/// Recorded from wasmd 0.70.3 (SDK 0.54.0): (codespace, code, log), of CheckTx and of results in blocks.
+const ABCI: &[(&str, u32, &str, Verdict)] = &[
     ("", 0, "", Verdict::Accepted),
     (
         "sdk",
         32,
-        "account sequence mismatch, expected 7, got 5: incorrect account sequence",
+        "account sequence mismatch, expected 2, got 1: incorrect account sequence",
         Verdict::WrongSequence {
-            expected: Some(7),
-            got: Some(5),
+            expected: Some(2),
+            got: Some(1),
         },
     ),
     (
         "sdk",
         30,
-        "block height: 120, timeout height: 110: tx timeout height",
+        "block height: 956, timeout height: 1: tx timeout height",
         Verdict::TimeoutHeight,
     ),
     (
         "sdk",
-        13,
-        "insufficient fees; got: 1stake required: 2000stake: insufficient fee",
-        Verdict::InsufficientFee,
-    ),
-    (
-        "sdk",
         5,
-        "spendable balance 0stake is smaller than 10stake: insufficient funds",
+        "spendable balance 999999999999stake is smaller than 9000000000000000stake: insufficient funds: insufficient \
+         funds",
         Verdict::InsufficientFunds,
     ),
     (
         "sdk",
         4,
-        "signature verification failed; please verify account number (0), sequence (0) and chain-id (x): unauthorized",
+        "signature verification failed; please verify account number (1) and chain-id (testing-1): (unable to verify \
+         single signer signature): unauthorized",
         Verdict::Unauthorized,
     ),
     (
         "sdk",
         11,
-        "out of gas in location: txSize; gasWanted: 10, gasUsed: 2570: out of gas",
+        "out of gas in location: ReadFlat; gasWanted: 10, gasUsed: 1000: out of gas",
         Verdict::OutOfGas,
     ),
     (
-        "wasm",
-        5,
-        "failed to execute message; message index: 0: unknown_cluster: no such cluster: execute wasm contract failed",
-        Verdict::ContractError,
+        "sdk",
+        11,
+        "out of gas in location: Loading CosmWasm module: execute; gasWanted: 90000, gasUsed: 97078: out of gas",
+        Verdict::OutOfGas,
     ),
+    (
+        "sdk",
+        2,
+        "expected 2 wire type, got 7: tx parse error: tx parse error",
+        Verdict::Other,
+    ),
+    ("wasm", 5, DELIVERED, Verdict::ContractError),
 ];
+
+/// Written by the SDK's ante handler where the node has a minimum gas price.
+const LOW_FEE: &str = "insufficient fees; got: 1stake required: 2000stake: insufficient fee";
+const DELIVERED: &str = "failed to execute message; message index: 0: unknown_cluster: cluster_id nope-1 is not on record; \
+                         create the cluster first: virtengine tx hpc create-cluster: execute wasm contract failed";
+const ASKED: &str = "unknown_cluster: cluster_id nope-1 is not on record; create the cluster first: virtengine tx hpc \
+                     create-cluster: query wasm contract failed: unknown request";
+const SIMULATED: &str = "rpc error: code = Unknown desc = failed to execute message; message index: 0: unknown_cluster: \
+                         cluster_id nope-1 is not on record; create the cluster first: virtengine tx hpc create-cluster: \
+                         execute wasm contract failed [!cosm!wasm/wasmd@v0.70.3/x/wasm/keeper/keeper.go:452] with gas used: '96560': \
+                         unknown request";
 
 #[test]
 fn recorded_abci_answers_have_their_verdict() {
-    for (codespace, code, log, verdict) in CHECK_TX {
+    for (codespace, code, log, verdict) in ABCI {
         assert_eq!(&of_abci(codespace, *code, log), verdict, "{log}");
     }
 }
@@ -89,36 +103,60 @@ fn recorded_broadcast_errors_have_their_verdict() {
         of_broadcast_error("Tx too large. Max size is 1048576, but got 2000000"),
         Verdict::TxTooLarge
     );
+    assert_eq!(
+        of_broadcast_error("error reading request body: http: request body too large"),
+        Verdict::TxTooLarge
+    );
     assert_eq!(of_broadcast_error("boom"), Verdict::Other);
 }
 
 #[test]
+fn a_fee_that_is_too_low_is_told_from_missing_funds() {
+    assert_eq!(of_abci("sdk", 13, LOW_FEE), Verdict::InsufficientFee);
+}
+
+#[test]
 fn a_simulation_shows_its_reason_in_the_log() {
-    let log = "rpc error: code = Unknown desc = failed to execute message; message index: 0: cluster_exists: choose \
-               another: execute wasm contract failed [CosmWasm/wasmd] with gas used: '1': unknown request";
-    assert_eq!(of_simulation("sdk", 6, log), Verdict::ContractError);
-    assert!(
-        contract_message(log).starts_with("cluster_exists: choose"),
-        "{}",
-        contract_message(log)
-    );
+    assert_eq!(of_simulation("sdk", 6, SIMULATED), Verdict::ContractError);
+    let sequence = "rpc error: code = Unknown desc = account sequence mismatch, expected 2, got 8: incorrect account \
+                    sequence [cosmos/cosmos-sdk@v0.54.0/x/auth/ante/sigverify.go:364] with gas used: '15456': unknown \
+                    request";
+    let verdict = Verdict::WrongSequence {
+        expected: Some(2),
+        got: Some(8),
+    };
+    assert_eq!(of_simulation("sdk", 6, sequence), verdict);
+    let funds = "rpc error: code = Unknown desc = failed to execute message; message index: 0: spendable balance \
+                 999999999998stake is smaller than 9000000000000000stake: insufficient funds \
+                 [cosmos/cosmos-sdk@v0.54.0/x/bank/keeper/send.go:324] with gas used: '35754': unknown request";
+    assert_eq!(of_simulation("sdk", 6, funds), Verdict::InsufficientFunds);
+}
+
+#[test]
+fn the_contracts_own_words_and_code_are_found_in_every_frame() {
+    let words = "unknown_cluster: cluster_id nope-1 is not on record; create the cluster first: virtengine tx hpc \
+                 create-cluster";
+    for log in [DELIVERED, ASKED, SIMULATED] {
+        assert!(is_contract_text(log), "{log}");
+        assert_eq!(contract_message(log), words);
+        assert_eq!(contract_code(log), Some(hpc_schema::code::Code::UnknownCluster));
+    }
+    assert!(!is_contract_text("out of gas"));
     assert_eq!(
-        of_simulation(
-            "sdk",
-            6,
-            "account sequence mismatch, expected 3, got 2: incorrect account sequence"
-        ),
-        Verdict::WrongSequence {
-            expected: Some(3),
-            got: Some(2)
-        }
+        contract_code("kind: Serialization, error: unknown variant `nope`"),
+        None
     );
 }
 
 #[test]
 fn not_found_and_pruned_are_told_from_other_errors() {
-    let log = "rpc error: code = NotFound desc = account wasm1abc not found: key not found";
+    let log = "rpc error: code = NotFound desc = account wasm1r5v5srda7xfth3hn2s26txvrcrntldju3hkw75 not found: key not \
+               found";
     assert!(is_not_found("sdk", 22, log));
+    let log = "address wasm1r5v5srda7xfth3hn2s26txvrcrntldju3hkw75: no such contract: unknown request";
+    assert!(is_not_found("sdk", 6, log));
+    assert!(is_unknown_path("sdk", 6, "unknown query path: unknown request"));
+    assert!(!is_unknown_path("sdk", 6, log));
     assert!(!is_not_found("sdk", 6, "unknown query path"));
     assert!(is_tx_not_found("tx (AB12) not found"));
     assert!(!is_tx_not_found("transaction indexing is disabled"));
@@ -134,7 +172,7 @@ fn not_found_and_pruned_are_told_from_other_errors() {
 
 #[test]
 fn every_refusal_has_a_class_and_a_remedy() {
-    for (_, _, _, verdict) in CHECK_TX {
+    for (_, _, _, verdict) in ABCI {
         assert_eq!(verdict.class().is_none(), *verdict == Verdict::Accepted);
         assert!(!verdict.remedy().is_empty());
     }

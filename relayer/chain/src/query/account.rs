@@ -9,10 +9,15 @@ use cosmrs::proto::cosmos::vesting::v1beta1::{
 use cosmrs::proto::traits::Message;
 
 use super::{At, Chain, QueryError};
+use crate::code;
 
 const ACCOUNT: &str = "/cosmos.auth.v1beta1.Query/Account";
 const BALANCE: &str = "/cosmos.bank.v1beta1.Query/Balance";
 const SIMULATE: &str = "/cosmos.tx.v1beta1.Service/Simulate";
+
+/// A node registers the service only with one of its other ports.
+const NO_SIMULATION: &str = "this node simulates nothing (grpc.enable and api.enable are off in its app.toml): give the \
+                             gas limit with --gas, enable one of them, or use another --node";
 
 /// What signing needs of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +29,7 @@ pub struct Account {
 }
 
 impl Chain {
-    /// The account of an address; `None` if the chain does not know it. Where it is unknown the height is that of the
-    /// question, because the chain's refusal names none.
+    /// The account of an address; `None` if the chain does not know it.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -34,11 +38,8 @@ impl Chain {
             address: address.to_owned(),
         };
         let answer: At<QueryAccountResponse> = match self.grpc(ACCOUNT, "the account", &question, 0).await {
-            Err(QueryError::NotFound { .. }) => {
-                return Ok(At {
-                    height: 0,
-                    value: None,
-                });
+            Err(QueryError::NotFound { height, .. }) => {
+                return Ok(At { height, value: None });
             }
             other => other?,
         };
@@ -85,7 +86,25 @@ impl Chain {
             tx_bytes: tx,
             ..SimulateRequest::default()
         };
-        let answer: At<SimulateResponse> = self.grpc(SIMULATE, "the transaction", &question, 0).await?;
+        let answer: At<SimulateResponse> = match self.grpc(SIMULATE, "the transaction", &question, 0).await {
+            Err(QueryError::Refused {
+                path,
+                codespace,
+                code,
+                verdict,
+                log,
+            }) if code::is_unknown_path(&codespace, code, &log) => {
+                let log = NO_SIMULATION.to_owned();
+                return Err(QueryError::Refused {
+                    path,
+                    codespace,
+                    code,
+                    verdict,
+                    log,
+                });
+            }
+            other => other?,
+        };
         let info = answer.value.gas_info;
         let missing = || QueryError::Malformed {
             path: SIMULATE,

@@ -32,6 +32,8 @@ pub enum QueryError {
     NotFound {
         /// What was asked for.
         what: &'static str,
+        /// The height at which it does not; 0 where the chain does not say.
+        height: u64,
         /// The chain's text.
         log: String,
     },
@@ -146,7 +148,7 @@ impl Chain {
             })
             .await?;
         if answer.code != 0 {
-            let (codespace, code, log) = (answer.codespace, answer.code, answer.log);
+            let (codespace, code, log, height) = (answer.codespace, answer.code, answer.log, answer.height);
             return Err(if code::is_contract_text(&log) {
                 let message = code::contract_message(&log).to_owned();
                 QueryError::Contract {
@@ -154,7 +156,7 @@ impl Chain {
                     message,
                 }
             } else if code::is_not_found(&codespace, code, &log) {
-                QueryError::NotFound { what, log }
+                QueryError::NotFound { what, height, log }
             } else {
                 let verdict = code::of_simulation(&codespace, code, &log);
                 QueryError::Refused {

@@ -91,6 +91,7 @@ impl Chain {
         let Some(info) = answer.value.contract_info else {
             return Err(QueryError::NotFound {
                 what: "the contract",
+                height: answer.height,
                 log: contract.to_owned(),
             });
         };
