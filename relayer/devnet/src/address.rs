@@ -13,17 +13,22 @@ pub(crate) type Address = Vec<u8>;
 
 /// Parses a bech32 address with this chain's prefix.
 pub(crate) fn parse(text: &str) -> Result<Address, TxError> {
+    decode(text).map_err(TxError::invalid_address)
+}
+
+/// As [`parse`], with the bare reason.
+pub(crate) fn decode(text: &str) -> Result<Address, String> {
     if text.is_empty() {
-        return Err(TxError::invalid_address("empty address string is not allowed"));
+        return Err("empty address string is not allowed".to_string());
     }
     let id: AccountId = text
         .parse()
-        .map_err(|error| TxError::invalid_address(format!("`{text}`: {error}")))?;
+        .map_err(|error| format!("decoding bech32 failed: {error}"))?;
     if id.prefix() != PREFIX {
-        return Err(TxError::invalid_address(format!(
+        return Err(format!(
             "invalid Bech32 prefix; expected {PREFIX}, got {}",
             id.prefix()
-        )));
+        ));
     }
     Ok(id.to_bytes())
 }

@@ -89,7 +89,7 @@ impl fmt::Display for Coins {
 }
 
 /// `[a-zA-Z][a-zA-Z0-9/:._-]{2,127}`, the SDK's rule.
-fn valid_denom(denom: &str) -> bool {
+pub(crate) fn valid_denom(denom: &str) -> bool {
     let mut bytes = denom.bytes();
     (3..=128).contains(&denom.len())
         && bytes.next().is_some_and(|b| b.is_ascii_alphabetic())

@@ -91,10 +91,10 @@ impl Query {
     pub(crate) fn search(&self, snapshot: &Snapshot) -> Result<Vec<IndexedTx>, QueryError> {
         if let Some(by_hash) = self.0.iter().find(|c| c.key == "tx.hash") {
             let hash = hex::decode(&by_hash.value)
-                .ok()
-                .and_then(|hash| hash.try_into().ok());
-            let hash = hash
-                .ok_or_else(|| QueryError::Syntax(format!("`{}` is no transaction hash", by_hash.value)))?;
+                .map_err(|error| QueryError::Syntax(format!("tx.hash: {error}")))?;
+            let Ok(hash) = hash.try_into() else {
+                return Ok(Vec::new());
+            };
             let found = snapshot.tx(&hash)?;
             return Ok(found.into_iter().filter(|tx| self.matches(tx)).collect());
         }

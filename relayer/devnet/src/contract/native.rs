@@ -75,13 +75,9 @@ impl<I, X, Q, M, E> std::fmt::Debug for Typed<I, X, Q, M, E> {
     }
 }
 
+/// The error's text is the one that the wasm build of a contract gives.
 fn parse<T: DeserializeOwned>(msg: &[u8]) -> Result<T, String> {
-    from_json(msg).map_err(|error| format!("Error parsing into type {}: {error}", short_name::<T>()))
-}
-
-fn short_name<T>() -> &'static str {
-    let name = std::any::type_name::<T>();
-    name.split('<').next().unwrap_or(name)
+    from_json(msg).map_err(|error| error.to_string())
 }
 
 impl<I, X, Q, M, E> NativeContract for Typed<I, X, Q, M, E>

@@ -3,9 +3,12 @@
 use std::ops::Bound;
 use std::sync::OnceLock;
 
-use redb::ReadOnlyTable;
+use redb::{AccessGuard, ReadOnlyTable};
 
 use super::{Entries, Entry, Kv};
+
+/// A row as the table gives it.
+type Pair<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
 /// The state table of one database snapshot.
 ///
@@ -60,16 +63,15 @@ impl Kv for Disk {
                 return Box::new(std::iter::empty());
             }
         };
-        let entry =
-            |item: Result<(redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>), _>| -> Option<Entry> {
-                match item {
-                    Ok((key, value)) => Some((key.value().to_vec(), value.value().to_vec())),
-                    Err(error) => {
-                        self.note(&error);
-                        None
-                    }
+        let entry = |item: Result<Pair<'_>, redb::StorageError>| -> Option<Entry> {
+            match item {
+                Ok((key, value)) => Some((key.value().to_vec(), value.value().to_vec())),
+                Err(error) => {
+                    self.note(&error);
+                    None
                 }
-            };
+            }
+        };
         if reverse {
             Box::new(range.rev().map_while(entry))
         } else {

@@ -60,7 +60,7 @@ impl Kv for Layer<'_> {
         }
         let upper = end.map_or(Bound::Unbounded, Bound::Excluded);
         let own = self.writes.range::<[u8], _>((Bound::Included(start), upper));
-        let own: Box<dyn Iterator<Item = (&Vec<u8>, &Option<Vec<u8>>)>> = if reverse {
+        let own: Own<'_> = if reverse {
             Box::new(own.rev())
         } else {
             Box::new(own)
@@ -74,9 +74,12 @@ impl Kv for Layer<'_> {
     }
 }
 
+/// A layer's own writes in a range.
+type Own<'a> = Box<dyn Iterator<Item = (&'a Vec<u8>, &'a Option<Vec<u8>>)> + 'a>;
+
 /// Merges a layer's writes with what lies below; a write hides the entry of the same key.
 struct Merge<'a> {
-    own: std::iter::Peekable<Box<dyn Iterator<Item = (&'a Vec<u8>, &'a Option<Vec<u8>>)> + 'a>>,
+    own: std::iter::Peekable<Own<'a>>,
     below: std::iter::Peekable<Entries<'a>>,
     reverse: bool,
 }

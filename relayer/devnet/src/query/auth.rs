@@ -6,7 +6,6 @@ use cosmrs::proto::cosmos::auth::v1beta1::{
 use cosmrs::proto::traits::Message;
 
 use super::{Status, grpc};
-use crate::address;
 use crate::chain::{Node, Snapshot};
 use crate::gas;
 use crate::state::Account;
@@ -16,8 +15,7 @@ pub(super) fn account(snapshot: &Snapshot, request: &QueryAccountRequest) -> Res
     if request.address.is_empty() {
         return Err(grpc(Status::InvalidArgument, "Address cannot be empty"));
     }
-    let address =
-        address::parse(&request.address).map_err(|error| grpc(Status::InvalidArgument, error.log))?;
+    let address = super::address(&request.address)?;
     let account = Account::load(&snapshot.state, &address)
         .ok_or_else(|| grpc(Status::NotFound, format!("account {} not found", request.address)))?;
     Ok(QueryAccountResponse {

@@ -9,12 +9,12 @@ use cosmrs::proto::traits::Message;
 use super::{Status, grpc, page};
 use crate::address;
 use crate::chain::Snapshot;
+use crate::coin::valid_denom;
 use crate::state;
 use crate::tx::TxError;
 
 fn owner(text: &str) -> Result<Vec<u8>, TxError> {
-    address::parse(text)
-        .map_err(|error| grpc(Status::InvalidArgument, format!("invalid address: {}", error.log)))
+    address::decode(text).map_err(|error| grpc(Status::InvalidArgument, format!("invalid address: {error}")))
 }
 
 fn coin(denom: &str, amount: u128) -> Coin {
@@ -25,10 +25,13 @@ fn coin(denom: &str, amount: u128) -> Coin {
 }
 
 pub(super) fn balance(snapshot: &Snapshot, request: &QueryBalanceRequest) -> Result<Vec<u8>, TxError> {
-    let address = owner(&request.address)?;
-    if request.denom.is_empty() {
-        return Err(grpc(Status::InvalidArgument, "invalid denom: "));
+    if !valid_denom(&request.denom) {
+        return Err(grpc(
+            Status::InvalidArgument,
+            format!("invalid denom: {}", request.denom),
+        ));
     }
+    let address = owner(&request.address)?;
     let amount = state::balance(&snapshot.state, &address, &request.denom);
     Ok(QueryBalanceResponse {
         balance: Some(coin(&request.denom, amount)),

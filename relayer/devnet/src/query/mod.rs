@@ -9,6 +9,7 @@ mod wasm;
 
 use cosmrs::proto::traits::Message;
 
+use crate::address::{self, Address};
 use crate::chain::{Node, Snapshot};
 use crate::error::Error;
 use crate::tx::TxError;
@@ -16,6 +17,8 @@ use crate::tx::TxError;
 /// Why a query has no answer.
 #[derive(Debug)]
 pub(crate) enum Refusal {
+    /// No module has this path.
+    Path(TxError),
     /// The module's answer is an error: a code and text of the SDK.
     Query(TxError),
     /// The chain itself failed.
@@ -44,20 +47,26 @@ pub(crate) fn answer(node: &Node, snapshot: &Snapshot, path: &str, data: &[u8]) 
         "/cosmos.bank.v1beta1.Query/Balance" => bank::balance(snapshot, &parse(data)?),
         "/cosmos.bank.v1beta1.Query/AllBalances" => bank::all_balances(snapshot, &parse(data)?),
         "/cosmos.tx.v1beta1.Service/Simulate" => simulate::simulate(node, snapshot, &parse(data)?),
-        "/cosmwasm.wasm.v1.Query/SmartContractState" => wasm::smart(node, snapshot, parse(data)?),
+        "/cosmwasm.wasm.v1.Query/SmartContractState" => wasm::smart(node, snapshot, &parse(data)?),
         "/cosmwasm.wasm.v1.Query/RawContractState" => wasm::raw(snapshot, &parse(data)?),
         "/cosmwasm.wasm.v1.Query/AllContractState" => wasm::all(snapshot, &parse(data)?),
         "/cosmwasm.wasm.v1.Query/ContractInfo" => wasm::info(snapshot, &parse(data)?),
         "/cosmwasm.wasm.v1.Query/Codes" => wasm::codes(node, &parse(data)?),
         "/cosmos.consensus.v1.Query/Params" => Ok(consensus::params(node)),
-        _ => Err(TxError::unknown_request("unknown query path")),
+        "" => return Err(Refusal::Path(TxError::unknown_request("no query path provided"))),
+        _ => return Err(Refusal::Path(TxError::unknown_request("unknown query path"))),
     }?;
     snapshot.sound()?;
     Ok(value)
 }
 
 fn parse<M: Message + Default>(data: &[u8]) -> Result<M, TxError> {
-    M::decode(data).map_err(|error| grpc(Status::InvalidArgument, error))
+    M::decode(data).map_err(TxError::invalid_request)
+}
+
+/// An address in a query.
+fn address(text: &str) -> Result<Address, TxError> {
+    address::decode(text).map_err(TxError::invalid_request)
 }
 
 /// The gRPC statuses that the SDK turns into codes of their own.

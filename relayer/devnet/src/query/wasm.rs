@@ -19,7 +19,7 @@ use crate::state::{contract_prefix, load_contract};
 use crate::tx::TxError;
 
 fn contract(snapshot: &Snapshot, text: &str) -> Result<(Address, ContractInfo), TxError> {
-    let address = address::parse(text).map_err(|error| TxError::unknown_request(error.log))?;
+    let address = super::address(text)?;
     let info = load_contract(&snapshot.state, &address)
         .ok_or_else(|| TxError::unknown_request(TxError::no_such_contract(format!("address {text}")).log))?;
     Ok((address, info))
@@ -28,7 +28,7 @@ fn contract(snapshot: &Snapshot, text: &str) -> Result<(Address, ContractInfo), 
 pub(super) fn smart(
     node: &Node,
     snapshot: &Snapshot,
-    request: QuerySmartContractStateRequest,
+    request: &QuerySmartContractStateRequest,
 ) -> Result<Vec<u8>, TxError> {
     if serde_json::from_slice::<serde::de::IgnoredAny>(&request.query_data).is_err() {
         return Err(grpc(Status::InvalidArgument, "invalid query data"));

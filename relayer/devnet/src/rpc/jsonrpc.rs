@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 pub(super) struct Request {
     #[serde(default)]
     pub(super) id: Option<Value>,
+    #[serde(default)]
     pub(super) method: String,
     #[serde(default)]
     pub(super) params: Value,

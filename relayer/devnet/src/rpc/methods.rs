@@ -28,8 +28,8 @@ impl From<Error> for RpcError {
 /// Calls a method that needs no websocket.
 pub(super) fn call(node: &Node, method: &str, params: &Value) -> Outcome {
     match method {
-        "health" => Ok(json!({})),
-        "status" => status(node),
+        "health" => Params::new(params, &[]).map(|_| json!({})),
+        "status" => Params::new(params, &[]).and_then(|_| status(node)),
         "abci_query" => abci_query(node, &Params::new(params, &["path", "data", "height", "prove"])?),
         "broadcast_tx_sync" => broadcast(node, &Params::new(params, &["tx"])?),
         "tx" => find_tx(node, &Params::new(params, &["hash", "prove"])?),
@@ -90,8 +90,10 @@ fn abci_query(node: &Node, params: &Params<'_>) -> Outcome {
     let height = params.integer("height")?.unwrap_or(0);
     let snapshot = node.snapshot()?;
     let tip = snapshot.tip.height;
+    // The height of the state that was asked; 0 if no module was.
+    let mut answered = 0;
     let outcome = match u64::try_from(height) {
-        Err(_) => Err(tx::TxError::invalid_height(
+        Err(_) => Err(tx::TxError::invalid_request(
             "cannot query with height < 0; please provide a valid height",
         )),
         Ok(height) if height > tip => Err(tx::TxError::invalid_height(
@@ -101,8 +103,15 @@ fn abci_query(node: &Node, params: &Params<'_>) -> Outcome {
             "failed to load state at height {height}; the embedded chain keeps the newest state only (latest height: {tip})"
         ))),
         Ok(_) => match query::answer(node, &snapshot, path, &data) {
-            Ok(value) => Ok(value),
-            Err(Refusal::Query(error)) => Err(error),
+            Ok(value) => {
+                answered = tip;
+                Ok(value)
+            }
+            Err(Refusal::Query(error)) => {
+                answered = tip;
+                Err(error)
+            }
+            Err(Refusal::Path(error)) => Err(error),
             Err(Refusal::Node(error)) => return Err(error.into()),
         },
     };
@@ -118,7 +127,7 @@ fn abci_query(node: &Node, params: &Params<'_>) -> Outcome {
         "key": null,
         "value": view::bytes(&value),
         "proofOps": null,
-        "height": if code == 0 { tip.to_string() } else { "0".to_string() },
+        "height": answered.to_string(),
         "codespace": codespace,
     }}))
 }
@@ -136,6 +145,9 @@ fn broadcast(node: &Node, params: &Params<'_>) -> Outcome {
 
 fn find_tx(node: &Node, params: &Params<'_>) -> Outcome {
     let hash = params.base64("hash")?;
+    if hash.is_empty() {
+        return Err(RpcError::internal("transaction hash cannot be empty"));
+    }
     let found = match <&[u8; 32]>::try_from(hash.as_slice()) {
         Ok(hash) => node.snapshot()?.tx(hash)?,
         Err(_) => None,

@@ -1,4 +1,4 @@
-//! Parameters of methods: an object by name or an array by position; integers as numbers or strings.
+//! Parameters of methods: an object by name or an array by position; integers as strings.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -49,15 +49,16 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// An integer, as a number or (as CometBFT's own clients send 64-bit ones) as a string.
+    /// A 64-bit integer, which CometBFT writes as a string and accepts in no other form.
     pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, RpcError> {
-        let wrong =
-            |value: &Value| RpcError::invalid_params(format!("{name}: expected an integer, got {value}"));
         match self.get(name) {
             None => Ok(None),
-            Some(Value::String(text)) if text.is_empty() => Ok(None),
-            Some(value @ Value::String(text)) => text.parse().map(Some).map_err(|_| wrong(value)),
-            Some(value) => value.as_i64().map(Some).ok_or_else(|| wrong(value)),
+            Some(Value::String(text)) => text.parse().map(Some).map_err(|_| {
+                RpcError::invalid_params(format!("{name}: `{text}` is no integer of at most 64 bits"))
+            }),
+            Some(other) => Err(RpcError::invalid_params(format!(
+                "{name}: invalid 64-bit integer encoding \"{other}\", expected string"
+            ))),
         }
     }
 

@@ -262,10 +262,10 @@ fn secp256k1_key(any: &Any) -> Result<[u8; 33], TxError> {
 }
 
 fn address_of(key: &[u8; 33]) -> Result<Vec<u8>, TxError> {
-    let key = VerifyingKey::from_sec1_bytes(key).map_err(|error| TxError::invalid_pubkey(error))?;
+    let key = VerifyingKey::from_sec1_bytes(key).map_err(TxError::invalid_pubkey)?;
     let id = cosmrs::crypto::PublicKey::from(key)
         .account_id(address::PREFIX)
-        .map_err(|error| TxError::invalid_pubkey(error))?;
+        .map_err(TxError::invalid_pubkey)?;
     Ok(id.to_bytes())
 }
 

@@ -268,8 +268,8 @@ impl MessageRun<'_> {
                 address::text(to)
             )));
         }
-        self.meter.add(gas::BANK_SEND);
         transfer(state, from, to, coins, Some(self.numbers()))?;
+        self.meter.add(gas::BANK_SEND);
         Ok(event::transfer(from, to, coins, sender_event))
     }
 

@@ -85,7 +85,7 @@ pub(super) fn instantiate(
 ) -> Result<Handled, TxError> {
     run.context.code(msg.code_id)?;
     run.load_code(msg.code_id);
-    run.meter.add(gas::EXECUTE.saturating_add(gas::INSTANTIATE));
+    run.meter.add(gas::EXECUTE);
     let contract = address::contract(msg.code_id, next_id(state, "instance"));
     let text = address::text(&contract);
     Account::ensure(state, &contract, run.numbers());
@@ -109,6 +109,7 @@ pub(super) fn instantiate(
         extension: None,
     };
     save_contract(state, &contract, &info);
+    run.meter.add(gas::INSTANTIATE);
     events.push(
         Event::new("instantiate")
             .with("_contract_address", &text)

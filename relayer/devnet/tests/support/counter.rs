@@ -1,4 +1,8 @@
 //! A small contract that shows every way in which a contract can end.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "CosmWasm's entry points take their arguments by value"
+)]
 
 use std::sync::Arc;
 
@@ -11,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
 pub(crate) struct Instantiate {
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 #[derive(Deserialize)]
@@ -49,12 +53,12 @@ pub(crate) enum Query {
 
 #[derive(Deserialize)]
 pub(crate) struct Migrate {
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub(crate) struct Count {
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 const KEY: &[u8] = b"count";

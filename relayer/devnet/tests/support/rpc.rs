@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 pub(crate) struct Rpc {
-    pub addr: String,
+    pub(crate) addr: String,
 }
 
 /// Status and body of an HTTP answer.
 pub(crate) struct Answer {
-    pub status: u16,
-    pub body: Vec<u8>,
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {

@@ -1,5 +1,7 @@
 //! Signs transactions with cosmrs, and spoils them on request.
 
+use std::cell::Cell;
+
 use cosmrs::crypto::secp256k1::SigningKey;
 use cosmrs::proto::cosmos::bank::v1beta1::MsgSend;
 use cosmrs::proto::cosmos::base::v1beta1::Coin as ProtoCoin;
@@ -14,13 +16,13 @@ use super::CHAIN_ID;
 
 pub(crate) struct Wallet {
     seed: u8,
-    pub number: u64,
-    pub sequence: u64,
-    pub chain_id: String,
-    pub gas: u64,
-    pub fee: Option<(u128, &'static str)>,
-    pub timeout_height: u32,
-    pub memo: String,
+    pub(crate) number: u64,
+    pub(crate) sequence: Cell<u64>,
+    pub(crate) chain_id: String,
+    pub(crate) gas: u64,
+    pub(crate) fee: Option<(u128, &'static str)>,
+    pub(crate) timeout_height: u32,
+    pub(crate) memo: String,
 }
 
 pub(crate) fn any<M: Message + Name>(message: &M) -> Any {
@@ -45,7 +47,7 @@ impl Wallet {
         Self {
             seed,
             number: 0,
-            sequence: 0,
+            sequence: Cell::new(0),
             chain_id: CHAIN_ID.to_string(),
             gas: 400_000,
             fee: None,
@@ -88,9 +90,17 @@ impl Wallet {
                 granter: None,
             },
         };
-        let auth = SignerInfo::single_direct(Some(self.key().public_key()), self.sequence).auth_info(fee);
+        let auth =
+            SignerInfo::single_direct(Some(self.key().public_key()), self.sequence.get()).auth_info(fee);
         let document = SignDoc::new(&body, &auth, &self.chain_id.parse().unwrap(), self.number).unwrap();
         document.sign(&self.key()).unwrap().to_bytes().unwrap()
+    }
+
+    /// Signs, then advances the sequence.
+    pub(crate) fn sign_next(&self, msgs: &[Any]) -> Vec<u8> {
+        let tx = self.sign(msgs);
+        self.sequence.set(self.sequence.get() + 1);
+        tx
     }
 
     pub(crate) fn send(&self, to: &str, amount: &[(u128, &str)]) -> Any {
