@@ -1,0 +1,296 @@
+//! The real binary as a process: command line, signals, kill -9.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Home, NODE, read};
+use hpc_schema::heartbeat::HealthStatus;
+use tokio::process::{Child, Command};
+use virtengine_node_agent::sequence::BLOCK;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"));
+    c.args(arguments)
+        .env_clear()
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    c
+}
+
+async fn output(arguments: &[&str]) -> Output {
+    command(arguments).output().await.unwrap()
+}
+
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap()
+}
+
+fn start(config: &Path) -> Child {
+    command(&["run", "--config", config.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// What the process said on standard error, once it has ended.
+async fn stderr(child: Child) -> (i32, String) {
+    let out = child.wait_with_output().await.unwrap();
+    (code(out.status), String::from_utf8(out.stderr).unwrap())
+}
+
+#[tokio::test]
+async fn keygen_register_run_and_status_as_the_specification_shows_them() {
+    let gateway = Gateway::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let keys = dir.path().join("keys");
+    let out = output(&["keygen", "--output-dir", keys.to_str().unwrap()]).await;
+    assert_eq!(code(out.status), 0);
+    let public = read(&keys.join("agent.pub"));
+    assert_eq!(public.lines().count(), 1);
+    let mode = std::fs::metadata(keys.join("agent.key"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A second time: refused, and the key stays.
+    let out = output(&["keygen", "--output-dir", keys.to_str().unwrap()]).await;
+    assert_eq!(code(out.status), 1);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--force"));
+    assert_eq!(read(&keys.join("agent.pub")), public);
+    let out = output(&["key", "show", "--key", keys.join("agent.key").to_str().unwrap()]).await;
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), public);
+
+    let home = Home {
+        key: virtengine_node_agent::key::load(&keys.join("agent.key")).unwrap(),
+        dir,
+    };
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let config = config.to_str().unwrap();
+    // Neither registered nor running.
+    assert_eq!(code(output(&["status", "--config", config]).await.status), 1);
+    let out = output(&["register", "--config", config]).await;
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(code(out.status), 0, "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        said.contains(&format!("registered {NODE} in cluster hpc-cluster-1")),
+        "{said}"
+    );
+    let said = String::from_utf8(output(&["register", "--config", config]).await.stdout).unwrap();
+    assert!(said.starts_with("already registered"), "{said}");
+
+    let child = start(Path::new(config));
+    gateway.until_heartbeats(1).await;
+    let mut healthy = output(&["status", "--config", config]).await;
+    for _ in 0..50 {
+        if code(healthy.status) == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        healthy = output(&["status", "--config", config]).await;
+    }
+    let said = String::from_utf8(healthy.stdout).unwrap();
+    assert!(
+        said.starts_with("healthy") && said.contains("state on chain:  active"),
+        "{said}"
+    );
+    let json = output(&["status", "--config", config, "-o", "json"]).await.stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["status"]["chain"]["node_state"], "active");
+    let out = output(&["run", "--config", config]).await;
+    assert_eq!(code(out.status), 2);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("another agent runs"));
+
+    let stopped = Instant::now();
+    signal(&child, rustix::process::Signal::TERM);
+    let (status, log) = stderr(child).await;
+    assert_eq!(status, 0, "{log}");
+    assert!(stopped.elapsed() < Duration::from_secs(5));
+    assert_eq!(
+        gateway.seen().heartbeats.last().unwrap().heartbeat.health.status,
+        HealthStatus::Offline
+    );
+    assert_eq!(code(output(&["status", "--config", config]).await.status), 1);
+}
+
+#[tokio::test]
+async fn run_registers_by_itself_when_it_has_a_token_and_waits_for_the_gateway() {
+    let shared = std::sync::Arc::new(gateway::Shared::new());
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let home = Home::new();
+    let url = format!("https://localhost:{}", address.port());
+    let token = shared.token(&home.key.public(), "token-1");
+    let child = start(&home.configure(&[url], Some(&token)));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let gateway = Gateway::start_at(address, shared).await;
+    gateway.until_heartbeats(1).await;
+    signal(&child, rustix::process::Signal::TERM);
+    let (status, log) = stderr(child).await;
+    assert_eq!(status, 0, "{log}");
+    assert!(!log.contains(&token), "the token stands in the log");
+}
+
+#[tokio::test]
+async fn a_hangup_reloads_the_configuration_and_a_wrong_one_changes_nothing() {
+    let (first, second) = (Gateway::start().await, Home::new());
+    let home = second;
+    let config = home.configure(&[first.url()], Some(&first.token(&home.key.public())));
+    let child = start(&config);
+    first.until_heartbeats(1).await;
+    std::fs::write(&config, "provider_daemon: {endpoint: 'http://wrong'}\n").unwrap();
+    signal(&child, rustix::process::Signal::HUP);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    home.configure(&[first.url()], None);
+    let text = read(&config).replace("sampling:", "logging: {level: debug}\nsampling:");
+    std::fs::write(&config, text).unwrap();
+    signal(&child, rustix::process::Signal::HUP);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    signal(&child, rustix::process::Signal::TERM);
+    let (status, log) = stderr(child).await;
+    assert_eq!(status, 0, "{log}");
+    assert!(
+        log.contains("configuration not reloaded") && log.contains("provider_daemon.endpoint"),
+        "{log}"
+    );
+    assert!(log.contains("configuration reloaded"), "{log}");
+}
+
+#[tokio::test]
+async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let config = home.configure(&[gateway.url()], Some("a.b.c"));
+    let config = config.to_str().unwrap();
+    assert_eq!(
+        code(output(&["config", "check", "--config", config]).await.status),
+        0
+    );
+    assert_eq!(code(output(&["register", "--config", config]).await.status), 3);
+    home.configure(
+        &["https://localhost:1".to_owned()],
+        Some(&gateway.token(&home.key.public())),
+    );
+    assert_eq!(
+        code(
+            output(&["register", "--config", config, "--wait", "300ms"])
+                .await
+                .status
+        ),
+        4
+    );
+    home.configure(&[gateway.url()], None);
+    assert_eq!(code(output(&["register", "--config", config]).await.status), 2);
+    assert_eq!(code(output(&["run", "--config", config]).await.status), 3);
+    std::fs::write(config, "samplng: {}").unwrap();
+    let out = output(&["config", "check", "--config", config]).await;
+    assert_eq!(code(out.status), 2);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("did you mean sampling?"));
+    assert_eq!(
+        code(
+            output(&["config", "check", "--config", "/no/such/file"])
+                .await
+                .status
+        ),
+        2
+    );
+}
+
+#[tokio::test]
+async fn inventory_names_every_figure_with_its_source() {
+    let home = Home::new();
+    let config = home.configure(&["https://localhost:1".to_owned()], None);
+    let out = output(&["inventory", "--config", config.to_str().unwrap(), "-o", "json"]).await;
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let figure = |name: &str| {
+        json["figures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|f| f["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}"))
+    };
+    assert_eq!(figure("uptime seconds")["source"], "/proc/uptime");
+    assert!(figure("CPU busy %")["value"].as_u64().unwrap() <= 100);
+    assert!(json["capacity"]["memory_gb_total"].as_u64().unwrap() >= 1);
+    let text = output(&["inventory", "--config", config.to_str().unwrap()])
+        .await
+        .stdout;
+    assert!(String::from_utf8(text).unwrap().contains("/proc/meminfo"));
+}
+
+/// Kills at moments spread over the start, the first heartbeat and what follows. `VIRTENGINE_TEST_KILLS` sets how
+/// many.
+#[tokio::test]
+async fn no_sequence_number_is_used_twice_over_a_series_of_kills() {
+    let kills: u64 = std::env::var("VIRTENGINE_TEST_KILLS").map_or(20, |n| n.parse().unwrap());
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    assert_eq!(
+        code(
+            output(&["register", "--config", config.to_str().unwrap()])
+                .await
+                .status
+        ),
+        0
+    );
+    let mut highest = 0;
+    let mut runs_that_sent = 0u64;
+    for i in 0..kills {
+        let mut child = start(&config);
+        tokio::time::sleep(Duration::from_millis(i * 137 % 600)).await;
+        child.kill().await.unwrap();
+        // What was on its way arrives before the next start.
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let sequences = gateway.seen().sequences.clone();
+        if let Some(new) = sequences.last().filter(|new| **new > highest) {
+            runs_that_sent += 1;
+            highest = *new;
+        }
+    }
+    let restarted = Instant::now();
+    let count = gateway.seen().heartbeats.len();
+    let child = start(&config);
+    gateway.until_heartbeats(count + 1).await;
+    assert!(
+        restarted.elapsed() < Duration::from_secs(10),
+        "heartbeats resume within one interval"
+    );
+    drop(child);
+    let seen = gateway.seen();
+    assert!(
+        runs_that_sent >= kills / 3,
+        "only {runs_that_sent} of {kills} runs came to a heartbeat"
+    );
+    assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
+    assert!(
+        seen.sequences.windows(2).all(|w| w[0] < w[1]),
+        "{:?}",
+        seen.sequences
+    );
+    let bound = u64::from(BLOCK) * (kills + 1);
+    assert!(
+        u64::from(*seen.sequences.last().unwrap()) <= bound,
+        "grows by at most one block a restart"
+    );
+}
