@@ -1,5 +1,12 @@
 //! The typed client against the registry that the embedded chain links natively as code 1.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 mod common;
 
 use std::time::Duration;

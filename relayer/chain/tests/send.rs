@@ -1,5 +1,12 @@
 //! Sending on the embedded chain, whose CheckTx, sequences and timeout heights are real.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,12 @@
 //! The settlement machine over RPC, on the embedded chain, with the faults that the chain can be given.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 mod common;
 
 use std::num::NonZeroU64;

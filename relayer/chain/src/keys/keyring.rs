@@ -1,15 +1,14 @@
 //! A directory of keys: one JSON file each, named `<name>.key`.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::backend::Backend;
 use super::file::{FileError, check_private_dir, read_private, write_private};
 use super::local::{KeyError, LocalKey, address_of};
 use super::seal::{self, OpenError, Passphrase, Sealed};
@@ -20,36 +19,6 @@ pub const PASSPHRASE_FILE_ENV: &str = "VIRTENGINE_KEYRING_PASSPHRASE_FILE";
 const MIN_PASSPHRASE: usize = 8;
 /// A key file is far smaller.
 const MAX_FILE: u64 = 16 * 1024;
-
-/// How secrets are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Backend {
-    /// Under a passphrase.
-    File,
-    /// In the clear (mode 0600): for test chains only.
-    Test,
-}
-
-impl FromStr for Backend {
-    type Err = String;
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "file" => Ok(Self::File),
-            "test" => Ok(Self::Test),
-            other => Err(format!("{other:?} is no keyring backend; use file or test")),
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::File => "file",
-            Self::Test => "test",
-        })
-    }
-}
 
 /// A keyring's failure.
 #[derive(Debug, thiserror::Error)]

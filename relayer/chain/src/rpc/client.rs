@@ -11,7 +11,7 @@ use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::RpcError;
+use super::error::{RpcError, chain, redact};
 use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
 use super::wire;
 use crate::code;
@@ -280,35 +280,4 @@ impl fmt::Debug for Client {
 
 fn at(height: Option<u64>) -> Value {
     height.map_or_else(|| json!({}), |h| json!({ "height": h.to_string() }))
-}
-
-/// An address without user, password, query and fragment: keys of hosted nodes stand there.
-fn redact(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(u) => match (u.host_str(), u.port()) {
-            (Some(host), Some(port)) => format!("{}://{host}:{port}", u.scheme()),
-            (Some(host), None) => format!("{}://{host}", u.scheme()),
-            (None, _) => format!("{}:", u.scheme()),
-        },
-        Err(_) => url
-            .chars()
-            .take_while(|c| !matches!(c, '@' | '?'))
-            .take(64)
-            .collect(),
-    }
-}
-
-/// An error with its causes: reqwest's own text hides them. The URL is left out, it may hold a key.
-fn chain(e: &dyn std::error::Error) -> String {
-    let mut parts = Vec::new();
-    let mut source = e.source();
-    while let Some(cause) = source {
-        parts.push(cause.to_string());
-        source = cause.source();
-    }
-    if parts.is_empty() {
-        "transport error".to_owned()
-    } else {
-        parts.join(": ")
-    }
 }

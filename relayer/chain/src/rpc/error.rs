@@ -1,5 +1,7 @@
 //! What can go wrong between us and an endpoint.
 
+use reqwest::Url;
+
 use crate::code::Class;
 
 /// A failed call. Answers of the chain itself (a refused transaction, a failed query) are no errors here.
@@ -77,5 +79,36 @@ impl RpcError {
             Self::Response { .. } | Self::TooLarge { .. } => Class::Rejected,
             Self::Url { .. } | Self::NoEndpoint => Class::Fatal,
         }
+    }
+}
+
+/// An address without user, password, query and fragment: keys of hosted nodes stand there.
+pub(super) fn redact(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(u) => match (u.host_str(), u.port()) {
+            (Some(host), Some(port)) => format!("{}://{host}:{port}", u.scheme()),
+            (Some(host), None) => format!("{}://{host}", u.scheme()),
+            (None, _) => format!("{}:", u.scheme()),
+        },
+        Err(_) => url
+            .chars()
+            .take_while(|c| !matches!(c, '@' | '?'))
+            .take(64)
+            .collect(),
+    }
+}
+
+/// An error with its causes: reqwest's own text hides them. The URL is left out, it may hold a key.
+pub(super) fn chain(e: &dyn std::error::Error) -> String {
+    let mut parts = Vec::new();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        parts.push(cause.to_string());
+        source = cause.source();
+    }
+    if parts.is_empty() {
+        "transport error".to_owned()
+    } else {
+        parts.join(": ")
     }
 }

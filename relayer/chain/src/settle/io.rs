@@ -1,8 +1,10 @@
 //! Carries out the machine's questions over RPC. Shared by the daemon's durable driver and by [`crate::send`]: what is
 //! stored, signed and settled is theirs, what is asked is the same for both.
 
+use super::action::Action;
+use super::input::Input;
 use super::state::State;
-use super::types::{Action, CheckTx, EndpointId, Inclusion, Input};
+use super::types::{CheckTx, EndpointId, Inclusion};
 use crate::code;
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};

@@ -1,7 +1,8 @@
-//! The rules about a transaction under way: when it is sent, and what proves its end.
+//! The rules about a transaction under way: when it is sent, what an endpoint's word is worth, what a block proves.
 
+use super::action::{Action, Alarm};
 use super::state::{AccountView, Job, Outstanding, Phase, State};
-use super::types::{Action, Alarm, CheckTx, Config, End, EndpointId, Inclusion, SignRequest, SignedTx};
+use super::types::{CheckTx, Config, End, EndpointId, Inclusion, SignedTx};
 use crate::code::Verdict;
 use crate::hash::TxHash;
 
@@ -98,90 +99,6 @@ impl State {
             },
         };
         out.push(Action::Persist);
-    }
-
-    /// The account as some endpoint has it at `height`, a height that the answer itself states.
-    pub(super) fn account_answer(
-        &mut self,
-        config: &Config,
-        height: u64,
-        number: u64,
-        sequence: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let known = self.account;
-        if known.is_some_and(|k| height < k.height) {
-            return; // an endpoint that is behind
-        }
-        if let Some(k) = known.filter(|k| sequence < k.sequence) {
-            out.push(Action::Alarm(Alarm::SequenceRegressed {
-                known: k.sequence,
-                chain: sequence,
-            }));
-        }
-        let since = known
-            .filter(|k| k.sequence == sequence)
-            .map_or(height, |k| k.since);
-        self.account = Some(AccountView {
-            number,
-            sequence,
-            height,
-            since,
-        });
-
-        let Some(job) = &mut self.job else { return };
-        match &job.phase {
-            Phase::Queued => {
-                if !self.view.is_live() {
-                    return;
-                }
-                let Some(timeout_height) = self.view.timeout_height(config) else {
-                    return;
-                };
-                let request = SignRequest {
-                    batch: job.batch,
-                    account_number: number,
-                    sequence,
-                    timeout_height,
-                };
-                job.phase = Phase::Planned { request };
-                out.push(Action::Sign(request));
-            }
-            Phase::Signed { tx } | Phase::Sent { tx } if sequence > tx.sequence => {
-                // The first such height is kept: above it our bytes cannot take effect any more.
-                if self.view.consumed_at.is_none() {
-                    self.view.consumed_at = Some(height);
-                    out.push(Action::QueryTx { hash: tx.hash });
-                    out.push(scan(tx, height));
-                }
-            }
-            // A halted chain expires nothing: the proof is asked for again when heights grow.
-            Phase::Signed { tx } | Phase::Sent { tx }
-                if height >= tx.timeout_height && !self.view.is_halted() =>
-            {
-                let end = tx.refused.clone().map_or(End::Expired { height }, End::Failed);
-                self.end(end, out);
-            }
-            Phase::Planned { .. } | Phase::Signed { .. } | Phase::Sent { .. } | Phase::Ended { .. } => {}
-        }
-    }
-
-    /// No such account: nothing can be signed. Read at T or above it proves as much as an unused sequence does.
-    pub(super) fn account_unknown(&mut self, height: u64, out: &mut Vec<Action>) {
-        if !std::mem::replace(&mut self.view.account_unknown, true) {
-            out.push(Action::Alarm(Alarm::AccountUnknown));
-        }
-        let Some(Job {
-            phase: Phase::Signed { tx } | Phase::Sent { tx },
-            ..
-        }) = &self.job
-        else {
-            return;
-        };
-        if height >= tx.timeout_height && !self.view.is_halted() {
-            self.account = None;
-            self.end(End::Expired { height }, out);
-        }
     }
 
     /// An endpoint's word on the bytes: it moves `Signed` to `Sent` and times the next try, and proves no end.
@@ -335,7 +252,7 @@ impl State {
         self.end(End::Included(inclusion), out);
     }
 
-    fn end(&mut self, end: End, out: &mut Vec<Action>) {
+    pub(super) fn end(&mut self, end: End, out: &mut Vec<Action>) {
         let Some(job) = &mut self.job else { return };
         let (Phase::Signed { tx } | Phase::Sent { tx }) = &job.phase else {
             return;
@@ -350,7 +267,7 @@ impl State {
     }
 }
 
-fn scan(tx: &Outstanding, to: u64) -> Action {
+pub(super) fn scan(tx: &Outstanding, to: u64) -> Action {
     Action::ScanBlocks {
         hash: tx.hash,
         from: tx.signed_height.saturating_add(1),

@@ -1,7 +1,9 @@
 //! [`step`]: which input leads where. The rules about a transaction under way are in `job.rs`.
 
+use super::action::Action;
+use super::input::Input;
 use super::state::{Job, Phase, State};
-use super::types::{Action, Config, End, Input};
+use super::types::{Config, End};
 use super::view::View;
 
 /// Takes one input in and says what is to be done, in this order.

@@ -21,6 +21,9 @@
 //! answer whose **own** height is at least T and that shows our sequence unused proves that the transaction is dead, and
 //! a replacement may reuse the sequence. "Not found", `status` and heights of other endpoints prove nothing.
 
+mod account;
+mod action;
+mod input;
 pub mod io;
 mod job;
 mod machine;
@@ -28,12 +31,11 @@ mod state;
 mod types;
 mod view;
 
+pub use action::{Action, Alarm};
+pub use input::Input;
 pub use machine::step;
 pub use state::{AccountView, Outstanding, Phase, State};
-pub use types::{
-    Action, Alarm, BatchId, CheckTx, Condition, Config, End, EndpointId, Inclusion, Input, SignRequest,
-    SignedTx,
-};
+pub use types::{BatchId, CheckTx, Condition, Config, End, EndpointId, Inclusion, SignRequest, SignedTx};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What goes into the settlement machine and what comes out.
+//! The words of settlement that inputs, actions and the stored state share.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,87 +46,6 @@ impl Default for Config {
             assumed_block_ms: 5_000,
         }
     }
-}
-
-/// What the driver tells the machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// Time has passed.
-    Tick,
-    /// The process has started from a stored state.
-    Restarted,
-    /// A batch waits to be sent. Its content may still change until [`Action::Sign`] asks for it.
-    Submit {
-        /// Which.
-        batch: BatchId,
-    },
-    /// The answer to [`Action::Sign`].
-    Signed(SignedTx),
-    /// The batch could not be signed, or nothing is left in it. Nothing was sent.
-    Withdrawn {
-        /// Which.
-        batch: BatchId,
-    },
-    /// A block of an endpoint.
-    Head {
-        /// Whose.
-        endpoint: EndpointId,
-        /// Its height.
-        height: u64,
-        /// Its header's time, UNIX milliseconds.
-        block_time_ms: u64,
-    },
-    /// An endpoint stopped answering; nothing is sent to it until it shows a head again.
-    EndpointLost {
-        /// Which.
-        endpoint: EndpointId,
-    },
-    /// An account answer with the height at which it was read, as the answer itself states it.
-    Account {
-        /// The answer's own height.
-        height: u64,
-        /// The account's number; any u64.
-        account_number: u64,
-        /// The next sequence.
-        sequence: u64,
-    },
-    /// The account does not exist at this height.
-    AccountUnknown {
-        /// The answer's own height.
-        height: u64,
-    },
-    /// What an endpoint said to the broadcast of `hash`.
-    CheckTx {
-        /// Who.
-        endpoint: EndpointId,
-        /// Of what.
-        hash: TxHash,
-        /// Its answer.
-        answer: CheckTx,
-    },
-    /// The transaction was found in a block by its hash.
-    Found(Inclusion),
-    /// An endpoint does not know the hash. Proves nothing; counted by drivers only.
-    NotFound {
-        /// Of what.
-        hash: TxHash,
-    },
-    /// The blocks `from..=to` were read for the hash. Heights that an endpoint has pruned count as read.
-    Scanned {
-        /// What was looked for.
-        hash: TxHash,
-        /// First height.
-        from: u64,
-        /// Last height.
-        to: u64,
-        /// Every inclusion found; also a refused one counts.
-        inclusions: Vec<Inclusion>,
-    },
-    /// The batch's members are settled durably.
-    Settled {
-        /// Which.
-        batch: BatchId,
-    },
 }
 
 /// An endpoint's answer to a broadcast.
@@ -186,58 +105,6 @@ pub struct SignedTx {
     pub bytes: Vec<u8>,
 }
 
-/// What the driver has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Store the state durably before the next action.
-    Persist,
-    /// Plan the batch finally, sign it, answer [`Input::Signed`] or [`Input::Withdrawn`].
-    Sign(SignRequest),
-    /// Send the outstanding bytes to these endpoints; answer one [`Input::CheckTx`] each.
-    Broadcast {
-        /// Which bytes.
-        hash: TxHash,
-        /// To whom.
-        endpoints: Vec<EndpointId>,
-    },
-    /// Look the hash up; answer [`Input::Found`] or [`Input::NotFound`].
-    QueryTx {
-        /// Which.
-        hash: TxHash,
-    },
-    /// Read the account, best from the endpoint with the highest block; answer [`Input::Account`].
-    QueryAccount,
-    /// Read the blocks for the hash; answer [`Input::Scanned`].
-    ScanBlocks {
-        /// What to look for.
-        hash: TxHash,
-        /// First height.
-        from: u64,
-        /// Last height.
-        to: u64,
-    },
-    /// The sequence was consumed and our hash is in no block: read the nodes' sequences on the contract, close what is
-    /// there, queue the rest again, then [`Input::Settled`].
-    QueryNodeSequences {
-        /// Which batch.
-        batch: BatchId,
-    },
-    /// The transaction has ended: settle the batch's members, then [`Input::Settled`].
-    Finished {
-        /// Which batch.
-        batch: BatchId,
-        /// How it ended.
-        end: End,
-    },
-    /// [`Input::Submit`] while another batch is under way: ignored. Ask [`super::State::is_idle`] first.
-    Busy {
-        /// The batch that was not taken.
-        batch: BatchId,
-    },
-    /// Tell the operator; also visible as [`super::State::condition`].
-    Alarm(Alarm),
-}
-
 /// How a transaction ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "end")]
@@ -255,55 +122,6 @@ pub enum End {
     Consumed {
         /// The height of the account answer that showed it.
         height: u64,
-    },
-}
-
-/// What an operator should hear of. Raised once when it begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Alarm {
-    /// No new height for [`Config::halt_after_ms`].
-    Halted {
-        /// The last height seen; `None` if none was ever seen.
-        height: Option<u64>,
-    },
-    /// Heights grow again.
-    Resumed {
-        /// The first new height.
-        height: u64,
-    },
-    /// Heights grow, but the newest block's time is too far from ours to send.
-    BlockTimeOff {
-        /// Block time.
-        block_time_ms: u64,
-        /// Ours.
-        now_ms: u64,
-    },
-    /// An endpoint refused the bytes; the transaction ends at its timeout height unless another takes it.
-    Refused {
-        /// Who.
-        endpoint: EndpointId,
-        /// Why.
-        verdict: Verdict,
-        /// ABCI code.
-        code: u32,
-        /// ABCI codespace.
-        codespace: String,
-        /// Text.
-        log: String,
-    },
-    /// Somebody else uses this key.
-    ForeignTransaction {
-        /// The sequence that another transaction used.
-        sequence: u64,
-    },
-    /// The chain does not know the signing account: it needs funds.
-    AccountUnknown,
-    /// The chain's sequence went down: another chain, or one that was restored.
-    SequenceRegressed {
-        /// What was known.
-        known: u64,
-        /// What the chain says.
-        chain: u64,
     },
 }
 

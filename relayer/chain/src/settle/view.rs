@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::types::{Action, Alarm, Condition, Config, EndpointId};
+use super::action::{Action, Alarm};
+use super::types::{Condition, Config, EndpointId};
 
 /// Intervals kept for the block time.
 const SAMPLES: usize = 16;

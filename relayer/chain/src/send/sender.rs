@@ -1,244 +1,20 @@
-//! One transaction from a person's hands to its end: the settlement machine without a durable store.
+//! The machine's driver in memory.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cosmrs::Any;
-
+use super::{SendError, SendOptions, Sent};
 use crate::code::{self, Verdict};
-use crate::gas::{Adjustment, Coin, GasPrice, MoneyError};
 use crate::hash::TxHash;
-use crate::keys::{KeyError, LocalKey};
+use crate::keys::LocalKey;
 use crate::query::{Chain, QueryError};
-use crate::rpc::{Client, TxAnswer};
+use crate::rpc::Client;
 use crate::settle::{
     self, Action, Alarm, BatchId, CheckTx, Condition, End, Inclusion, Input, SignRequest, SignedTx, State, io,
 };
-use crate::tx::{self, Fee, SignerData, Unsigned};
-use hpc_schema::code::Code;
+use crate::tx::{self, SignerData, Unsigned};
 
-/// The gas limit of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gas {
-    /// Simulate, then multiply.
-    Auto(Adjustment),
-    /// Exactly so much.
-    Fixed(u64),
-}
-
-/// What is paid.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pay {
-    /// ceil(gas × price).
-    Price(GasPrice),
-    /// These coins, whatever the gas.
-    Coins(Vec<Coin>),
-}
-
-/// How to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SendOptions {
-    /// Chain id; every endpoint must name it.
-    pub chain_id: String,
-    /// Bech32 prefix of addresses.
-    pub prefix: String,
-    /// Gas limit.
-    pub gas: Gas,
-    /// Fee.
-    pub pay: Pay,
-    /// For people.
-    pub memo: String,
-    /// Longest wait for the end; afterwards the outcome is unknown and the hash is told.
-    pub deadline: Duration,
-}
-
-/// A transaction that took effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
-    /// With its events and data.
-    pub tx: TxAnswer,
-    /// What was paid.
-    pub fee: Fee,
-}
-
-/// Why a transaction did not take effect, or why that is not known.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum SendError {
-    /// A question failed.
-    #[error(transparent)]
-    Query(#[from] QueryError),
-    /// The fee cannot be computed.
-    #[error(transparent)]
-    Money(#[from] MoneyError),
-    /// The key failed.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// The endpoint serves another chain.
-    #[error("the node's chain is {found}, not {wanted}; set --chain-id or --node")]
-    WrongChain {
-        /// Wanted.
-        wanted: String,
-        /// Found.
-        found: String,
-    },
-    /// The chain does not know the account.
-    #[error("account {address} does not exist on the chain; send it tokens first")]
-    AccountUnknown {
-        /// The signer.
-        address: String,
-    },
-    /// No new blocks.
-    #[error(
-        "the chain makes no new blocks, or their time is far from this machine's clock (last height {height}); \
-         nothing was sent"
-    )]
-    Halted {
-        /// Last height.
-        height: u64,
-    },
-    /// Refused before it came into a block; it will not take effect after `timeout_height`.
-    #[error("{log} (codespace {codespace}, code {abci_code}); {remedy}")]
-    Refused {
-        /// Its meaning.
-        verdict: Verdict,
-        /// ABCI code.
-        abci_code: u32,
-        /// ABCI codespace.
-        codespace: String,
-        /// The chain's text.
-        log: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// In a block, without effect.
-    #[error("{message} (transaction {hash} in block {height}, codespace {codespace}, code {abci_code})")]
-    Failed {
-        /// The registry's stable code, if it gave one.
-        code: Option<Code>,
-        /// ABCI code.
-        abci_code: u32,
-        /// ABCI codespace.
-        codespace: String,
-        /// The contract's or the chain's text.
-        message: String,
-        /// Hash.
-        hash: TxHash,
-        /// Block.
-        height: u64,
-    },
-    /// Never came into a block and never will.
-    #[error("transaction {hash} was in no block up to its timeout height and never will be; send it again")]
-    Expired {
-        /// Hash.
-        hash: TxHash,
-    },
-    /// Its sequence was used by another transaction of the same key.
-    #[error(
-        "another transaction of this key took the place of {hash}; use one process per key, then send it again"
-    )]
-    Superseded {
-        /// Hash.
-        hash: TxHash,
-    },
-    /// The wait is over without an end.
-    #[error(
-        "no end of transaction {hash} within the wait; it may still take effect up to block {timeout_height}: \
-         query it by its hash before sending it again"
-    )]
-    Unknown {
-        /// Hash.
-        hash: TxHash,
-        /// T.
-        timeout_height: u64,
-    },
-    /// The wait was over before anything was sent.
-    #[error("the node gave no usable block and account within the wait; nothing was sent")]
-    NothingSent,
-}
-
-/// Signs `messages` with `key`, sends them and waits for the end.
-///
-/// # Errors
-/// Every way in which it did not take effect; [`SendError::Unknown`] where that is not known.
-pub async fn send_and_wait(
-    chain: &Chain,
-    key: &LocalKey,
-    options: &SendOptions,
-    messages: Vec<Any>,
-) -> Result<Sent, SendError> {
-    let found = chain.chain_id().await?;
-    if found != options.chain_id {
-        return Err(SendError::WrongChain {
-            wanted: options.chain_id.clone(),
-            found,
-        });
-    }
-    let address = key.address(&options.prefix)?;
-    let Some(account) = chain.account(&address).await?.value else {
-        return Err(SendError::AccountUnknown { address });
-    };
-    let mut draft = Unsigned {
-        messages,
-        memo: options.memo.clone(),
-        timeout_height: NonZeroU64::MAX,
-        fee: Fee::default(),
-    };
-    draft.fee = fee(chain, key, account.sequence, options, &draft).await?;
-    let mut sender = Sender {
-        chain,
-        key,
-        options,
-        address,
-        draft,
-        state: State::default(),
-        refusal: None,
-        taken: false,
-    };
-    let deadline = tokio::time::Instant::now() + options.deadline;
-    match tokio::time::timeout_at(deadline, sender.run()).await {
-        Ok(ended) => ended,
-        Err(_) => Err(sender.out_of_time()),
-    }
-}
-
-/// The gas limit and what it costs.
-///
-/// # Errors
-/// What the simulation shows: [`QueryError::Contract`], [`QueryError::Refused`].
-pub async fn fee(
-    chain: &Chain,
-    key: &LocalKey,
-    sequence: u64,
-    options: &SendOptions,
-    draft: &Unsigned,
-) -> Result<Fee, SendError> {
-    let gas_limit = match options.gas {
-        Gas::Fixed(gas) => gas,
-        Gas::Auto(adjustment) => {
-            // Paying a fee costs gas itself (some 18,000), so a simulation without one would fall short; the amount does
-            // not matter. The same holds for the bytes of the timeout height.
-            let amount = match &options.pay {
-                Pay::Price(price) => price.fee(1)?.into_iter().collect(),
-                Pay::Coins(coins) => coins.clone(),
-            };
-            let simulated = Unsigned {
-                fee: Fee { amount, gas_limit: 0 },
-                ..draft.clone()
-            };
-            let used = chain
-                .simulate(tx::simulation_bytes(key, sequence, &simulated))
-                .await?;
-            adjustment.apply(used)
-        }
-    };
-    let amount = match &options.pay {
-        Pay::Price(price) => price.fee(gas_limit)?.into_iter().collect(),
-        Pay::Coins(coins) => coins.clone(),
-    };
-    Ok(Fee { amount, gas_limit })
-}
-
-struct Sender<'a> {
+pub(super) struct Sender<'a> {
     chain: &'a Chain,
     key: &'a LocalKey,
     options: &'a SendOptions,
@@ -254,8 +30,27 @@ struct Sender<'a> {
 /// The machine's name for the one batch.
 const ONLY: BatchId = BatchId(0);
 
-impl Sender<'_> {
-    async fn run(&mut self) -> Result<Sent, SendError> {
+impl<'a> Sender<'a> {
+    pub(super) fn new(
+        chain: &'a Chain,
+        key: &'a LocalKey,
+        options: &'a SendOptions,
+        address: String,
+        draft: Unsigned,
+    ) -> Self {
+        Self {
+            chain,
+            key,
+            options,
+            address,
+            draft,
+            state: State::default(),
+            refusal: None,
+            taken: false,
+        }
+    }
+
+    pub(super) async fn run(&mut self) -> Result<Sent, SendError> {
         let config = settle::Config::default();
         let mut inbox: Vec<Input> = Vec::new();
         inbox.extend(io::older_head(self.chain).await);
@@ -402,7 +197,7 @@ impl Sender<'_> {
             })
     }
 
-    fn out_of_time(&self) -> SendError {
+    pub(super) fn out_of_time(&self) -> SendError {
         match self.state.condition() {
             Condition::Halted | Condition::CatchingUp if self.state.outstanding().is_none() => {
                 SendError::Halted {
