@@ -47,8 +47,4 @@ impl Error {
             source,
         }
     }
-
-    pub(crate) fn database(error: impl std::fmt::Display) -> Self {
-        Self::Database(error.to_string())
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::block::ParamsView;
-use super::store::Tip;
+use super::snapshot::Tip;
 use crate::config::Limits;
 use crate::kv::{Kv, Layer, Writes};
 use crate::tx::{self, DecodedTx, Mode, TxError};

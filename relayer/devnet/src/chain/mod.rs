@@ -7,6 +7,7 @@ mod mempool;
 mod node;
 mod replay;
 mod search;
+mod snapshot;
 mod store;
 
 pub(crate) use block::Block;
@@ -14,4 +15,4 @@ pub(crate) use header::{BlockId, header, validator_address, validator_key};
 pub(crate) use node::{Committed, Node};
 pub use replay::{Verified, verify};
 pub(crate) use search::Query;
-pub(crate) use store::{IndexedTx, Snapshot};
+pub(crate) use snapshot::{IndexedTx, Snapshot};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
-use super::store::{IndexedTx, Snapshot};
+use super::snapshot::{IndexedTx, Snapshot};
 use crate::error::Error;
 use crate::tx::{self, Event};
 

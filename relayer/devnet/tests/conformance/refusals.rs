@@ -49,7 +49,7 @@ fn a_wrong_chain_id_account_number_or_signature_is_code_4() {
     let flipped = altered(&scene, |_, _, raw| raw.signatures[0][5] ^= 1);
     scene.refuse(&flipped, 4, &signature_error(0));
     let changed = altered(&scene, |body, _, _| {
-        body.memo = "changed after signing".to_string()
+        body.memo = "changed after signing".to_string();
     });
     scene.refuse(&changed, 4, &signature_error(0));
     let short = altered(&scene, |_, _, raw| raw.signatures[0].truncate(63));
@@ -108,7 +108,7 @@ fn bytes_that_are_no_transaction_are_code_2() {
     );
     scene.refuse(&[], 18, "must contain at least one message: invalid request");
     let unknown = altered(&scene, |body, _, _| {
-        body.messages[0].type_url = "/cosmos.gov.v1.MsgVote".to_string()
+        body.messages[0].type_url = "/cosmos.gov.v1.MsgVote".to_string();
     });
     scene.refuse(
         &unknown,
@@ -372,7 +372,7 @@ fn fee_grants_and_extensions_are_refused() {
     let scene = scene();
     let bob = scene.bob.address();
     let granted = altered(&scene, |_, auth, _| {
-        auth.fee.as_mut().unwrap().granter = bob.clone()
+        auth.fee.as_mut().unwrap().granter = bob.clone();
     });
     scene.refuse(&granted, 18, "fee grants are not enabled: invalid request");
     let extended = altered(&scene, |body, _, _| {
@@ -385,7 +385,7 @@ fn fee_grants_and_extensions_are_refused() {
         "the embedded chain knows no extension options: unknown extension options",
     );
     let payer = altered(&scene, |_, auth, _| {
-        auth.fee.as_mut().unwrap().payer = bob.clone()
+        auth.fee.as_mut().unwrap().payer = bob.clone();
     });
     scene.refuse(
         &payer,

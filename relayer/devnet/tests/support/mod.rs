@@ -1,6 +1,5 @@
 //! What the tests of the RPC share: a contract, a wallet, a raw JSON-RPC client, a scene with all of them.
 #![allow(dead_code, reason = "every test program uses its own part")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 pub(crate) mod counter;
 pub(crate) mod rpc;
