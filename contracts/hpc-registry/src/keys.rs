@@ -3,7 +3,8 @@
 //! | first byte | key | value |
 //! |---|---|---|
 //! | 01 | cluster id | hot cluster record, `cluster::hot` |
-//! | 02 | index u32 ‖ page u16 ‖ 00 / 01 / 02 | key page / section page / hot page, `node::page` |
+//! | 02 | index u32 ‖ page u16 ‖ 00 | 01: head of a page |
+//! | 02 | index ‖ page ‖ 01 / 02 / 03 | key page / section page / hot page, `node::page` |
 //! | 03 | index ‖ page | statistics page |
 //! | 04 | index ‖ page ‖ slot u8 | node id, text |
 //! | 05 | index ‖ page ‖ slot | second section as signed |
@@ -106,28 +107,40 @@ pub(crate) fn cluster_hot(id: &ClusterId) -> Vec<u8> {
     join(0x01, &[id.as_str().as_bytes()])
 }
 
-/// Kind of a page under prefix 02; the order is the order of a range scan.
+/// What stands under prefix 02; the order is the order of a range scan.
+///
+/// A scan is charged for its first value twice: once when it begins, once when it moves on. The head is there to
+/// be that value, one byte instead of a page of keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    Keys = 0,
-    Sections = 1,
-    Hot = 2,
+    Head,
+    Keys,
+    Sections,
+    Hot,
+}
+
+impl Kind {
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Head => 0,
+            Self::Keys => 1,
+            Self::Sections => 2,
+            Self::Hot => 3,
+        }
+    }
 }
 
 pub(crate) fn page(cluster: u32, page: u16, kind: Kind) -> Vec<u8> {
-    let kind = match kind {
-        Kind::Keys => 0,
-        Kind::Sections => 1,
-        Kind::Hot => 2,
-    };
-    join(0x02, &[&cluster.to_be_bytes(), &page.to_be_bytes(), &[kind]])
+    join(
+        0x02,
+        &[&cluster.to_be_bytes(), &page.to_be_bytes(), &[kind.number()]],
+    )
 }
 
-/// Bounds of a scan over key, section and hot page.
+/// Bounds of a scan over head, key, section and hot page.
 pub(crate) fn page_range(cluster: u32, page: u16) -> (Vec<u8>, Vec<u8>) {
-    let start = join(0x02, &[&cluster.to_be_bytes(), &page.to_be_bytes(), &[0]]);
-    let end = join(0x02, &[&cluster.to_be_bytes(), &page.to_be_bytes(), &[3]]);
-    (start, end)
+    let key = |kind: u8| join(0x02, &[&cluster.to_be_bytes(), &page.to_be_bytes(), &[kind]]);
+    (key(Kind::Head.number()), key(Kind::Hot.number() + 1))
 }
 
 pub(crate) fn stats(cluster: u32, page: u16) -> Vec<u8> {

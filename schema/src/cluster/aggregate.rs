@@ -51,7 +51,7 @@ impl Aggregate {
         self.apply(record, gpu_type, u64::saturating_sub);
     }
 
-    fn apply(&mut self, record: &HotRecord, gpu_type: u8, op: fn(u64, u64) -> u64) {
+    fn apply(&mut self, record: &HotRecord, gpu_type: u8, op: impl Fn(u64, u64) -> u64) {
         let index = usize::from(record.state.number().saturating_sub(1));
         if let Some(count) = self.counts.get_mut(index) {
             *count = op(*count, 1);

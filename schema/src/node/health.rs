@@ -56,7 +56,14 @@ impl HealthStatus {
     /// The status with this number; `None` for 0 (nothing reported) and above 5.
     #[must_use]
     pub fn from_bits(n: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.bits() == n)
+        match n {
+            1 => Some(Self::Healthy),
+            2 => Some(Self::Degraded),
+            3 => Some(Self::Unhealthy),
+            4 => Some(Self::Draining),
+            5 => Some(Self::Offline),
+            _ => None,
+        }
     }
 
     /// Healthy or degraded: may get work if the node is ACTIVE and its cluster active.

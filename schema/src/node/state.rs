@@ -67,7 +67,16 @@ impl NodeState {
     /// The state with this number; 0 is an empty slot.
     #[must_use]
     pub fn from_number(n: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.number() == n)
+        match n {
+            1 => Some(Self::Pending),
+            2 => Some(Self::Active),
+            3 => Some(Self::Stale),
+            4 => Some(Self::Draining),
+            5 => Some(Self::Drained),
+            6 => Some(Self::Offline),
+            7 => Some(Self::Deregistered),
+            _ => None,
+        }
     }
 }
 

@@ -78,6 +78,9 @@ impl<'a> Collector<'a> {
             }
         };
         let cluster = self.cluster(storage, id)?;
+        // Growing step by step would copy the candidates over and over.
+        let most = bytes.map_or(0, <[u8]>::len) / batch::ITEM_LEN;
+        self.candidates.reserve(most.min(usize::from(u16::MAX)));
         for item in items {
             let item = match item {
                 Ok(item) => item,

@@ -122,7 +122,13 @@ fn new_place(storage: &mut dyn Storage, cluster: &mut ClusterHot) -> Result<Plac
         .range_keys(Some(&start), Some(&end), Order::Ascending)
         .next();
     match free {
-        None => cluster.next_place(),
+        None => {
+            let place = cluster.next_place()?;
+            if place.slot == 0 {
+                page::begin(storage, place.cluster, place.page);
+            }
+            Ok(place)
+        }
         Some(key) => {
             let bytes = key
                 .last_chunk::<7>()

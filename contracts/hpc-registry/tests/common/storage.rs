@@ -42,7 +42,13 @@ impl Storage for MeteredStorage {
             .map
             .range(start..)
             .take_while(move |(k, _)| end.as_ref().is_none_or(|end| *k < end));
-        let charged = |(k, v): (&Vec<u8>, &Vec<u8>)| {
+        // The chain's iterator charges for the value it stands on, when it is made and again whenever it moves on:
+        // the first value is paid twice.
+        let mut first = true;
+        let charged = move |(k, v): (&Vec<u8>, &Vec<u8>)| {
+            if std::mem::take(&mut first) {
+                self.charge(30, 3, k.len() + v.len());
+            }
             self.charge(30, 3, k.len() + v.len());
             (k.clone(), v.clone())
         };
