@@ -6,6 +6,7 @@
 mod inventory;
 mod keys;
 mod output;
+mod probe_gpu;
 mod register;
 mod run;
 mod status;
@@ -45,6 +46,9 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Ask NVML and print what it says as JSON: the agent starts this as a process of its own
+    #[command(name = crate::probe::gpu::COMMAND, hide = true)]
+    ProbeGpu(probe_gpu::ProbeGpu),
 }
 
 #[derive(Debug, Subcommand)]
@@ -129,6 +133,7 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Run(c) => c.run(),
         Command::Status(c) => c.run(),
         Command::Inventory(c) => c.run(),
+        Command::ProbeGpu(c) => c.run(),
         Command::Config(ConfigCommand::Check(c)) => check(&c),
         Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),
     };

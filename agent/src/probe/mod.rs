@@ -3,8 +3,13 @@
 
 pub mod cpu;
 pub mod disk;
+pub mod errors;
 pub mod fingerprint;
+pub mod gpu;
+pub mod hardware;
 pub mod host;
+pub mod kept;
+pub mod latency;
 pub mod memory;
 pub mod network;
 pub mod pci;
@@ -87,6 +92,35 @@ pub fn line(path: &Path) -> Option<String> {
     let text = crate::files::read_text(path, 4096).ok()?;
     let line = text.trim();
     (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// A recorded tree of another host, unpacked: `fixtures/<name>.tree`.
+#[cfg(test)]
+pub(crate) fn recorded(name: &str) -> (tempfile::TempDir, Roots) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(format!("{name}.tree"));
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&std::fs::read_to_string(path).unwrap(), dir.path());
+    let roots = Roots::below(dir.path());
+    (dir, roots)
+}
+
+/// One file a section: `== path`, then its lines; `== path -> target` is a symbolic link.
+#[cfg(test)]
+fn unpack(text: &str, dir: &Path) {
+    for section in text.split("== ").skip(1) {
+        let (path, content) = section.split_once('\n').unwrap();
+        let (path, target) = path
+            .split_once(" -> ")
+            .map_or((path, None), |(p, t)| (p, Some(t)));
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match target {
+            Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
+            None => std::fs::write(path, content).unwrap(),
+        }
+    }
 }
 
 #[cfg(test)]

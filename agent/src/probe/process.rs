@@ -24,12 +24,8 @@ impl Daemon {
 
     /// Its process id; none if it does not run.
     pub fn find(&mut self, proc: &Path) -> Option<u32> {
-        if self.pid.is_none_or(|pid| !self.is(proc, &pid.to_string())) {
-            self.pid = names_in(proc)
-                .iter()
-                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
-                .find(|n| self.is(proc, n))
-                .and_then(|n| n.parse().ok());
+        if self.pid.is_none_or(|pid| !is(proc, pid, self.name)) {
+            self.pid = all_named(proc, self.name).next();
         }
         self.pid
     }
@@ -41,21 +37,35 @@ impl Daemon {
         }
         proc.join("1").exists().then_some(false)
     }
+}
 
-    fn is(&self, proc: &Path, pid: &str) -> bool {
-        let dir = proc.join(pid);
-        let ours = || {
-            let owner = std::fs::metadata(&dir).ok()?.uid();
-            Some(owner < SYSTEM_ACCOUNTS || owner == rustix::process::geteuid().as_raw())
-        };
-        line(&dir.join("comm")).is_some_and(|comm| comm == self.name) && ours() == Some(true)
-    }
+/// Processes of the system with this name.
+pub fn all_named(proc: &Path, name: &'static str) -> impl Iterator<Item = u32> {
+    names_in(proc)
+        .into_iter()
+        .filter_map(|n| n.parse::<u32>().ok())
+        .filter(move |pid| is(proc, *pid, name))
+}
+
+fn is(proc: &Path, pid: u32, name: &str) -> bool {
+    let dir = proc.join(pid.to_string());
+    let ours = || {
+        let owner = std::fs::metadata(&dir).ok()?.uid();
+        Some(owner < SYSTEM_ACCOUNTS || owner == rustix::process::geteuid().as_raw())
+    };
+    line(&dir.join("comm")).is_some_and(|comm| comm == name) && ours() == Some(true)
+}
+
+/// A process's arguments, separated by zero bytes.
+#[must_use]
+pub fn command_line(proc: &Path, pid: u32) -> Option<String> {
+    crate::files::read_text(&proc.join(pid.to_string()).join("cmdline"), 64 << 10).ok()
 }
 
 /// Value of the command line's `option`: `-N name` or `-Nname`.
 #[must_use]
 pub fn option(proc: &Path, pid: u32, option: &str) -> Option<String> {
-    let text = crate::files::read_text(&proc.join(pid.to_string()).join("cmdline"), 64 << 10).ok()?;
+    let text = command_line(proc, pid)?;
     let mut words = text.split('\0');
     while let Some(word) = words.next() {
         match word.strip_prefix(option) {

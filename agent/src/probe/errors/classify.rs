@@ -78,14 +78,18 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
     let error_if = |c: bool| if c { Error } else { Warning };
     if has("NVRM: Xid (") {
         let blamed = xid::parse(text).and_then(|(_, code)| xid::look_up(code));
-        return Some((Class::Xid, error_if(blamed.is_none_or(|x| x.action != xid::Action::None))));
+        return Some((
+            Class::Xid,
+            error_if(blamed.is_none_or(|x| x.action != xid::Action::None)),
+        ));
     }
     if has("nvidia-nvswitch") && has("SXid") {
         return Some((Class::NvSwitch, error_if(!has("Non-fatal"))));
     }
     if has("[Hardware Error]") || text.starts_with("mce: ") {
         let corrected = has("orrected") && !has("ncorrected");
-        return (level < 6 || has("events logged")).then_some((Class::Mce, error_if(level <= 3 && !corrected)));
+        return (level < 6 || has("events logged"))
+            .then_some((Class::Mce, error_if(level <= 3 && !corrected)));
     }
     if text.starts_with("EDAC ") && (has(" CE ") || has(" UE ")) {
         return Some((Class::Edac, error_if(has(" UE "))));
@@ -94,25 +98,45 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
         // A job that outgrew its own limit is that job's trouble.
         return Some((Class::Oom, error_if(!has("Memory cgroup out of memory"))));
     }
-    if has("I/O error, dev ") || has("Buffer I/O error") || has("critical medium error") || has("critical target error") {
+    if has("I/O error, dev ")
+        || has("Buffer I/O error")
+        || has("critical medium error")
+        || has("critical target error")
+    {
         return Some((Class::Io, Error));
     }
-    if text.starts_with("nvme nvme") && (has("controller is down") || has("timeout, reset controller") || has("Removing after probe failure")) {
+    if text.starts_with("nvme nvme")
+        && (has("controller is down")
+            || has("timeout, reset controller")
+            || has("Removing after probe failure"))
+    {
         return Some((Class::Io, Error));
     }
-    if has("EXT4-fs error") || has("Remounting filesystem read-only") || has("BTRFS critical") || has("BTRFS error")
-        || has("LustreError:") || (text.starts_with("XFS (") && (has("orruption") || has("nternal error") || has("I/O error")))
+    if has("EXT4-fs error")
+        || has("Remounting filesystem read-only")
+        || has("BTRFS critical")
+        || has("BTRFS error")
+        || has("LustreError:")
+        || (text.starts_with("XFS (") && (has("orruption") || has("nternal error") || has("I/O error")))
         || (text.starts_with("nfs: server ") && has("not responding"))
     {
         return Some((Class::FileSystem, Error));
     }
     if has("AER: ") && (has("orrected") || has("atal")) {
-        return Some((Class::Pcie, error_if(has("ncorrected") || (has("atal") && !has("on-fatal")))));
+        return Some((
+            Class::Pcie,
+            error_if(has("ncorrected") || (has("atal") && !has("on-fatal"))),
+        ));
     }
     if has("cpu clock throttled") || has("temperature above threshold") {
         return Some((Class::Thermal, Warning));
     }
-    if has("blocked for more than") || has("soft lockup") || has("hard LOCKUP") || has("detected stall") || has("self-detected stall") {
+    if has("blocked for more than")
+        || has("soft lockup")
+        || has("hard LOCKUP")
+        || has("detected stall")
+        || has("self-detected stall")
+    {
         return Some((Class::Hang, Error));
     }
     if has("NETDEV WATCHDOG") {
@@ -137,28 +161,108 @@ mod tests {
         use Class as C;
         use Weight::{Error, Warning};
         for (level, text, expected) in [
-            (4, "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", Some((C::Xid, Error))),
-            (4, "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, Ch 00000008", Some((C::Xid, Warning))),
+            (
+                4,
+                "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
+                Some((C::Xid, Error)),
+            ),
+            (
+                4,
+                "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, Ch 00000008",
+                Some((C::Xid, Warning)),
+            ),
             (4, "NVRM: Xid (PCI:0000:3b:00): 777, pid=1", Some((C::Xid, Error))),
-            (3, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", Some((C::NvSwitch, Warning))),
-            (3, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", Some((C::NvSwitch, Error))),
-            (0, "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8800004000310e0f", Some((C::Mce, Error))),
-            (6, "mce: [Hardware Error]: Machine check events logged", Some((C::Mce, Warning))),
+            (
+                3,
+                "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32",
+                Some((C::NvSwitch, Warning)),
+            ),
+            (
+                3,
+                "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+                Some((C::NvSwitch, Error)),
+            ),
+            (
+                0,
+                "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8800004000310e0f",
+                Some((C::Mce, Error)),
+            ),
+            (
+                6,
+                "mce: [Hardware Error]: Machine check events logged",
+                Some((C::Mce, Warning)),
+            ),
             (6, "mce: CPU0: Thermal monitoring enabled (TM1)", None),
-            (4, "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0", Some((C::Edac, Warning))),
-            (3, "EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0", Some((C::Edac, Error))),
-            (3, "Out of memory: Killed process 4711 (python) total-vm:1kB", Some((C::Oom, Error))),
-            (3, "Memory cgroup out of memory: Killed process 4711 (python)", Some((C::Oom, Warning))),
-            (3, "blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)", Some((C::Io, Error))),
-            (4, "nvme nvme0: controller is down; will reset: CSTS=0xffffffff", Some((C::Io, Error))),
-            (2, "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm ls", Some((C::FileSystem, Error))),
-            (6, "nfs: server filer not responding, still trying", Some((C::FileSystem, Error))),
-            (4, "pcieport 0000:00:03.0: AER: Corrected error received: 0000:04:00.0", Some((C::Pcie, Warning))),
-            (3, "pcieport 0000:00:03.0: AER: Uncorrected (Fatal) error received", Some((C::Pcie, Error))),
-            (2, "CPU3: Core temperature above threshold, cpu clock throttled (total events = 1)", Some((C::Thermal, Warning))),
-            (3, "INFO: task cp:812 blocked for more than 120 seconds.", Some((C::Hang, Error))),
-            (6, "mlx5_core 0000:0c:00.0 ibp12s0: Link down", Some((C::Link, Warning))),
-            (3, "usb 1-1: device descriptor read/64, error -71", Some((C::Other, Error))),
+            (
+                4,
+                "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0",
+                Some((C::Edac, Warning)),
+            ),
+            (
+                3,
+                "EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0",
+                Some((C::Edac, Error)),
+            ),
+            (
+                3,
+                "Out of memory: Killed process 4711 (python) total-vm:1kB",
+                Some((C::Oom, Error)),
+            ),
+            (
+                3,
+                "Memory cgroup out of memory: Killed process 4711 (python)",
+                Some((C::Oom, Warning)),
+            ),
+            (
+                3,
+                "blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)",
+                Some((C::Io, Error)),
+            ),
+            (
+                4,
+                "nvme nvme0: controller is down; will reset: CSTS=0xffffffff",
+                Some((C::Io, Error)),
+            ),
+            (
+                2,
+                "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm ls",
+                Some((C::FileSystem, Error)),
+            ),
+            (
+                6,
+                "nfs: server filer not responding, still trying",
+                Some((C::FileSystem, Error)),
+            ),
+            (
+                4,
+                "pcieport 0000:00:03.0: AER: Corrected error received: 0000:04:00.0",
+                Some((C::Pcie, Warning)),
+            ),
+            (
+                3,
+                "pcieport 0000:00:03.0: AER: Uncorrected (Fatal) error received",
+                Some((C::Pcie, Error)),
+            ),
+            (
+                2,
+                "CPU3: Core temperature above threshold, cpu clock throttled (total events = 1)",
+                Some((C::Thermal, Warning)),
+            ),
+            (
+                3,
+                "INFO: task cp:812 blocked for more than 120 seconds.",
+                Some((C::Hang, Error)),
+            ),
+            (
+                6,
+                "mlx5_core 0000:0c:00.0 ibp12s0: Link down",
+                Some((C::Link, Warning)),
+            ),
+            (
+                3,
+                "usb 1-1: device descriptor read/64, error -71",
+                Some((C::Other, Error)),
+            ),
             (4, "ACPI: video: something odd", Some((C::Other, Warning))),
             (6, "Linux version 6.18", None),
         ] {

@@ -89,7 +89,8 @@ pub(super) struct Clocks {
 impl Clocks {
     /// When the kernel wrote it.
     fn of(self, micros: u64) -> u64 {
-        self.unix.saturating_sub(self.uptime.saturating_sub(micros / 1_000_000))
+        self.unix
+            .saturating_sub(self.uptime.saturating_sub(micros / 1_000_000))
     }
 }
 
@@ -97,7 +98,10 @@ impl ErrorLog {
     /// Nothing yet.
     #[must_use]
     pub(super) fn new(now: u64) -> Self {
-        Self { since: now, ..Self::default() }
+        Self {
+            since: now,
+            ..Self::default()
+        }
     }
 
     /// Another boot's messages begin anew; what GPUs did before is healed by it.
@@ -126,7 +130,9 @@ impl ErrorLog {
         if r.facility != 0 {
             return;
         }
-        let Some((class, weight)) = classify(r.level, r.text) else { return };
+        let Some((class, weight)) = classify(r.level, r.text) else {
+            return;
+        };
         let burst = self.burst.replace((class, r.micros));
         if class.comes_in_bursts()
             && burst.is_some_and(|(c, then)| c == class && r.micros.saturating_sub(then) < BURST_MICROS)
@@ -137,7 +143,11 @@ impl ErrorLog {
             if self.xids.len() >= XIDS {
                 self.xids.remove(0);
             }
-            self.xids.push(XidSeen { at, device: device.to_owned(), code });
+            self.xids.push(XidSeen {
+                at,
+                device: device.to_owned(),
+                code,
+            });
         }
         self.add(at, clocks.unix, class, weight, r.text);
     }
@@ -148,10 +158,21 @@ impl ErrorLog {
             Weight::Error => self.errors.add(at, now, 1),
             Weight::Warning => self.warnings.add(at, now, 1),
         }
-        self.classes.entry(class.as_str().to_owned()).or_default().add(at, now, 1);
+        self.classes
+            .entry(class.as_str().to_owned())
+            .or_default()
+            .add(at, now, 1);
         if weight == Weight::Error && self.last.as_ref().is_none_or(|l| at >= l.at) {
-            let text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(256).collect();
-            self.last = Some(LastError { at, class: class.as_str().to_owned(), text });
+            let text = text
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .take(256)
+                .collect();
+            self.last = Some(LastError {
+                at,
+                class: class.as_str().to_owned(),
+                text,
+            });
         }
     }
 
@@ -181,12 +202,17 @@ mod tests {
     use crate::probe::errors::kmsg::parse;
 
     const NOW: u64 = 1_795_303_803;
-    const CLOCKS: Clocks = Clocks { unix: NOW, uptime: 10_000 };
+    const CLOCKS: Clocks = Clocks {
+        unix: NOW,
+        uptime: 10_000,
+    };
     /// An 8-GPU node: boot, an Xid, ECC, an OOM kill with its stack, a broken disk, a machine check.
     const RECORDED: &str = include_str!("../../../fixtures/kmsg/gpu-node.txt");
 
     fn take(log: &mut ErrorLog, text: &str, clocks: Clocks) {
-        text.lines().filter_map(|l| parse(l.as_bytes())).for_each(|r| log.kernel(r, clocks));
+        text.lines()
+            .filter_map(|l| parse(l.as_bytes()))
+            .for_each(|r| log.kernel(r, clocks));
     }
 
     #[test]
@@ -197,7 +223,18 @@ mod tests {
         let c = log.counts(NOW);
         assert_eq!((c.errors, c.warnings), (6, 7), "{c:?}");
         let classes: Vec<(&str, u32)> = c.classes.iter().map(|(k, n)| (k.as_str(), *n)).collect();
-        assert_eq!(classes, [("edac", 2), ("io", 2), ("link", 1), ("mce", 1), ("oom", 1), ("other", 4), ("xid", 2)]);
+        assert_eq!(
+            classes,
+            [
+                ("edac", 2),
+                ("io", 2),
+                ("link", 1),
+                ("mce", 1),
+                ("oom", 1),
+                ("other", 4),
+                ("xid", 2)
+            ]
+        );
         let last = c.last.unwrap();
         assert_eq!((last.class.as_str(), last.at), ("xid", NOW - 10_000 + 9_000));
         assert!(last.text.contains("fallen off the bus"));
@@ -219,8 +256,15 @@ mod tests {
         log.boot("b1");
         take(&mut log, RECORDED, CLOCKS);
         log.boot("b2");
-        let later = Clocks { unix: NOW + 600, uptime: 100 };
-        take(&mut log, "3,7,5000000,-;usb 1-1: error\n3,12,9000000,-;usb 1-1: error\n", later);
+        let later = Clocks {
+            unix: NOW + 600,
+            uptime: 100,
+        };
+        take(
+            &mut log,
+            "3,7,5000000,-;usb 1-1: error\n3,12,9000000,-;usb 1-1: error\n",
+            later,
+        );
         let c = log.counts(NOW + 600);
         assert_eq!((c.errors, c.xids.len()), (8, 0));
         assert_eq!(log.missed, 4);
@@ -230,7 +274,10 @@ mod tests {
     fn what_is_older_than_a_day_is_not_counted() {
         let mut log = ErrorLog::new(NOW);
         log.boot("b1");
-        let old = Clocks { unix: NOW, uptime: 10 * DAY };
+        let old = Clocks {
+            unix: NOW,
+            uptime: 10 * DAY,
+        };
         take(&mut log, RECORDED, old);
         let c = log.counts(NOW);
         assert_eq!((c.errors, c.warnings, c.last, c.xids.len()), (0, 0, None, 0));

@@ -65,7 +65,10 @@ impl Journal {
                 .filter(|c| c == "systemd")
                 .and_then(|_| find("journalctl", None)),
         };
-        Self { tool: found.map(|path| Tool::new(path, DEADLINE, LINE)), next: None }
+        Self {
+            tool: found.map(|path| Tool::new(path, DEADLINE, LINE)),
+            next: None,
+        }
     }
 
     /// Reads what is new, if it is time to.
@@ -98,15 +101,23 @@ impl Journal {
 }
 
 fn take(log: &mut ErrorLog, line: &[u8], unix: u64) {
-    let Ok(entry) = serde_json::from_slice::<Entry>(line) else { return };
+    let Ok(entry) = serde_json::from_slice::<Entry>(line) else {
+        return;
+    };
     log.cursor = Some(entry.cursor);
-    let Some(at) = entry.micros.parse::<u64>().ok().map(|m| m / 1_000_000) else { return };
+    let Some(at) = entry.micros.parse::<u64>().ok().map(|m| m / 1_000_000) else {
+        return;
+    };
     let weight = match entry.priority.as_deref() {
         Some("0" | "1" | "2" | "3") => Weight::Error,
         Some("4") => Weight::Warning,
         _ => return,
     };
-    let message = entry.message.as_ref().and_then(serde_json::Value::as_str).unwrap_or("(not text)");
+    let message = entry
+        .message
+        .as_ref()
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or("(not text)");
     let text = format!("{}: {message}", entry.identifier.as_deref().unwrap_or("?"));
     log.add(at, unix, Class::Service, weight, &text);
 }
@@ -126,7 +137,11 @@ mod tests {
         let program = dir.path().join("journalctl");
         let calls = dir.path().join("calls");
         let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
-        let text = format!("#!/bin/sh\necho \"$*\" >> {}\ncat {}\n", calls.display(), recorded.display());
+        let text = format!(
+            "#!/bin/sh\necho \"$*\" >> {}\ncat {}\n",
+            calls.display(),
+            recorded.display()
+        );
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
@@ -136,8 +151,15 @@ mod tests {
         journal.read(&mut log, now, NOW);
         let c = log.counts(NOW);
         assert_eq!((c.errors, c.warnings, c.classes.get("service")), (2, 1, Some(&3)));
-        assert_eq!(c.last.unwrap().text, "slurmd: error: Unable to register: Unable to contact slurm controller");
-        fs::write(&program, format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display())).unwrap();
+        assert_eq!(
+            c.last.unwrap().text,
+            "slurmd: error: Unable to register: Unable to contact slurm controller"
+        );
+        fs::write(
+            &program,
+            format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display()),
+        )
+        .unwrap();
         journal.read(&mut log, now + INTERVAL, NOW + 300);
         assert_eq!(log.counts(NOW).errors, 2);
         let calls = fs::read_to_string(calls).unwrap();

@@ -53,7 +53,11 @@ impl Kmsg {
     /// Nothing is opened yet.
     #[must_use]
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None, rest: Vec::new() }
+        Self {
+            path: path.to_owned(),
+            file: None,
+            rest: Vec::new(),
+        }
     }
 
     /// Hands over what is new, from the oldest record that the kernel still has. Does not wait.
@@ -63,7 +67,12 @@ impl Kmsg {
     pub(super) fn read(&mut self, mut each: impl FnMut(Record<'_>)) -> io::Result<()> {
         if self.file.is_none() {
             let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-            self.file = Some(OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.path)?);
+            self.file = Some(
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(nonblocking)
+                    .open(&self.path)?,
+            );
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let mut buffer = [0u8; RECORD];
@@ -74,7 +83,9 @@ impl Kmsg {
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 // Records were overwritten before they were read: the next read goes on with the oldest one left.
-                Err(e) if e.kind() == io::ErrorKind::BrokenPipe || e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe || e.kind() == io::ErrorKind::Interrupted => {
+                    continue;
+                }
                 Err(e) => {
                     self.file = None;
                     return Err(e);
@@ -113,7 +124,10 @@ mod tests {
     #[test]
     fn records_are_read_and_continuation_lines_are_not() {
         let r = parse(b"4,1071,139551340,-,caller=T1;NVRM: Xid (PCI:0000:3b:00): 79, pid=1; x").unwrap();
-        assert_eq!((r.level, r.facility, r.sequence, r.micros), (4, 0, 1071, 139_551_340));
+        assert_eq!(
+            (r.level, r.facility, r.sequence, r.micros),
+            (4, 0, 1071, 139_551_340)
+        );
         assert_eq!(r.text, "NVRM: Xid (PCI:0000:3b:00): 79, pid=1; x");
         assert_eq!(parse(b"30,5,6,-;systemd[1]: x").unwrap().facility, 3);
         for bad in [&b" SUBSYSTEM=pci"[..], b"", b"x,1,2,-;t", b"1,2;t", b"\xff\xff;"] {
@@ -126,7 +140,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kmsg");
         let mut file = File::create(&path).unwrap();
-        file.write_all(b"6,0,1,-;one\n SUBSYSTEM=x\n3,1,2,-;two\n3,2,").unwrap();
+        file.write_all(b"6,0,1,-;one\n SUBSYSTEM=x\n3,1,2,-;two\n3,2,")
+            .unwrap();
         let mut kmsg = Kmsg::new(&path);
         let read = |kmsg: &mut Kmsg| {
             let mut texts = Vec::new();

@@ -10,18 +10,17 @@ mod journal;
 mod kmsg;
 pub mod xid;
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub use classify::{Class, Weight, classify};
-pub use count::{Errors, LastError, XidSeen};
 use count::{Clocks, ErrorLog};
+pub use count::{Errors, LastError, XidSeen};
 use journal::Journal;
 use kmsg::Kmsg;
 
 use super::host::HostProbe;
+use super::kept::Kept;
 use super::{Roots, line};
-use crate::files::{Durability, Replace, read_text, write};
 
 /// Reads `/dev/kmsg` and the journal, and remembers.
 #[derive(Debug)]
@@ -30,22 +29,22 @@ pub struct ErrorsProbe {
     kmsg: Kmsg,
     host: HostProbe,
     journal: Journal,
-    path: PathBuf,
+    kept: Kept,
     log: Option<ErrorLog>,
     saved: Option<ErrorLog>,
     said: bool,
 }
 
 impl ErrorsProbe {
-    /// `path`: where the counts are kept.
+    /// `kept`: where the counts are kept.
     #[must_use]
-    pub fn new(roots: &Roots, path: PathBuf) -> Self {
+    pub fn new(roots: &Roots, kept: impl Into<Kept>) -> Self {
         Self {
             kmsg: Kmsg::new(&roots.dev.join("kmsg")),
             host: HostProbe::new(roots),
             journal: Journal::new(roots, None),
             roots: roots.clone(),
-            path,
+            kept: kept.into(),
             log: None,
             saved: None,
             said: false,
@@ -55,21 +54,29 @@ impl ErrorsProbe {
     /// What is known; none if the kernel's log cannot be read. `unix` is the wall clock in seconds.
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Option<Errors> {
-        let clocks = Clocks { unix, uptime: self.host.uptime()? };
+        let clocks = Clocks {
+            unix,
+            uptime: self.host.uptime()?,
+        };
         let boot = line(&self.roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default();
-        let path = &self.path;
-        let log = self.log.get_or_insert_with(|| load(path).unwrap_or_else(|| ErrorLog::new(unix)));
+        let kept = &self.kept;
+        let log = self
+            .log
+            .get_or_insert_with(|| kept.load().unwrap_or_else(|| ErrorLog::new(unix)));
         log.boot(&boot);
         if let Err(e) = self.kmsg.read(|r| log.kernel(r, clocks)) {
             if !std::mem::replace(&mut self.said, true) {
-                tracing::warn!("errors and warnings are not counted: {}: {e}", self.roots.dev.join("kmsg").display());
+                tracing::warn!(
+                    "errors and warnings are not counted: {}: {e}",
+                    self.roots.dev.join("kmsg").display()
+                );
             }
             return None;
         }
         self.said = false;
         self.journal.read(log, now, unix);
         if self.saved.as_ref() != Some(log) {
-            match save(&self.path, log) {
+            match self.kept.save(log) {
                 Ok(()) => self.saved = Some(log.clone()),
                 Err(e) => tracing::warn!("counts of errors are not kept over a restart: {e}"),
             }
@@ -78,18 +85,10 @@ impl ErrorsProbe {
     }
 }
 
-fn load(path: &Path) -> Option<ErrorLog> {
-    serde_json::from_str(&read_text(path, 1 << 20).ok()?).ok()
-}
-
-fn save(path: &Path, log: &ErrorLog) -> Result<(), crate::files::FileError> {
-    let bytes = serde_json::to_vec(log).unwrap_or_default();
-    write(path, &bytes, 0o600, Replace::Yes, Durability::Atomic)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
 
@@ -111,7 +110,9 @@ mod tests {
         fs::copy(recorded, roots.dev.join("kmsg")).unwrap();
         let first = ErrorsProbe::new(&roots, state.clone()).read(now, NOW).unwrap();
         assert_eq!((first.errors, first.warnings), (6, 7));
-        let second = ErrorsProbe::new(&roots, state.clone()).read(now, NOW + 60).unwrap();
+        let second = ErrorsProbe::new(&roots, state.clone())
+            .read(now, NOW + 60)
+            .unwrap();
         assert_eq!((second.errors, second.since), (6, first.since));
         fs::remove_file(state.clone()).unwrap();
         fs::write(roots.dev.join("kmsg"), "").unwrap();

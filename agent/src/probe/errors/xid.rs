@@ -49,7 +49,11 @@ impl Action {
 }
 
 const fn xid(code: u32, meaning: &'static str, action: Action) -> Xid {
-    Xid { code, meaning, action }
+    Xid {
+        code,
+        meaning,
+        action,
+    }
 }
 
 const CATALOGUE: [Xid; 24] = [
@@ -101,9 +105,13 @@ mod tests {
 
     #[test]
     fn codes_are_read_from_the_drivers_lines() {
-        let line = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
+        let line =
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
         assert_eq!(parse(line), Some(("0000:3b:00", 79)));
-        assert_eq!(parse("NVRM: Xid (PCI:0000:07:00): 13, Graphics SM Warp Exception"), Some(("0000:07:00", 13)));
+        assert_eq!(
+            parse("NVRM: Xid (PCI:0000:07:00): 13, Graphics SM Warp Exception"),
+            Some(("0000:07:00", 13))
+        );
         assert_eq!(parse("NVRM: GPU at PCI:0000:3b:00: GPU-1"), None);
         assert_eq!(parse("NVRM: Xid (PCI:0000:3b:00): x"), None);
     }

@@ -31,15 +31,23 @@ pub(super) fn read(roots: &Roots) -> GpuReport {
 }
 
 fn describe(device: &Path) -> Gpu {
-    let number = |path: &Path| line(path).and_then(|t| signed(t.as_bytes())).and_then(|n| u64::try_from(n).ok());
+    let number = |path: &Path| {
+        line(path)
+            .and_then(|t| signed(t.as_bytes()))
+            .and_then(|n| u64::try_from(n).ok())
+    };
     let own = |file: &str| number(&device.join(file));
-    let hwmon = names_in(&device.join("hwmon")).first().map(|n| device.join("hwmon").join(n));
+    let hwmon = names_in(&device.join("hwmon"))
+        .first()
+        .map(|n| device.join("hwmon").join(n));
     let sensor = |file: &str| number(&hwmon.as_ref()?.join(file));
     let (corrected, uncorrected) = memory_errors(device);
     let memory_total = own("mem_info_vram_total");
     Gpu {
         vendor: "amd".into(),
-        pci: std::fs::canonicalize(device).ok().and_then(|p| Some(p.file_name()?.to_str()?.to_owned())),
+        pci: std::fs::canonicalize(device)
+            .ok()
+            .and_then(|p| Some(p.file_name()?.to_str()?.to_owned())),
         uuid: line(&device.join("unique_id")),
         name: Some(name(device)),
         // The driver has let go of it: its figures are gone while the card is still listed.
@@ -51,7 +59,9 @@ fn describe(device: &Path) -> Gpu {
         temperature: sensor("temp1_input")
             .or_else(|| sensor("temp2_input"))
             .and_then(|t| i32::try_from(t.saturating_add(500) / 1000).ok()),
-        power_mw: sensor("power1_average").or_else(|| sensor("power1_input")).map(|w| w / 1000),
+        power_mw: sensor("power1_average")
+            .or_else(|| sensor("power1_input"))
+            .map(|w| w / 1000),
         power_limit_mw: sensor("power1_cap").map(|w| w / 1000),
         ecc_corrected: corrected,
         ecc_uncorrected: uncorrected,
@@ -64,14 +74,21 @@ fn name(device: &Path) -> String {
     match line(&device.join("product_name")) {
         Some(name) if name.starts_with("AMD") => name,
         Some(name) => format!("AMD {name}"),
-        None => format!("AMD GPU {}", line(&device.join("device")).unwrap_or_default()).trim_end().to_owned(),
+        None => format!("AMD GPU {}", line(&device.join("device")).unwrap_or_default())
+            .trim_end()
+            .to_owned(),
     }
 }
 
 /// Of high-bandwidth memory: `ue: 0` and `ce: 3`.
 fn memory_errors(device: &Path) -> (Option<u64>, Option<u64>) {
-    let Ok(text) = crate::files::read_text(&device.join("ras/umc_err_count"), 4096) else { return (None, None) };
-    let find = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok());
+    let Ok(text) = crate::files::read_text(&device.join("ras/umc_err_count"), 4096) else {
+        return (None, None);
+    };
+    let find = |key: &str| {
+        text.lines()
+            .find_map(|l| l.strip_prefix(key)?.trim().parse().ok())
+    };
     (find("ce:"), find("ue:"))
 }
 
@@ -87,9 +104,18 @@ mod tests {
         assert_eq!(r.gpus.len(), 3);
         let g = &r.gpus[0];
         assert_eq!(g.name.as_deref(), Some("AMD Instinct MI250X"));
-        assert_eq!((g.utilization, g.temperature, g.power_mw), (Some(97), Some(61), Some(412_000)));
-        assert_eq!((g.memory_total, g.memory_used), (Some(68_702_699_520), Some(51_527_024_640)));
-        assert_eq!((g.ecc_corrected, g.ecc_uncorrected, g.lost), (Some(3), Some(0), false));
+        assert_eq!(
+            (g.utilization, g.temperature, g.power_mw),
+            (Some(97), Some(61), Some(412_000))
+        );
+        assert_eq!(
+            (g.memory_total, g.memory_used),
+            (Some(68_702_699_520), Some(51_527_024_640))
+        );
+        assert_eq!(
+            (g.ecc_corrected, g.ecc_uncorrected, g.lost),
+            (Some(3), Some(0), false)
+        );
         assert_eq!(g.pci.as_deref(), Some("0000:c1:00.0"));
         assert_eq!(r.gpus[1].name.as_deref(), Some("AMD GPU 0x740c"));
         assert_eq!((r.gpus[1].ecc_corrected, r.gpus[1].temperature), (None, None));

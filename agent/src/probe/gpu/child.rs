@@ -38,7 +38,10 @@ impl NvidiaProbe {
     #[must_use]
     pub fn new(program: Option<&Path>, library: Option<PathBuf>) -> Self {
         let program = program.map_or_else(|| PathBuf::from("/proc/self/exe"), Path::to_owned);
-        Self { tool: Tool::new(program, DEADLINE, LIMIT), library }
+        Self {
+            tool: Tool::new(program, DEADLINE, LIMIT),
+            library,
+        }
     }
 
     /// Asks once.

@@ -91,7 +91,10 @@ impl GpuProbe {
                 if !std::mem::replace(&mut self.said, true) {
                     tracing::warn!("GPUs are unknown: {e}");
                 }
-                self.pause = self.pause.saturating_mul(2).clamp(Duration::from_secs(10), LONGEST_PAUSE);
+                self.pause = self
+                    .pause
+                    .saturating_mul(2)
+                    .clamp(Duration::from_secs(10), LONGEST_PAUSE);
                 self.not_before = now.checked_add(self.pause);
                 None
             }
@@ -131,22 +134,39 @@ mod tests {
     fn the_child_is_started_only_where_there_is_an_nvidia_gpu() {
         let (dir, roots) = recorded("amd-node");
         let nvidia = program(dir.path(), "echo x >> \"$0.called\"; exit 1");
-        let r = GpuProbe::new(GpuConfig::default(), &roots, Some(nvidia)).read(Instant::now()).unwrap();
+        let r = GpuProbe::new(GpuConfig::default(), &roots, Some(nvidia))
+            .read(Instant::now())
+            .unwrap();
         assert_eq!(r.gpus.len(), 3);
         assert!(!dir.path().join("agent.called").exists());
-        let off = GpuConfig { enabled: Some(false), nvml_library: None };
+        let off = GpuConfig {
+            enabled: Some(false),
+            nvml_library: None,
+        };
         assert_eq!(GpuProbe::new(off, &roots, None).read(Instant::now()), None);
     }
 
     #[test]
     fn gpus_whose_driver_does_not_answer_are_unknown_and_it_is_asked_less_often() {
         let (dir, roots) = recorded("gpu-node");
-        let failing = program(dir.path(), "echo x >> \"$0.called\"; echo 'driver/library mismatch' >&2; exit 1");
+        let failing = program(
+            dir.path(),
+            "echo x >> \"$0.called\"; echo 'driver/library mismatch' >&2; exit 1",
+        );
         let mut probe = GpuProbe::new(GpuConfig::default(), &roots, Some(failing));
         let now = Instant::now();
         assert_eq!((probe.read(now), probe.read(now)), (None, None));
-        assert_eq!(fs::read_to_string(dir.path().join("agent.called")).unwrap().lines().count(), 1);
-        program(dir.path(), r#"[ "$*" = probe-gpu ] && echo '{"driver":"550.54","gpus":[{"vendor":"nvidia","index":0}]}'"#);
+        assert_eq!(
+            fs::read_to_string(dir.path().join("agent.called"))
+                .unwrap()
+                .lines()
+                .count(),
+            1
+        );
+        program(
+            dir.path(),
+            r#"[ "$*" = probe-gpu ] && echo '{"driver":"550.54","gpus":[{"vendor":"nvidia","index":0}]}'"#,
+        );
         let r = probe.read(now + Duration::from_secs(10)).unwrap();
         assert_eq!((r.driver.as_deref(), r.gpus.len()), (Some("550.54"), 1));
     }
@@ -155,7 +175,10 @@ mod tests {
     fn an_unreadable_bus_is_not_a_machine_without_gpus() {
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::below(dir.path());
-        assert_eq!(GpuProbe::new(GpuConfig::default(), &roots, None).read(Instant::now()), None);
+        assert_eq!(
+            GpuProbe::new(GpuConfig::default(), &roots, None).read(Instant::now()),
+            None
+        );
         fs::create_dir_all(roots.sys.join("bus")).unwrap();
         let none = GpuProbe::new(GpuConfig::default(), &roots, None).read(Instant::now());
         assert_eq!(none, Some(GpuReport::default()));

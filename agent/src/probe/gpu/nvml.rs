@@ -11,7 +11,8 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::{
-    NVML_FI_DEV_REMAPPED_COR, NVML_FI_DEV_REMAPPED_FAILURE, NVML_FI_DEV_REMAPPED_PENDING, NVML_FI_DEV_REMAPPED_UNC,
+    NVML_FI_DEV_REMAPPED_COR, NVML_FI_DEV_REMAPPED_FAILURE, NVML_FI_DEV_REMAPPED_PENDING,
+    NVML_FI_DEV_REMAPPED_UNC,
 };
 use nvml_wrapper::{Device, Nvml};
 
@@ -49,10 +50,18 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
         .map(|index| match nvml.device_by_index(index) {
             Ok(device) => describe(&device, index),
             // It was counted, so it is there, and nothing can be asked of it.
-            Err(_) => Gpu { vendor: "nvidia".into(), index, lost: true, ..Gpu::default() },
+            Err(_) => Gpu {
+                vendor: "nvidia".into(),
+                index,
+                lost: true,
+                ..Gpu::default()
+            },
         })
         .collect();
-    Ok(GpuReport { driver: nvml.sys_driver_version().ok(), gpus })
+    Ok(GpuReport {
+        driver: nvml.sys_driver_version().ok(),
+        gpus,
+    })
 }
 
 fn describe(device: &Device<'_>, index: u32) -> Gpu {
@@ -65,21 +74,40 @@ fn describe(device: &Device<'_>, index: u32) -> Gpu {
         // `00000000:1B:00.0`: the kernel writes four digits of the domain.
         pci: ask(lost, device.pci_info())
             .map(|p| p.bus_id.to_lowercase())
-            .map(|id| id.strip_prefix("0000").filter(|r| r.len() > 11).map(str::to_owned).unwrap_or(id)),
+            .map(|id| {
+                id.strip_prefix("0000")
+                    .filter(|r| r.len() > 11)
+                    .map(str::to_owned)
+                    .unwrap_or(id)
+            }),
         uuid: ask(lost, device.uuid()),
         name: ask(lost, device.name()),
-        utilization: ask(lost, device.utilization_rates()).map(|u| u8::try_from(u.gpu.min(100)).unwrap_or(100)),
+        utilization: ask(lost, device.utilization_rates())
+            .map(|u| u8::try_from(u.gpu.min(100)).unwrap_or(100)),
         memory_total: memory.as_ref().map(|m| m.total),
         memory_used: memory.as_ref().map(|m| m.used),
-        temperature: ask(lost, device.temperature(TemperatureSensor::Gpu)).and_then(|t| i32::try_from(t).ok()),
+        temperature: ask(lost, device.temperature(TemperatureSensor::Gpu))
+            .and_then(|t| i32::try_from(t).ok()),
         power_mw: ask(lost, device.power_usage()).map(u64::from),
         power_limit_mw: ask(lost, device.enforced_power_limit()).map(u64::from),
-        ecc_corrected: ask(lost, device.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile)),
-        ecc_uncorrected: ask(lost, device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)),
+        ecc_corrected: ask(
+            lost,
+            device.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile),
+        ),
+        ecc_uncorrected: ask(
+            lost,
+            device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile),
+        ),
         remapped: remapped(lost, device),
         links: links(lost, device),
         throttled_by: ask(lost, device.current_throttle_reasons())
-            .map(|now| REASONS.iter().filter(|(r, _)| now.contains(*r)).map(|(_, name)| (*name).to_owned()).collect())
+            .map(|now| {
+                REASONS
+                    .iter()
+                    .filter(|(r, _)| now.contains(*r))
+                    .map(|(_, name)| (*name).to_owned())
+                    .collect()
+            })
             .unwrap_or_default(),
         mig_instances: mig(lost, device),
         processes: ask(lost, device.running_compute_processes_count()),
@@ -116,21 +144,34 @@ fn remapped(lost: &mut bool, device: &Device<'_>) -> Option<Remapped> {
         SampleValue::F64(_) => None,
     });
     let mut next = || numbers.next().flatten();
-    Some(Remapped { corrected: next()?, uncorrected: next()?, pending: next()? != 0, failed: next()? != 0 })
+    Some(Remapped {
+        corrected: next()?,
+        uncorrected: next()?,
+        pending: next()? != 0,
+        failed: next()? != 0,
+    })
 }
 
 fn links(lost: &mut bool, device: &Device<'_>) -> Option<Links> {
     let mut all = Links::default();
     for number in 0..LINKS {
         let link = device.link_wrapper_for(number);
-        let Some(active) = ask(lost, link.is_active()) else { continue };
+        let Some(active) = ask(lost, link.is_active()) else {
+            continue;
+        };
         all.total = all.total.saturating_add(1);
         if !active {
             continue;
         }
         all.active = all.active.saturating_add(1);
-        for counter in [ErrorCounter::DlReplay, ErrorCounter::DlRecovery, ErrorCounter::DlCrcFlit] {
-            all.errors = all.errors.saturating_add(ask(lost, link.error_counter(counter)).unwrap_or(0));
+        for counter in [
+            ErrorCounter::DlReplay,
+            ErrorCounter::DlRecovery,
+            ErrorCounter::DlCrcFlit,
+        ] {
+            all.errors = all
+                .errors
+                .saturating_add(ask(lost, link.error_counter(counter)).unwrap_or(0));
         }
     }
     (all.total > 0).then_some(all)
@@ -139,6 +180,8 @@ fn links(lost: &mut bool, device: &Device<'_>) -> Option<Links> {
 fn mig(lost: &mut bool, device: &Device<'_>) -> Option<u32> {
     ask(lost, device.mig_mode()).filter(|m| m.current == 1)?;
     let most = ask(lost, device.mig_device_count())?.min(INSTANCES);
-    let there = (0..most).filter(|i| device.mig_device_by_index(*i).is_ok()).count();
+    let there = (0..most)
+        .filter(|i| device.mig_device_by_index(*i).is_ok())
+        .count();
     u32::try_from(there).ok()
 }

@@ -94,7 +94,9 @@ impl GpuReport {
         let (sum, n) = self
             .working()
             .filter_map(|g| g.utilization)
-            .fold((0u64, 0u64), |(sum, n), u| (sum.saturating_add(u64::from(u.min(100))), n.saturating_add(1)));
+            .fold((0u64, 0u64), |(sum, n), u| {
+                (sum.saturating_add(u64::from(u.min(100))), n.saturating_add(1))
+            });
         percent(sum, n.saturating_mul(100))
     }
 
@@ -104,7 +106,9 @@ impl GpuReport {
         let (used, total) = self
             .working()
             .filter_map(|g| g.memory_used.zip(g.memory_total))
-            .fold((0u64, 0u64), |(u, t), (used, total)| (u.saturating_add(used), t.saturating_add(total)));
+            .fold((0u64, 0u64), |(u, t), (used, total)| {
+                (u.saturating_add(used), t.saturating_add(total))
+            });
         percent(used, total)
     }
 
@@ -117,7 +121,12 @@ impl GpuReport {
     /// The type of most of them; the first of those that are equally many.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        let count = |name: &str| self.gpus.iter().filter(|g| g.name.as_deref() == Some(name)).count();
+        let count = |name: &str| {
+            self.gpus
+                .iter()
+                .filter(|g| g.name.as_deref() == Some(name))
+                .count()
+        };
         let names = self.gpus.iter().filter_map(|g| g.name.as_deref());
         names.fold(None, |best: Option<&str>, name| match best {
             Some(b) if count(b) >= count(name) => best,
@@ -145,13 +154,20 @@ mod tests {
     fn the_node_is_the_mean_of_its_gpus_and_as_hot_as_the_hottest() {
         let mut r = GpuReport {
             driver: None,
-            gpus: vec![gpu("A", Some(100), 50, 40), gpu("B", None, 0, 71), gpu("B", Some(51), 40, 60)],
+            gpus: vec![
+                gpu("A", Some(100), 50, 40),
+                gpu("B", None, 0, 71),
+                gpu("B", Some(51), 40, 60),
+            ],
         };
         assert_eq!((r.utilization(), r.memory_utilization()), (Some(76), Some(30)));
         assert_eq!((r.temperature(), r.name()), (Some(71), Some("B")));
         r.gpus[1].lost = true;
         assert_eq!((r.memory_utilization(), r.temperature()), (Some(45), Some(60)));
         let none = GpuReport::default();
-        assert_eq!((none.utilization(), none.memory_utilization(), none.name()), (None, None, None));
+        assert_eq!(
+            (none.utilization(), none.memory_utilization(), none.name()),
+            (None, None, None)
+        );
     }
 }

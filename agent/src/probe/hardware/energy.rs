@@ -27,17 +27,27 @@ impl EnergyProbe {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
-        Self { class: roots.sys.join("class/powercap"), before: BTreeMap::new() }
+        Self {
+            class: roots.sys.join("class/powercap"),
+            before: BTreeMap::new(),
+        }
     }
 
     /// Empty on the first look and where the counters cannot be read.
     #[must_use]
     pub fn read(&mut self, now: Instant) -> Vec<Domain> {
         let mut domains = Vec::new();
-        for zone in names_in(&self.class).iter().filter(|n| n.starts_with("intel-rapl:")) {
+        for zone in names_in(&self.class)
+            .iter()
+            .filter(|n| n.starts_with("intel-rapl:"))
+        {
             let dir = self.class.join(zone);
-            let Some(energy) = micro(&dir.join("energy_uj")) else { continue };
-            let Some((then, at)) = self.before.insert(zone.clone(), (energy, now)) else { continue };
+            let Some(energy) = micro(&dir.join("energy_uj")) else {
+                continue;
+            };
+            let Some((then, at)) = self.before.insert(zone.clone(), (energy, now)) else {
+                continue;
+            };
             let spent = match energy.checked_sub(then) {
                 Some(spent) => Some(spent),
                 // The counter wraps at its range within minutes of full load.
@@ -48,7 +58,10 @@ impl EnergyProbe {
             // µJ / µs = W.
             let milliwatts = spent.and_then(|s| u128::from(s).saturating_mul(1000).checked_div(elapsed));
             if let Some(milliwatts) = milliwatts.and_then(|w| u64::try_from(w).ok()) {
-                domains.push(Domain { name: self.name(zone), milliwatts });
+                domains.push(Domain {
+                    name: self.name(zone),
+                    milliwatts,
+                });
             }
         }
         domains
@@ -91,8 +104,11 @@ mod tests {
         add("intel-rapl:0:0", 250_000_000);
         // 262143328850 µJ is the range: 100 J short of it, then 200 J after the wrap.
         fs::write(zone("intel-rapl:1"), "200000000\n").unwrap();
-        let watts: Vec<(String, u64)> =
-            probe.read(start + Duration::from_secs(10)).into_iter().map(|d| (d.name, d.milliwatts)).collect();
+        let watts: Vec<(String, u64)> = probe
+            .read(start + Duration::from_secs(10))
+            .into_iter()
+            .map(|d| (d.name, d.milliwatts))
+            .collect();
         assert_eq!(
             watts,
             [

@@ -75,7 +75,10 @@ impl InfinibandProbe {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
-        Self { class: roots.sys.join("class/infiniband"), before: BTreeMap::new() }
+        Self {
+            class: roots.sys.join("class/infiniband"),
+            before: BTreeMap::new(),
+        }
     }
 
     /// All ports; empty without InfiniBand.
@@ -104,12 +107,20 @@ impl InfinibandProbe {
             let bytes = moved(p.received, b.received).max(moved(p.sent, b.sent));
             let micros = u64::try_from(now.saturating_duration_since(b.at).as_micros()).unwrap_or(u64::MAX);
             // Mbit/s × µs = bits.
-            p.percent = bytes.zip(p.rate_mbps).and_then(|(bytes, rate)| {
-                percent(bytes.saturating_mul(8), rate.saturating_mul(micros))
-            });
+            p.percent = bytes
+                .zip(p.rate_mbps)
+                .and_then(|(bytes, rate)| percent(bytes.saturating_mul(8), rate.saturating_mul(micros)));
         }
         let was_active = p.is_active() || p.lost;
-        self.before.insert(key, Before { received: p.received, sent: p.sent, at: now, was_active });
+        self.before.insert(
+            key,
+            Before {
+                received: p.received,
+                sent: p.sent,
+                at: now,
+                was_active,
+            },
+        );
     }
 }
 
@@ -121,7 +132,9 @@ fn describe(path: &Path, device: &str, port: &str) -> Option<Port> {
         device: device.to_owned(),
         port: port.to_owned(),
         state: word(&line(&path.join("state"))?),
-        physical: line(&path.join("phys_state")).map(|t| word(&t)).unwrap_or_default(),
+        physical: line(&path.join("phys_state"))
+            .map(|t| word(&t))
+            .unwrap_or_default(),
         layer: line(&path.join("link_layer")).unwrap_or_default().to_lowercase(),
         rate_mbps: line(&path.join("rate")).and_then(|t| megabits(&t)),
         received: bytes("port_rcv_data"),
@@ -141,13 +154,17 @@ fn count(dir: &Path, name: &str) -> Option<u64> {
 
 /// `4: ACTIVE` → `active`
 fn word(text: &str) -> String {
-    text.split_once(':').map_or(text, |(_, w)| w).trim().to_lowercase()
+    text.split_once(':')
+        .map_or(text, |(_, w)| w)
+        .trim()
+        .to_lowercase()
 }
 
 /// `400 Gb/sec (4X NDR)` → 400000
 fn megabits(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
-    unit.starts_with("Gb/sec").then(|| fixed_point(number.as_bytes(), 3))?
+    unit.starts_with("Gb/sec")
+        .then(|| fixed_point(number.as_bytes(), 3))?
 }
 
 #[cfg(test)]
@@ -163,15 +180,33 @@ mod tests {
         let (_dir, roots) = recorded("gpu-node");
         let ports = InfinibandProbe::new(&roots).read(Instant::now());
         assert_eq!(ports.len(), 9);
-        assert_eq!(ports.iter().filter(|p| p.layer == "infiniband" && p.is_active()).count(), 7);
+        assert_eq!(
+            ports
+                .iter()
+                .filter(|p| p.layer == "infiniband" && p.is_active())
+                .count(),
+            7
+        );
         let first = &ports[0];
-        assert_eq!((first.device.as_str(), first.rate_mbps), ("mlx5_0", Some(400_000)));
-        assert_eq!((first.received, first.errors.len()), (Some(4 * 81_273_645_123), 0));
+        assert_eq!(
+            (first.device.as_str(), first.rate_mbps),
+            ("mlx5_0", Some(400_000))
+        );
+        assert_eq!(
+            (first.received, first.errors.len()),
+            (Some(4 * 81_273_645_123), 0)
+        );
         let broken = ports.iter().find(|p| p.device == "mlx5_5").unwrap();
-        assert_eq!((broken.state.as_str(), broken.physical.as_str(), broken.lost), ("down", "polling", false));
+        assert_eq!(
+            (broken.state.as_str(), broken.physical.as_str(), broken.lost),
+            ("down", "polling", false)
+        );
         assert_eq!(broken.errors.get("link_downed"), Some(&3));
         let ethernet = ports.iter().find(|p| p.device == "mlx5_bond_0").unwrap();
-        assert_eq!((ethernet.layer.as_str(), ethernet.rate_mbps), ("ethernet", Some(25_000)));
+        assert_eq!(
+            (ethernet.layer.as_str(), ethernet.rate_mbps),
+            ("ethernet", Some(25_000))
+        );
     }
 
     #[test]
@@ -182,7 +217,11 @@ mod tests {
         assert!(probe.read(start).iter().all(|p| p.percent.is_none()));
         let port = roots.sys.join("class/infiniband/mlx5_0/ports/1");
         // 100 GB in 10 s of 400 Gbit/s = 20 %.
-        fs::write(port.join("counters/port_rcv_data"), format!("{}\n", 81_273_645_123u64 + 25_000_000_000)).unwrap();
+        fs::write(
+            port.join("counters/port_rcv_data"),
+            format!("{}\n", 81_273_645_123u64 + 25_000_000_000),
+        )
+        .unwrap();
         let now = start + Duration::from_secs(10);
         assert_eq!(probe.read(now)[0].percent, Some(20));
         fs::write(port.join("state"), "1: DOWN\n").unwrap();

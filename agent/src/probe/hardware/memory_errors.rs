@@ -20,10 +20,17 @@ pub fn read(roots: &Roots) -> Vec<Controller> {
     let dir = roots.sys.join("devices/system/edac/mc");
     names_in(&dir)
         .into_iter()
-        .filter(|n| n.strip_prefix("mc").is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit())))
+        .filter(|n| {
+            n.strip_prefix("mc")
+                .is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
+        })
         .filter_map(|name| {
             let count = |file| number(&dir.join(&name).join(file)).and_then(|n| u64::try_from(n).ok());
-            Some(Controller { corrected: count("ce_count")?, uncorrected: count("ue_count")?, name })
+            Some(Controller {
+                corrected: count("ce_count")?,
+                uncorrected: count("ue_count")?,
+                name,
+            })
         })
         .collect()
 }
@@ -38,6 +45,13 @@ mod tests {
         let (_dir, roots) = recorded("gpu-node");
         let all = read(&roots);
         assert_eq!(all.len(), 4);
-        assert_eq!(all[3], Controller { name: "mc3".into(), corrected: 17, uncorrected: 1 });
+        assert_eq!(
+            all[3],
+            Controller {
+                name: "mc3".into(),
+                corrected: 17,
+                uncorrected: 1
+            }
+        );
     }
 }

@@ -32,7 +32,10 @@ impl Kind {
     /// Its unit.
     #[must_use]
     pub fn unit(self) -> &'static str {
-        Self::ALL.iter().find(|(k, ..)| *k == self).map_or("", |(.., unit)| unit)
+        Self::ALL
+            .iter()
+            .find(|(k, ..)| *k == self)
+            .map_or("", |(.., unit)| unit)
     }
 }
 
@@ -84,7 +87,9 @@ fn in_chip(dir: &Path, chip: &str) -> Vec<Sensor> {
     names
         .iter()
         .filter_map(|file| {
-            let base = file.strip_suffix("_input").or_else(|| file.strip_suffix("_average"))?;
+            let base = file
+                .strip_suffix("_input")
+                .or_else(|| file.strip_suffix("_average"))?;
             // Both are there on some: the average says more.
             if file.ends_with("_input") && names.binary_search(&format!("{base}_average")).is_ok() {
                 return None;
@@ -98,7 +103,8 @@ fn in_chip(dir: &Path, chip: &str) -> Vec<Sensor> {
                 label: line(&dir.join(format!("{base}_label"))).unwrap_or_else(|| base.to_owned()),
                 kind: *kind,
                 value: number(&dir.join(file)).filter(|v| plausible(*kind, *v))?,
-                critical: number(&dir.join(format!("{base}_crit"))).filter(|v| *v > 0 && plausible(*kind, *v)),
+                critical: number(&dir.join(format!("{base}_crit")))
+                    .filter(|v| *v > 0 && plausible(*kind, *v)),
             })
         })
         .collect()
@@ -131,11 +137,20 @@ mod tests {
         let all = read(&roots);
         let find = |chip: &str, label: &str| all.iter().find(|s| s.chip == chip && s.label == label).cloned();
         let package = find("coretemp coretemp.1", "Package id 1").unwrap();
-        assert_eq!((package.kind, package.value, package.critical), (Kind::Temperature, 63_000, Some(100_000)));
+        assert_eq!(
+            (package.kind, package.value, package.critical),
+            (Kind::Temperature, 63_000, Some(100_000))
+        );
         assert_eq!(find("nvme", "Composite").unwrap().value, 41_850);
         let power = find("power_meter", "power1").unwrap();
-        assert_eq!((power.kind, power.value, power.kind.unit()), (Kind::Power, 5_420_000_000, "µW"));
-        assert!(find("coretemp coretemp.0", "Core 9").is_none(), "-273 °C is no reading");
+        assert_eq!(
+            (power.kind, power.value, power.kind.unit()),
+            (Kind::Power, 5_420_000_000, "µW")
+        );
+        assert!(
+            find("coretemp coretemp.0", "Core 9").is_none(),
+            "-273 °C is no reading"
+        );
         assert_eq!(all.len(), 6);
         assert!(read(&Roots::below(Path::new("/no/such"))).is_empty());
     }

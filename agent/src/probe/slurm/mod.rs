@@ -6,17 +6,17 @@ mod ledger;
 mod node;
 mod queue;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use ledger::{Ended, Ledger};
 pub use node::SlurmNode;
 pub use queue::Queue;
 
-use super::process::Daemon;
+use super::kept::Kept;
+use super::process::{Daemon, all_named, command_line};
 use super::tool::{Tool, ToolError, find};
 use super::{Roots, host};
-use crate::files::{Durability, Replace, read_text, write};
 
 /// Slurm's own clients give up on a dead controller after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(8);
@@ -42,8 +42,8 @@ pub struct SlurmConfig {
 pub struct SlurmJobs {
     /// Ids of what holds resources here, without prefix.
     pub active: Vec<u64>,
-    /// What waits for this very node.
-    pub pending: u32,
+    /// What waits for this very node; none while the controller does not answer.
+    pub pending: Option<u32>,
     /// What ended within 24 hours.
     pub ended: Ended,
     /// UNIX seconds since which jobs are followed.
@@ -188,22 +188,23 @@ impl NodeProbe {
 #[derive(Debug)]
 pub struct JobsProbe {
     client: Client,
-    path: PathBuf,
+    kept: Kept,
     ledger: Option<Ledger>,
 }
 
 impl JobsProbe {
-    /// `path`: where transitions are kept.
+    /// `kept`: where transitions are kept.
     #[must_use]
-    pub fn new(config: SlurmConfig, roots: &Roots, path: PathBuf) -> Self {
+    pub fn new(config: SlurmConfig, roots: &Roots, kept: impl Into<Kept>) -> Self {
         Self {
             client: Client::new(config, roots, "squeue"),
-            path,
+            kept: kept.into(),
             ledger: None,
         }
     }
 
-    /// Asks the controller; `unix` is the wall clock.
+    /// Asks the controller; `unix` is the wall clock. While it does not answer, or shows other users' jobs to nobody,
+    /// what runs is known from the processes that Slurm keeps beside each job here.
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Answer<SlurmJobs> {
         let answer = self.client.ask(now, |tool, name| {
@@ -215,37 +216,66 @@ impl JobsProbe {
         });
         match answer {
             Answer::NotHere => Answer::NotHere,
-            Answer::Silent => Answer::Silent,
+            Answer::Silent => self.processes(unix).map_or(Answer::Silent, Answer::Said),
             Answer::Said(queue) => Answer::Said(self.follow(queue, unix)),
         }
     }
 
     fn follow(&mut self, queue: Queue, unix: u64) -> SlurmJobs {
-        let path = &self.path;
-        let ledger = self
-            .ledger
-            .get_or_insert_with(|| load(path).unwrap_or_else(|| Ledger::new(unix)));
-        if ledger.update(&queue, unix)
-            && let Err(e) = save(path, ledger)
-        {
+        let ledger = self.ledger(unix);
+        let changed = ledger.update(&queue, unix);
+        let (ended, since) = (ledger.ended(unix), ledger.since);
+        if changed && let Some(Err(e)) = self.ledger.as_ref().map(|l| self.kept.save(l)) {
             tracing::warn!("transitions of jobs are not kept over a restart: {e}");
         }
+        let active = if queue.active.is_empty() {
+            running_here(&self.client.roots.proc)
+        } else {
+            queue.active
+        };
         SlurmJobs {
+            ended,
+            since,
+            active,
+            pending: Some(queue.pending),
+        }
+    }
+
+    /// Without the controller; none if nothing runs here either: then nothing is known.
+    fn processes(&mut self, unix: u64) -> Option<SlurmJobs> {
+        let active = running_here(&self.client.roots.proc);
+        if active.is_empty() {
+            return None;
+        }
+        let ledger = self.ledger(unix);
+        Some(SlurmJobs {
+            active,
+            pending: None,
             ended: ledger.ended(unix),
             since: ledger.since,
-            active: queue.active,
-            pending: queue.pending,
-        }
+        })
+    }
+
+    fn ledger(&mut self, unix: u64) -> &mut Ledger {
+        let kept = &self.kept;
+        self.ledger
+            .get_or_insert_with(|| kept.load().unwrap_or_else(|| Ledger::new(unix)))
     }
 }
 
-fn load(path: &std::path::Path) -> Option<Ledger> {
-    serde_json::from_str(&read_text(path, 1 << 20).ok()?).ok()
-}
-
-fn save(path: &std::path::Path, ledger: &Ledger) -> Result<(), crate::files::FileError> {
-    let bytes = serde_json::to_vec(ledger).unwrap_or_default();
-    write(path, &bytes, 0o600, Replace::Yes, Durability::Atomic)
+/// Jobs with a step on this node, rising: Slurm names the process beside each `slurmstepd: [4711.batch]`.
+fn running_here(proc: &Path) -> Vec<u64> {
+    let mut jobs: Vec<u64> = all_named(proc, "slurmstepd")
+        .filter_map(|pid| {
+            let text = command_line(proc, pid)?;
+            let (_, rest) = text.split_once('[')?;
+            let end = rest.find(|c: char| !c.is_ascii_digit())?;
+            rest.get(..end)?.parse().ok()
+        })
+        .collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ fn ends_of_jobs_are_kept_over_a_restart() {
     let Answer::Said(jobs) = probe.read(now, unix) else {
         panic!()
     };
-    assert_eq!((jobs.active, jobs.pending), (vec![7], 1));
+    assert_eq!((jobs.active, jobs.pending), (vec![7], Some(1)));
     assert_eq!(
         (jobs.ended.completed, jobs.ended.failed, jobs.ended.withdrawn),
         (2, 1, 1)
@@ -139,4 +139,36 @@ fn ends_of_jobs_are_kept_over_a_restart() {
         panic!()
     };
     assert_eq!((jobs.ended.completed, jobs.since), (0, unix + 90));
+}
+
+#[test]
+fn without_the_controller_running_jobs_are_known_from_their_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    configured(&roots);
+    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 1\n").unwrap();
+    let path = dir.path().join("jobs.json");
+    let now = Instant::now();
+    let mut probe = JobsProbe::new(config, &roots, path);
+    assert_eq!(probe.read(now, 1_795_303_803), Answer::Silent);
+    for (pid, step) in [
+        (50, "slurmstepd: [4711.batch]"),
+        (51, "slurmstepd: [4711.0]"),
+        (52, "slurmstepd: [12.extern]"),
+    ] {
+        let process = roots.proc.join(pid.to_string());
+        fs::create_dir_all(&process).unwrap();
+        fs::write(process.join("comm"), "slurmstepd\n").unwrap();
+        fs::write(process.join("cmdline"), step).unwrap();
+    }
+    let Answer::Said(jobs) = probe.read(now, 1_795_303_803) else {
+        panic!()
+    };
+    assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], None));
+    // A controller that hides other users' jobs says that nothing runs.
+    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n").unwrap();
+    let Answer::Said(jobs) = probe.read(now + Duration::from_secs(60), 1_795_303_863) else {
+        panic!()
+    };
+    assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], Some(0)));
 }
