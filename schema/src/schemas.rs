@@ -50,18 +50,36 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("registry-query.json", schema::<registry::QueryMsg>()),
         ("registry-migrate.json", schema::<registry::MigrateMsg>()),
         ("registry-answer-config.json", schema::<registry::ConfigAnswer>()),
-        ("registry-answer-cluster.json", schema::<registry::ClusterAnswer>()),
-        ("registry-answer-clusters.json", schema::<registry::ClustersAnswer>()),
-        ("registry-answer-aggregate.json", schema::<registry::AggregateAnswer>()),
+        (
+            "registry-answer-cluster.json",
+            schema::<registry::ClusterAnswer>(),
+        ),
+        (
+            "registry-answer-clusters.json",
+            schema::<registry::ClustersAnswer>(),
+        ),
+        (
+            "registry-answer-aggregate.json",
+            schema::<registry::AggregateAnswer>(),
+        ),
         ("registry-answer-node.json", schema::<registry::NodeAnswer>()),
         ("registry-answer-nodes.json", schema::<registry::NodesAnswer>()),
         ("registry-answer-relay.json", schema::<registry::RelayAnswer>()),
         ("registry-answer-jobs.json", schema::<registry::JobsAnswer>()),
-        ("registry-answer-raw-page.json", schema::<registry::RawPageAnswer>()),
+        (
+            "registry-answer-raw-page.json",
+            schema::<registry::RawPageAnswer>(),
+        ),
         ("registry-answer-anchor.json", schema::<registry::AnchorAnswer>()),
-        ("registry-answer-anchors.json", schema::<registry::AnchorsAnswer>()),
+        (
+            "registry-answer-anchors.json",
+            schema::<registry::AnchorsAnswer>(),
+        ),
         ("registry-answer-submit.json", schema::<registry::SubmitAnswer>()),
-        ("registry-answer-register.json", schema::<registry::RegisterAnswer>()),
+        (
+            "registry-answer-register.json",
+            schema::<registry::RegisterAnswer>(),
+        ),
         ("registry-answer-sweep.json", schema::<registry::SweepAnswer>()),
         ("registry-answer-prune.json", schema::<registry::PruneAnswer>()),
     ];
