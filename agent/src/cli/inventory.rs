@@ -1,3 +1,4 @@
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,12 @@ use super::output::print;
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::Reserve;
 use crate::heartbeat::{Held, capacity, judge};
+use crate::probe::hardware::infiniband::Port;
+use crate::probe::hardware::memory_errors::Controller;
+use crate::probe::hardware::sensors::Sensor;
+use crate::probe::slurm::Answer;
 use crate::probe::{Roots, fingerprint};
-use crate::sample::{Category, Figure, Sampler, standard};
+use crate::sample::{Category, Figure, Figures, Sampler, Sources, standard};
 
 /// `inventory`.
 #[derive(Debug, Args)]
@@ -23,24 +28,38 @@ pub(super) struct Inventory {
 
 /// Utilisation needs two looks; the second one after this.
 const BETWEEN: Duration = Duration::from_secs(1);
-const BUDGET: Duration = Duration::from_secs(3);
+const BUDGET: Duration = Duration::from_secs(12);
 
 impl Inventory {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Works before there is a configuration: what would this node report?
-        let (roots, storage, reserve) = if self.config.config.exists() {
+        let (sources, reserve) = if self.config.config.exists() {
             let c = self.config.load()?;
-            (c.roots, c.storage_path, c.reserve)
+            (c.sources(), c.reserve)
         } else {
-            (Roots::default(), "/".into(), Reserve::default())
+            (Sources::default(), Reserve::default())
         };
-        let mut sampler = Sampler::new(standard(&roots, storage));
+        // Counts that a running agent keeps are its own: this look starts its own and leaves nothing.
+        let memory_dir = std::env::temp_dir().join(format!("virtengine-inventory-{}", std::process::id()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&memory_dir);
+        made.map_err(|e| Failure::new(1, format_args!("{}: {e}", memory_dir.display())))?;
+        let sources = Sources {
+            memory_dir,
+            ..sources
+        };
+        let mut sampler = Sampler::new(standard(&sources));
         runtime()?.block_on(async {
             sampler.sample(|_| true, BUDGET).await;
             tokio::time::sleep(BETWEEN).await;
-            sampler.sample(|c| c == Category::Utilization, BUDGET).await;
+            sampler
+                .sample(
+                    |c| matches!(c, Category::Utilization | Category::Temperature),
+                    BUDGET,
+                )
+                .await;
         });
-        let value = describe(&sampler, &roots, reserve);
+        std::fs::remove_dir_all(&sources.memory_dir).ok();
+        let value = describe(&sampler, &sources.roots, reserve);
         match self.output {
             Format::Text => text(&value),
             format => {
@@ -103,6 +122,7 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
     row(&mut rows, now, "CPU temperature °C", &f.temperature, |v| {
         json!(v)
     });
+    describe_devices(&mut rows, now, f);
     let stuck: Vec<&str> = sampler.stuck().iter().map(|s| s.name).collect();
     let (health, findings) = judge(f, &stuck, now);
     let fingerprint = fingerprint::read(roots);
@@ -114,6 +134,65 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
         "hardware_fingerprint": fingerprint.as_ref().map(|f| &f.value),
         "fingerprint_sources": fingerprint.as_ref().map(|f| f.sources.keys().collect::<Vec<_>>()),
     })
+}
+
+/// Drivers, batch system, instruments.
+fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures) {
+    row(rows, now, "GPUs", &f.gpus, |r| json!(r));
+    row(rows, now, "errors 24 h", &f.errors, |e| {
+        let last = e.last.as_ref().map(|l| &l.text);
+        json!({"errors": e.errors, "warnings": e.warnings, "since": e.since, "classes": e.classes, "last": last})
+    });
+    row(rows, now, "Slurm node", &f.slurm, |a| match a {
+        Answer::NotHere => json!("no Slurm here"),
+        Answer::Silent => json!("does not answer"),
+        Answer::Said(n) => json!({
+            "state": n.state_text, "reason": n.reason, "cpus": n.cpus, "cpus_allocated": n.cpus_allocated,
+            "memory_allocated_mib": n.memory_allocated_mib, "gpus_allocated": n.gpus_allocated,
+        }),
+    });
+    row(rows, now, "Slurm jobs", &f.jobs, |a| match a {
+        Answer::NotHere => json!("no Slurm here"),
+        Answer::Silent => json!("does not answer"),
+        Answer::Said(j) => json!({
+            "running": j.active, "pending": j.pending, "completed": j.ended.completed, "failed": j.ended.failed,
+        }),
+    });
+    row(rows, now, "services", &f.services, |s| json!(s.services));
+    row(rows, now, "power", &f.instruments, |i| {
+        Value::Object(
+            i.power
+                .iter()
+                .map(|d| (d.name.clone(), json!(format!("{} mW", d.milliwatts))))
+                .collect(),
+        )
+    });
+    row(rows, now, "sensors", &f.instruments, |i| {
+        let shown = |s: &Sensor| {
+            (
+                format!("{} {}", s.chip, s.label),
+                json!(format!("{} {}", s.value, s.kind.unit())),
+            )
+        };
+        Value::Object(i.sensors.iter().map(shown).collect())
+    });
+    row(rows, now, "memory errors", &f.instruments, |i| {
+        let shown = |c: &Controller| {
+            (
+                c.name.clone(),
+                json!({"corrected": c.corrected, "uncorrected": c.uncorrected}),
+            )
+        };
+        Value::Object(i.memory_errors.iter().map(shown).collect())
+    });
+    row(rows, now, "InfiniBand ports", &f.instruments, |i| {
+        let shown = |p: &Port| {
+            let what =
+                json!({"state": p.state, "rate_mbps": p.rate_mbps, "percent": p.percent, "errors": p.errors});
+            (format!("{}/{}", p.device, p.port), what)
+        };
+        Value::Object(i.ports.iter().map(shown).collect())
+    });
 }
 
 fn row<T>(rows: &mut Vec<Value>, now: Instant, name: &str, figure: &Figure<T>, show: impl Fn(&T) -> Value) {

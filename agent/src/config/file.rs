@@ -21,6 +21,12 @@ pub struct File {
     pub provider_daemon: ProviderDaemon,
     /// Keys, state and what is measured.
     pub agent: Agent,
+    /// The batch system.
+    pub slurm: super::sources::Slurm,
+    /// GPUs.
+    pub gpu: super::sources::Gpu,
+    /// Latency probes between agents.
+    pub probe: super::probe::Probe,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.
@@ -297,12 +303,14 @@ fn mismatch(value: &Value, schema: &Value) -> Option<String> {
     }
     let good = (is("string") && value.is_string())
         || (is("integer") && value.is_u64())
+        || (is("boolean") && value.is_boolean())
         || (is("array") && value.is_array())
         || (is("object") && (value.is_object() || value.is_null()));
     let expected = match () {
         () if good => return None,
         () if is("string") => "must be text",
         () if is("integer") => "must be a whole number, not negative",
+        () if is("boolean") => "must be true or false",
         () if is("array") => "must be a list",
         () => "must be a section with keys of its own",
     };

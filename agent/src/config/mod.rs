@@ -4,6 +4,8 @@ mod check;
 mod duration;
 mod file;
 mod load;
+mod probe;
+mod sources;
 mod suggest;
 
 use std::fmt;
@@ -16,9 +18,12 @@ pub use check::resolve;
 pub use duration::{DurationError, HumanDuration};
 pub use file::{File, Reserve, json_schema, parse};
 pub use load::{Overrides, load};
+pub use probe::ResponderConfig;
 
 use crate::probe::Roots;
-use crate::sample::{Category, recommended};
+use crate::probe::gpu::GpuConfig;
+use crate::probe::slurm::SlurmConfig;
+use crate::sample::{Category, Sources, recommended};
 
 /// Where the specification puts the file.
 pub const DEFAULT_PATH: &str = "/etc/virtengine/node-agent/config.yaml";
@@ -56,10 +61,30 @@ pub struct Config {
     pub reserve: Reserve,
     /// Mount points of the kernel's trees.
     pub roots: Roots,
+    /// The batch system.
+    pub slurm: SlurmConfig,
+    /// GPUs.
+    pub gpu: GpuConfig,
+    /// Where this agent answers latency probes.
+    pub responder: ResponderConfig,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.
     pub logging: LoggingConfig,
+}
+
+impl Config {
+    /// Where and how figures are read.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        Sources {
+            roots: self.roots.clone(),
+            storage_path: self.storage_path.clone(),
+            memory_dir: self.state_dir.clone(),
+            slurm: self.slurm.clone(),
+            gpu: self.gpu.clone(),
+        }
+    }
 }
 
 /// Certificate files.

@@ -1,13 +1,16 @@
 use std::num::NonZeroU32;
 use std::time::Instant;
 
+use hpc_schema::heartbeat::SlurmState;
 use hpc_schema::heartbeat::{
-    Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Label, Latency, Percent, Text,
+    Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Jobs, Label, Latency, Percent, Text,
 };
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::Rfc3339;
 
 use super::Finding;
+use crate::probe::gpu::GpuReport;
+use crate::probe::slurm::Answer;
 use crate::sample::Figures;
 
 /// What a heartbeat holds besides figures.
@@ -27,6 +30,8 @@ pub struct Context<'a> {
     pub status: HealthStatus,
     /// Its reasons.
     pub findings: &'a [Finding],
+    /// Work.
+    pub jobs: Option<Jobs>,
     /// Round trip of the last heartbeat, in microseconds.
     pub gateway_latency_us: Option<u64>,
     /// Round trip from the gateway to the chain, in milliseconds.
@@ -46,6 +51,11 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
         chain_latency_ms: context.chain_latency_ms,
         avg_cluster_latency_us: None,
     };
+    let gpus = figures.gpus.fresh(now);
+    let errors = figures.errors.fresh(now);
+    // What makes the node less than healthy says more than the last line of the kernel's log.
+    let finding = context.findings.first().map(|f| f.message.as_str());
+    let last_error = finding.or_else(|| errors.and_then(|e| Some(e.last.as_ref()?.text.as_str())));
     let measured = latency.gateway_latency_us.is_some() || latency.chain_latency_ms.is_some();
     Heartbeat {
         node_id: context.node_id.clone(),
@@ -64,11 +74,21 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
             disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
             network_utilization_percent: percent(figures.network.fresh(now).map(|n| n.percent)),
             temperature_celsius: figures.temperature.fresh(now).copied(),
-            last_error_message: context.findings.first().and_then(|f| Text::cut(&f.message)),
+            gpu_utilization_percent: percent(gpus.and_then(GpuReport::utilization)),
+            gpu_memory_utilization_percent: percent(gpus.and_then(GpuReport::memory_utilization)),
+            gpu_temperature_celsius: gpus.and_then(GpuReport::temperature),
+            error_count_24h: errors.map(|e| e.errors),
+            warning_count_24h: errors.map(|e| e.warnings),
+            last_error_message: last_error.and_then(Text::cut),
+            slurm_state: match figures.slurm.fresh(now) {
+                Some(Answer::Said(node)) => Some(node.state),
+                Some(Answer::Silent) => Some(SlurmState::Unknown),
+                Some(Answer::NotHere) | None => None,
+            },
             ..Health::of(context.status)
         },
         latency: measured.then_some(latency),
-        jobs: None,
-        services: None,
+        jobs: context.jobs,
+        services: figures.services.fresh(now).map(|s| s.services.clone()),
     }
 }

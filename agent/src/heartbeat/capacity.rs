@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use hpc_schema::heartbeat::Capacity;
+use hpc_schema::heartbeat::{Capacity, Label};
 
 use crate::config::Reserve;
+use crate::probe::slurm::{Answer, SlurmNode};
 use crate::sample::Figures;
 
 const GIB: u64 = 1 << 30;
@@ -17,23 +18,43 @@ pub struct Held {
     pub cores: u32,
     /// Memory in GiB.
     pub memory_gb: u32,
+    /// GPUs.
+    pub gpus: u32,
 }
 
-/// Capacity without a batch system: available = total − allocated − reserve, memory never above what the kernel calls
-/// available. None while cores or memory are unknown: a heartbeat without them would say nothing.
+/// What the batch system says of this node's allocations.
+enum Batch<'a> {
+    /// There is none: what our tasks hold is all there is.
+    None,
+    /// There is one that does not answer: nothing is known to be free.
+    Silent,
+    /// This.
+    Said(&'a SlurmNode),
+}
+
+/// Total, available, allocated.
+type Figures3 = (u32, u32, Option<u32>);
+
+/// Capacity: available = total − allocated − reserve, memory never above what the kernel calls available. None while
+/// cores or memory are unknown: a heartbeat without them would say nothing.
 #[must_use]
 pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -> Option<Capacity> {
-    let cores_total = (*figures.cores.fresh(now)?).max(1);
+    let batch = match figures.slurm.fresh(now) {
+        None | Some(Answer::NotHere) => Batch::None,
+        Some(Answer::Silent) => Batch::Silent,
+        Some(Answer::Said(node)) => Batch::Said(node),
+    };
+    let online = (*figures.cores.fresh(now)?).max(1);
     let memory = figures.memory.fresh(now)?;
-    let memory_total = rounded(memory.total).max(1);
-    let cores_allocated = held.cores.min(cores_total);
-    let cores_available = cores_total
-        .saturating_sub(cores_allocated)
-        .saturating_sub(reserve.cpu_cores);
-    let memory_free = memory_total
-        .saturating_sub(held.memory_gb)
-        .saturating_sub(reserve.memory_gb);
-    let memory_available = floored(memory.available).min(memory_free);
+    let cores = cores(online, &batch, held, reserve);
+    let memory = self::memory(
+        rounded(memory.total).max(1),
+        floored(memory.available),
+        &batch,
+        held,
+        reserve,
+    );
+    let gpus = gpus(figures, &batch, held, now);
     let storage = figures.storage.fresh(now).map(|s| {
         let total = rounded(s.total).max(1);
         let available = floored(s.available).min(total);
@@ -43,23 +64,81 @@ pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -
             floored(s.used).min(total.saturating_sub(available)),
         )
     });
-    // A GPU whose driver does not answer is unknown, not absent; none on the bus is none.
-    let gpus = figures.pci_gpus.fresh(now).filter(|n| **n == 0).map(|_| 0u32);
+    let name = figures.gpus.fresh(now).and_then(|r| r.name());
     Some(Capacity {
-        cpu_cores_total: cores_total,
-        cpu_cores_available: cores_available,
-        cpu_cores_allocated: Some(cores_allocated),
-        memory_gb_total: memory_total,
-        memory_gb_available: memory_available,
-        memory_gb_allocated: Some(held.memory_gb.min(memory_total.saturating_sub(memory_available))),
-        gpus_total: gpus,
-        gpus_available: gpus,
-        gpus_allocated: gpus,
-        gpu_type: None,
+        cpu_cores_total: cores.0,
+        cpu_cores_available: cores.1,
+        cpu_cores_allocated: cores.2,
+        memory_gb_total: memory.0,
+        memory_gb_available: memory.1,
+        memory_gb_allocated: memory.2,
+        gpus_total: gpus.map(|g| g.0),
+        gpus_available: gpus.map(|g| g.1),
+        gpus_allocated: gpus.and_then(|g| g.2),
+        gpu_type: name.and_then(Label::lossy),
         storage_gb_total: storage.map(|s| s.0),
         storage_gb_available: storage.map(|s| s.1),
         storage_gb_allocated: storage.map(|s| s.2),
     })
+}
+
+fn cores(online: u32, batch: &Batch<'_>, held: Held, reserve: Reserve) -> Figures3 {
+    let (total, usable, allocated) = match batch {
+        Batch::None => (online, online, held.cores),
+        Batch::Silent => return (online, 0, None),
+        Batch::Said(n) => (
+            n.cpus.max(1),
+            n.cpus_usable,
+            n.cpus_allocated.saturating_add(held.cores),
+        ),
+    };
+    let allocated = allocated.min(total);
+    let available = usable
+        .min(total)
+        .saturating_sub(allocated)
+        .saturating_sub(reserve.cpu_cores);
+    (total, available, Some(allocated))
+}
+
+fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve) -> Figures3 {
+    let allocated = match batch {
+        Batch::None => held.memory_gb,
+        Batch::Silent => return (total, 0, None),
+        // Rounded up: what is given away in part is not free.
+        Batch::Said(n) => {
+            let gib = n.memory_allocated_mib.div_ceil(1024);
+            u32::try_from(gib)
+                .unwrap_or(u32::MAX)
+                .saturating_add(held.memory_gb)
+        }
+    };
+    let left = total.saturating_sub(allocated).saturating_sub(reserve.memory_gb);
+    let available = free.min(left);
+    (
+        total,
+        available,
+        Some(allocated.min(total.saturating_sub(available))),
+    )
+}
+
+/// A GPU whose driver does not answer is unknown, not absent; none on the bus is none. A lost one counts in the total
+/// and is not available.
+fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Option<Figures3> {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let report = figures.gpus.fresh(now);
+    let (total, working) = match (report, figures.pci_gpus.fresh(now)) {
+        (Some(r), _) if !r.gpus.is_empty() => (count(r.gpus.len()), count(r.working().count())),
+        (_, Some(0)) => (0, 0),
+        _ => return None,
+    };
+    let allocated = match batch {
+        Batch::None => held.gpus,
+        Batch::Silent => return Some((total, 0, None)),
+        Batch::Said(n) => n.gpus_allocated.unwrap_or(0).saturating_add(held.gpus),
+    };
+    let allocated = allocated.min(total);
+    let available = working.min(total.saturating_sub(allocated));
+    Some((total, available, Some(allocated)))
 }
 
 fn floored(bytes: u64) -> u32 {
@@ -75,6 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::probe::gpu::GpuReport;
     use crate::probe::memory::Memory;
     use crate::probe::storage::Storage;
 
@@ -104,6 +184,7 @@ mod tests {
             Held {
                 cores: 4,
                 memory_gb: 2,
+                gpus: 0,
             },
             Reserve {
                 cpu_cores: 2,
@@ -143,6 +224,71 @@ mod tests {
         );
     }
 
+    fn slurm() -> SlurmNode {
+        SlurmNode {
+            state: hpc_schema::heartbeat::SlurmState::Mixed,
+            state_text: "MIXED".into(),
+            reason: None,
+            cpus: 64,
+            cpus_allocated: 32,
+            cpus_usable: 62,
+            memory_mib: 250_000,
+            memory_allocated_mib: 100_500,
+            gpus: Some(4),
+            gpus_allocated: Some(2),
+            version: None,
+        }
+    }
+
+    #[test]
+    fn with_slurm_its_allocations_count_and_a_silent_one_leaves_nothing_known_to_be_free() {
+        let now = Instant::now();
+        let mut f = figures(128, 256 * GIB, 200 * GIB, now);
+        f.slurm.set(Some(Answer::Said(slurm())), now);
+        let gpu = |lost| crate::probe::gpu::Gpu {
+            name: Some("NVIDIA A100 80GB".into()),
+            lost,
+            ..Default::default()
+        };
+        let report = GpuReport {
+            driver: None,
+            gpus: vec![gpu(false), gpu(false), gpu(true), gpu(false)],
+        };
+        f.gpus.set(Some(report), now);
+        let c = capacity(
+            &f,
+            Held::default(),
+            Reserve {
+                cpu_cores: 2,
+                memory_gb: 0,
+            },
+            now,
+        )
+        .unwrap();
+        assert_eq!(
+            (c.cpu_cores_total, c.cpu_cores_available, c.cpu_cores_allocated),
+            (64, 28, Some(32))
+        );
+        assert_eq!(
+            (c.memory_gb_total, c.memory_gb_available, c.memory_gb_allocated),
+            (256, 157, Some(99))
+        );
+        assert_eq!(
+            (c.gpus_total, c.gpus_available, c.gpus_allocated),
+            (Some(4), Some(2), Some(2))
+        );
+        assert_eq!(c.gpu_type.as_ref().unwrap().as_str(), "NVIDIA A100 80GB");
+        c.check().unwrap();
+        f.slurm.set(Some(Answer::Silent), now);
+        let c = capacity(&f, Held::default(), Reserve::default(), now).unwrap();
+        assert_eq!(
+            (c.cpu_cores_total, c.cpu_cores_available, c.cpu_cores_allocated),
+            (128, 0, None)
+        );
+        assert_eq!((c.memory_gb_available, c.gpus_available), (0, Some(0)));
+        c.check().unwrap();
+    }
+
     proptest! {
         #[test]
         fn no_figures_break_the_rules_of_the_protocol(
@@ -156,7 +302,7 @@ mod tests {
             f.storage.set(Some(Storage { total: st, available: sa, used: su }), now);
             let c = capacity(
                 &f,
-                Held { cores: held.0, memory_gb: held.1 },
+                Held { cores: held.0, memory_gb: held.1, gpus: held.0 },
                 Reserve { cpu_cores: reserve.0, memory_gb: reserve.1 },
                 now,
             ).unwrap();

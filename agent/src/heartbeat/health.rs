@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use hpc_schema::heartbeat::HealthStatus;
 
+use super::findings;
 use crate::sample::Figures;
 
 /// How much a finding weighs.
@@ -16,6 +17,8 @@ pub enum Severity {
     Degraded,
     /// No new work should be given.
     Unhealthy,
+    /// The site drains the node: outranks the others, or a fault that comes and goes would end the drain.
+    Draining,
 }
 
 /// Something that is wrong with this node.
@@ -82,17 +85,19 @@ pub fn judge(figures: &Figures, stuck: &[&str], now: Instant) -> (HealthStatus, 
             format!("{} MiB of storage are available", storage.available >> 20),
         );
     }
-    for name in stuck {
-        find(
-            Severity::Degraded,
-            "collector_stuck",
-            format!("{name} does not answer"),
-        );
-    }
+    findings::slurm(figures, now, &mut findings);
+    findings::gpus(figures, now, &mut findings);
+    findings::instruments(figures, now, &mut findings);
+    findings.extend(stuck.iter().map(|name| Finding {
+        severity: Severity::Degraded,
+        code: "collector_stuck",
+        message: format!("{name} does not answer"),
+    }));
     let status = match findings.iter().map(|f| f.severity).max() {
         None => HealthStatus::Healthy,
         Some(Severity::Degraded) => HealthStatus::Degraded,
         Some(Severity::Unhealthy) => HealthStatus::Unhealthy,
+        Some(Severity::Draining) => HealthStatus::Draining,
     };
     (status, findings)
 }

@@ -2,10 +2,13 @@
 
 mod build;
 mod capacity;
+mod findings;
 mod health;
+mod jobs;
 mod section;
 
 pub use build::{Context, build};
 pub use capacity::{Held, capacity};
 pub use health::{Finding, Severity, judge};
+pub use jobs::jobs;
 pub use section::SectionTracker;

@@ -1,14 +1,15 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use hpc_schema::heartbeat::HealthStatus;
+use hpc_schema::heartbeat::{HealthStatus, Jobs};
+use hpc_schema::node::NodeState;
 use hpc_schema::report::Tag;
 use tokio::sync::mpsc;
 
 use super::{Timing, unix_seconds};
 use crate::config::{Config, ConfigError};
 use crate::files::FileError;
-use crate::heartbeat::{Finding, SectionTracker, judge};
+use crate::heartbeat::{Finding, SectionTracker, jobs, judge};
 use crate::key::{KeyFileError, NodeKey};
 use crate::log::LogHandle;
 use crate::probe::fingerprint;
@@ -95,6 +96,7 @@ pub struct Agent {
     /// The present heartbeat is sent out of turn.
     pub(super) out_of_turn: bool,
     pub(super) last_health: Option<HealthStatus>,
+    pub(super) last_jobs: Option<Jobs>,
     pub(super) last_warning: Option<&'static str>,
     pub(super) hardware_findings: Vec<Finding>,
     pub(super) reread: Option<Reread>,
@@ -138,7 +140,7 @@ impl Agent {
             ..Status::default()
         };
         Ok(Self {
-            sampler: Sampler::new(standard(&config.roots, config.storage_path.clone())),
+            sampler: Sampler::new(standard(&config.sources())),
             adaptive: Adaptive::default(),
             tag: registration.tag(),
             interval: config.sampling.base_interval,
@@ -149,6 +151,7 @@ impl Agent {
             out_of_turn: false,
             certificate_refused: false,
             last_health: None,
+            last_jobs: None,
             last_warning: None,
             reread: None,
             log: None,
@@ -211,7 +214,7 @@ impl Agent {
                 },
                 () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
             }
-            if self.health_changed() {
+            if self.health_changed() || self.work_ended() {
                 next_beat = next_beat.min(later(Instant::now(), self.timing.out_of_turn));
                 self.out_of_turn = true;
             }
@@ -296,6 +299,18 @@ impl Agent {
 
     fn health_changed(&self) -> bool {
         self.last_health.is_some_and(|last| last != self.judge().0)
+    }
+
+    /// The last job of a draining node has ended: the sooner it is drained, the sooner it can be serviced.
+    fn work_ended(&self) -> bool {
+        let running = |jobs: &Option<Jobs>| jobs.as_ref().and_then(|j| j.running_count);
+        let now = jobs(self.sampler.figures().jobs.fresh(Instant::now()), None);
+        let draining = self
+            .status
+            .chain
+            .as_ref()
+            .is_some_and(|c| c.node_state == NodeState::Draining);
+        draining && running(&self.last_jobs).is_some_and(|n| n > 0) && running(&now) == Some(0)
     }
 
     /// Last heartbeat, counter, status: within five seconds whatever hangs.

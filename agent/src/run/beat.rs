@@ -8,7 +8,7 @@ use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, sign_h
 
 use super::answer::Refused;
 use super::{Agent, Effects, Wall, effects, unix_seconds};
-use crate::heartbeat::{Context, Held, build, capacity};
+use crate::heartbeat::{Context, Held, build, capacity, jobs};
 use crate::random;
 use crate::state::{ChainView, Problem};
 use crate::uplink::Answer;
@@ -81,6 +81,7 @@ impl Agent {
             tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }
+        self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
         let number = self.sequence.next().map_err(|e| e.to_string())?;
         let sequence = NonZeroU32::new(number).ok_or("sequence number 0")?;
         let timestamp = Wall::now().rfc3339().ok_or("the clock is beyond the year 9999")?;
@@ -93,6 +94,7 @@ impl Agent {
                 capacity,
                 status: health,
                 findings: &findings,
+                jobs: self.last_jobs.clone(),
                 gateway_latency_us: self.status.gateway_latency_us,
                 chain_latency_ms: self.status.chain.as_ref().and_then(|c| c.latency_ms),
             },

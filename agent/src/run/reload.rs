@@ -6,7 +6,7 @@ use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
 use crate::config::{Config, SamplingConfig};
-use crate::sample::{Category, Sampler, max_staleness, minimum, standard};
+use crate::sample::{Category, Sampler, Sources, max_staleness, minimum, standard};
 
 impl Agent {
     /// Reads the configuration again; a wrong one leaves the present one in force.
@@ -32,8 +32,13 @@ impl Agent {
         {
             tracing::error!("logging.file: {e}");
         }
-        if new.roots != self.config.roots || new.storage_path != self.config.storage_path {
-            self.sampler = Sampler::new(standard(&new.roots, new.storage_path.clone()));
+        let memory_dir = self.config.state_dir.clone();
+        let sources = Sources {
+            memory_dir,
+            ..new.sources()
+        };
+        if sources != self.config.sources() {
+            self.sampler = Sampler::new(standard(&sources));
         }
         self.client
             .set_endpoints(new.endpoints.clone(), new.request_timeout);

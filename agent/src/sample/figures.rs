@@ -4,10 +4,18 @@ use std::time::{Duration, Instant};
 
 use super::{Category, max_staleness};
 use crate::probe::disk::DiskUse;
+use crate::probe::errors::Errors;
+use crate::probe::gpu::GpuReport;
+use crate::probe::hardware::energy::Domain;
+use crate::probe::hardware::infiniband::Port;
+use crate::probe::hardware::memory_errors::Controller;
+use crate::probe::hardware::sensors::Sensor;
 use crate::probe::host::Load;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
+use crate::probe::services::ServicesFound;
+use crate::probe::slurm::{Answer, SlurmJobs, SlurmNode};
 use crate::probe::storage::Storage;
 
 /// One figure: its last value, when it was taken, where it comes from.
@@ -74,12 +82,18 @@ pub struct Figures {
     pub storage: Figure<Storage>,
     /// NVIDIA and AMD GPUs on the PCI bus.
     pub pci_gpus: Figure<u16>,
+    /// GPUs as their drivers see them.
+    pub gpus: Figure<GpuReport>,
+    /// The node as Slurm sees it.
+    pub slurm: Figure<Answer<SlurmNode>>,
     /// Load averages.
     pub load: Figure<Load>,
     /// Seconds since the host started.
     pub uptime: Figure<u64>,
     /// Pressure stall information.
     pub pressure: Figure<Vec<Pressure>>,
+    /// Errors and warnings of 24 hours.
+    pub errors: Figure<Errors>,
     /// CPU busy in percent.
     pub cpu: Figure<u8>,
     /// The busiest disk.
@@ -88,6 +102,25 @@ pub struct Figures {
     pub network: Figure<NetworkUse>,
     /// CPU temperature in degrees Celsius.
     pub temperature: Figure<i32>,
+    /// Sensors, power, memory errors, InfiniBand.
+    pub instruments: Figure<Instruments>,
+    /// Jobs on this node.
+    pub jobs: Figure<Answer<SlurmJobs>>,
+    /// Daemons and container runtime.
+    pub services: Figure<ServicesFound>,
+}
+
+/// What the machine's own instruments say; no field of the heartbeat holds it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Instruments {
+    /// Every sensor of hwmon.
+    pub sensors: Vec<Sensor>,
+    /// Mean power since the last look.
+    pub power: Vec<Domain>,
+    /// Memory controllers.
+    pub memory_errors: Vec<Controller>,
+    /// InfiniBand ports.
+    pub ports: Vec<Port>,
 }
 
 impl Default for Figures {
@@ -97,13 +130,22 @@ impl Default for Figures {
             memory: Figure::new(Category::Capacity, "/proc/meminfo"),
             storage: Figure::new(Category::Capacity, "statvfs"),
             pci_gpus: Figure::new(Category::Capacity, "/sys/bus/pci/devices"),
+            gpus: Figure::new(Category::Gpu, "NVML, /sys/class/drm"),
+            slurm: Figure::new(Category::Capacity, "scontrol"),
             load: Figure::new(Category::HealthStatus, "/proc/loadavg"),
             uptime: Figure::new(Category::HealthStatus, "/proc/uptime"),
             pressure: Figure::new(Category::HealthStatus, "/proc/pressure"),
+            errors: Figure::new(Category::HealthStatus, "/dev/kmsg, journal"),
             cpu: Figure::new(Category::Utilization, "/proc/stat"),
             disk: Figure::new(Category::Utilization, "/proc/diskstats"),
             network: Figure::new(Category::Utilization, "/proc/net/dev"),
             temperature: Figure::new(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal"),
+            instruments: Figure::new(
+                Category::Temperature,
+                "/sys/class/{hwmon,powercap,infiniband}, EDAC",
+            ),
+            jobs: Figure::new(Category::JobCounts, "squeue"),
+            services: Figure::new(Category::JobCounts, "/proc, --version"),
         }
     }
 }

@@ -11,8 +11,8 @@ mod worker;
 use std::time::Duration;
 
 pub use adaptive::Adaptive;
-pub use collect::{Collector, Reading, standard};
-pub use figures::{Figure, Figures};
+pub use collect::{Collector, Reading, Sources, standard};
+pub use figures::{Figure, Figures, Instruments};
 pub use hpc_schema::sampling::MetricCategory as Category;
 pub use sampler::{Sampler, Stuck};
 pub use schedule::Schedule;

@@ -1,0 +1,130 @@
+use std::time::{Duration, Instant};
+
+use super::{Collector, Reading};
+use crate::probe::gpu::{GpuConfig, GpuProbe};
+use crate::probe::hardware::energy::EnergyProbe;
+use crate::probe::hardware::infiniband::InfinibandProbe;
+use crate::probe::hardware::{memory_errors, sensors};
+use crate::probe::temperature::TemperatureProbe;
+use crate::probe::{Roots, pci};
+use crate::sample::{Category, Instruments};
+
+/// The PCI bus is walked once an hour: a GPU that fell off the bus shows in its driver first.
+const BUS: Duration = Duration::from_secs(3600);
+
+/// What is plugged in.
+pub(super) struct Bus {
+    roots: Roots,
+    gpus: Option<(Instant, Option<u16>)>,
+}
+
+impl Bus {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            roots: roots.clone(),
+            gpus: None,
+        }
+    }
+}
+
+impl Collector for Bus {
+    fn name(&self) -> &'static str {
+        "bus"
+    }
+    fn category(&self) -> Category {
+        Category::Capacity
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        let gpus = match self.gpus {
+            Some((at, n)) if now.saturating_duration_since(at) < BUS => n,
+            _ => {
+                let n = pci::gpus(&self.roots);
+                self.gpus = Some((now, n));
+                n
+            }
+        };
+        vec![Reading::PciGpus(gpus)]
+    }
+}
+
+/// Alone: sensors answer over slow buses.
+pub(super) struct Temperature(TemperatureProbe);
+
+impl Temperature {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self(TemperatureProbe::new(roots))
+    }
+}
+
+impl Collector for Temperature {
+    fn name(&self) -> &'static str {
+        "temperature"
+    }
+    fn category(&self) -> Category {
+        Category::Temperature
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        vec![Reading::Temperature(self.0.cpu())]
+    }
+}
+
+/// All other instruments of the machine.
+pub(super) struct Sensors {
+    roots: Roots,
+    energy: EnergyProbe,
+    infiniband: InfinibandProbe,
+}
+
+impl Sensors {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            roots: roots.clone(),
+            energy: EnergyProbe::new(roots),
+            infiniband: InfinibandProbe::new(roots),
+        }
+    }
+}
+
+impl Collector for Sensors {
+    fn name(&self) -> &'static str {
+        "instruments"
+    }
+    fn category(&self) -> Category {
+        Category::Temperature
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Instruments(Instruments {
+            sensors: sensors::read(&self.roots),
+            power: self.energy.read(now),
+            memory_errors: memory_errors::read(&self.roots),
+            ports: self.infiniband.read(now),
+        })]
+    }
+}
+
+/// GPUs, by their drivers; nothing is started where there is none.
+pub(super) struct Gpus(GpuProbe);
+
+impl Gpus {
+    pub(super) fn new(config: &GpuConfig, roots: &Roots) -> Self {
+        Self(GpuProbe::new(config.clone(), roots, None))
+    }
+}
+
+impl Collector for Gpus {
+    fn name(&self) -> &'static str {
+        "gpus"
+    }
+    fn category(&self) -> Category {
+        Category::Gpu
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(12)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Gpus(self.0.read(now))]
+    }
+}

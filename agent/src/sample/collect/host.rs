@@ -1,0 +1,152 @@
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Collector, Reading};
+use crate::probe::Roots;
+use crate::probe::cpu::CpuProbe;
+use crate::probe::disk::DiskProbe;
+use crate::probe::errors::ErrorsProbe;
+use crate::probe::host::HostProbe;
+use crate::probe::memory::MemoryProbe;
+use crate::probe::network::NetworkProbe;
+use crate::probe::pressure::PressureProbe;
+use crate::probe::storage;
+use crate::run::unix_seconds;
+use crate::sample::Category;
+
+/// Cores and memory.
+pub(super) struct Machine {
+    cpu: CpuProbe,
+    memory: MemoryProbe,
+}
+
+impl Machine {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            cpu: CpuProbe::new(roots),
+            memory: MemoryProbe::new(roots),
+        }
+    }
+}
+
+impl Collector for Machine {
+    fn name(&self) -> &'static str {
+        "machine"
+    }
+    fn category(&self) -> Category {
+        Category::Capacity
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        vec![
+            Reading::Cores(self.cpu.cores()),
+            Reading::Memory(self.memory.read()),
+        ]
+    }
+}
+
+/// Alone: the path may lie on a dead file server.
+pub(super) struct StorageSpace(pub(super) PathBuf);
+
+impl Collector for StorageSpace {
+    fn name(&self) -> &'static str {
+        "storage"
+    }
+    fn category(&self) -> Category {
+        Category::Capacity
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        vec![Reading::Storage(storage::read(&self.0))]
+    }
+}
+
+/// Load, uptime, pressure.
+pub(super) struct Host {
+    host: HostProbe,
+    pressure: PressureProbe,
+}
+
+impl Host {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            host: HostProbe::new(roots),
+            pressure: PressureProbe::new(roots),
+        }
+    }
+}
+
+impl Collector for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+    fn category(&self) -> Category {
+        Category::HealthStatus
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        vec![
+            Reading::Load(self.host.load()),
+            Reading::Uptime(self.host.uptime()),
+            Reading::Pressure(self.pressure.read()),
+        ]
+    }
+}
+
+/// How busy CPU, memory, disks and links are.
+pub(super) struct Utilization {
+    cpu: CpuProbe,
+    memory: MemoryProbe,
+    disk: DiskProbe,
+    network: NetworkProbe,
+}
+
+impl Utilization {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            cpu: CpuProbe::new(roots),
+            memory: MemoryProbe::new(roots),
+            disk: DiskProbe::new(roots),
+            network: NetworkProbe::new(roots),
+        }
+    }
+}
+
+impl Collector for Utilization {
+    fn name(&self) -> &'static str {
+        "utilization"
+    }
+    fn category(&self) -> Category {
+        Category::Utilization
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![
+            Reading::Cpu(self.cpu.utilization()),
+            Reading::Memory(self.memory.read()),
+            Reading::Disk(self.disk.busiest(now)),
+            Reading::Network(self.network.busiest(now)),
+        ]
+    }
+}
+
+/// The kernel's log and the journal.
+pub(super) struct Messages(ErrorsProbe);
+
+impl Messages {
+    pub(super) fn new(roots: &Roots, memory_dir: &Path) -> Self {
+        Self(ErrorsProbe::new(roots, memory_dir.join("errors.json")))
+    }
+}
+
+impl Collector for Messages {
+    fn name(&self) -> &'static str {
+        "errors"
+    }
+    fn category(&self) -> Category {
+        Category::HealthStatus
+    }
+    fn deadline(&self) -> Duration {
+        // The journal is read by its own program.
+        Duration::from_secs(10)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Errors(self.0.read(now, unix_seconds()))]
+    }
+}

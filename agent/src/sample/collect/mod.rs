@@ -1,0 +1,152 @@
+//! The collectors: each reads what may hang together, and nothing else.
+
+mod devices;
+mod host;
+mod work;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{Category, Figures, Instruments};
+use crate::probe::Roots;
+use crate::probe::disk::DiskUse;
+use crate::probe::errors::Errors;
+use crate::probe::gpu::{GpuConfig, GpuReport};
+use crate::probe::host::Load;
+use crate::probe::memory::Memory;
+use crate::probe::network::NetworkUse;
+use crate::probe::pressure::Pressure;
+use crate::probe::services::ServicesFound;
+use crate::probe::slurm::{Answer, SlurmConfig, SlurmJobs, SlurmNode};
+use crate::probe::storage::Storage;
+
+/// Reads some figures. Runs on a worker thread; may hang, then it is left alone until it comes back.
+pub trait Collector: Send {
+    /// For messages and `inventory`.
+    fn name(&self) -> &'static str;
+    /// By whose interval it runs.
+    fn category(&self) -> Category;
+    /// Longer, and it counts as stuck.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+    /// Reads.
+    fn collect(&mut self, now: Instant) -> Vec<Reading>;
+}
+
+/// What a collector read; none: the source had nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// [`Figures::cores`].
+    Cores(Option<u32>),
+    /// [`Figures::memory`].
+    Memory(Option<Memory>),
+    /// [`Figures::storage`].
+    Storage(Option<Storage>),
+    /// [`Figures::pci_gpus`].
+    PciGpus(Option<u16>),
+    /// [`Figures::gpus`].
+    Gpus(Option<GpuReport>),
+    /// [`Figures::load`].
+    Load(Option<Load>),
+    /// [`Figures::uptime`].
+    Uptime(Option<u64>),
+    /// [`Figures::pressure`].
+    Pressure(Vec<Pressure>),
+    /// [`Figures::errors`].
+    Errors(Option<Errors>),
+    /// [`Figures::cpu`].
+    Cpu(Option<u8>),
+    /// [`Figures::disk`].
+    Disk(Option<DiskUse>),
+    /// [`Figures::network`].
+    Network(Option<NetworkUse>),
+    /// [`Figures::temperature`].
+    Temperature(Option<i32>),
+    /// [`Figures::instruments`].
+    Instruments(Instruments),
+    /// [`Figures::slurm`].
+    Slurm(Answer<SlurmNode>),
+    /// [`Figures::jobs`].
+    Jobs(Answer<SlurmJobs>),
+    /// [`Figures::services`].
+    Services(ServicesFound),
+}
+
+impl Reading {
+    /// Puts the reading where it belongs.
+    pub fn apply(self, figures: &mut Figures, taken: Instant) {
+        match self {
+            Self::Cores(v) => figures.cores.set(v, taken),
+            Self::Memory(v) => figures.memory.set(v, taken),
+            Self::Storage(v) => figures.storage.set(v, taken),
+            Self::PciGpus(v) => figures.pci_gpus.set(v, taken),
+            Self::Gpus(v) => figures.gpus.set(v, taken),
+            Self::Load(v) => figures.load.set(v, taken),
+            Self::Uptime(v) => figures.uptime.set(v, taken),
+            Self::Pressure(v) => figures.pressure.set((!v.is_empty()).then_some(v), taken),
+            Self::Errors(v) => figures.errors.set(v, taken),
+            Self::Cpu(v) => figures.cpu.set(v, taken),
+            Self::Disk(v) => figures.disk.set(v, taken),
+            Self::Network(v) => figures.network.set(v, taken),
+            Self::Temperature(v) => figures.temperature.set(v, taken),
+            Self::Instruments(v) => figures.instruments.set(Some(v), taken),
+            Self::Slurm(v) => figures.slurm.set(Some(v), taken),
+            Self::Jobs(v) => figures.jobs.set(Some(v), taken),
+            Self::Services(v) => figures.services.set(Some(v), taken),
+        }
+    }
+}
+
+/// Where and how to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// Mount points of the kernel's trees.
+    pub roots: Roots,
+    /// Path whose file system is reported as storage.
+    pub storage_path: PathBuf,
+    /// Where counts that must survive a restart are kept.
+    pub memory_dir: PathBuf,
+    /// Slurm.
+    pub slurm: SlurmConfig,
+    /// GPUs.
+    pub gpu: GpuConfig,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            roots: Roots::default(),
+            storage_path: "/".into(),
+            memory_dir: crate::config::DEFAULT_STATE_DIR.into(),
+            slurm: SlurmConfig::default(),
+            gpu: GpuConfig::default(),
+        }
+    }
+}
+
+/// The collectors of every node. Those that start programs come last: they are slow, and run one after the other.
+#[must_use]
+pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
+    let Sources {
+        roots,
+        storage_path,
+        memory_dir,
+        slurm,
+        gpu,
+    } = sources;
+    vec![
+        Box::new(host::Machine::new(roots)),
+        Box::new(host::StorageSpace(storage_path.clone())),
+        Box::new(host::Host::new(roots)),
+        Box::new(host::Utilization::new(roots)),
+        Box::new(host::Messages::new(roots, memory_dir)),
+        Box::new(devices::Bus::new(roots)),
+        Box::new(devices::Temperature::new(roots)),
+        Box::new(devices::Sensors::new(roots)),
+        Box::new(devices::Gpus::new(gpu, roots)),
+        Box::new(work::Programs::new(roots, slurm)),
+        Box::new(work::Node::new(roots, slurm)),
+        Box::new(work::Jobs::new(roots, slurm, memory_dir)),
+    ]
+}

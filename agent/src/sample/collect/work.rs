@@ -1,0 +1,84 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Collector, Reading};
+use crate::probe::Roots;
+use crate::probe::services::ServicesProbe;
+use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
+use crate::run::unix_seconds;
+use crate::sample::Category;
+
+/// Slurm's programs give up by themselves after eight seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Daemons and container runtime.
+pub(super) struct Programs(ServicesProbe);
+
+impl Programs {
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig) -> Self {
+        Self(ServicesProbe::new(roots, slurm.bin_dir.clone()))
+    }
+}
+
+impl Collector for Programs {
+    fn name(&self) -> &'static str {
+        "services"
+    }
+    fn category(&self) -> Category {
+        Category::JobCounts
+    }
+    fn deadline(&self) -> Duration {
+        PATIENCE
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Services(self.0.read(now))]
+    }
+}
+
+/// The node as Slurm sees it.
+pub(super) struct Node(NodeProbe);
+
+impl Node {
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig) -> Self {
+        Self(NodeProbe::new(slurm.clone(), roots))
+    }
+}
+
+impl Collector for Node {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+    fn category(&self) -> Category {
+        Category::Capacity
+    }
+    fn deadline(&self) -> Duration {
+        PATIENCE
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Slurm(self.0.read(now))]
+    }
+}
+
+/// Jobs on this node.
+pub(super) struct Jobs(JobsProbe);
+
+impl Jobs {
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, memory_dir: &Path) -> Self {
+        Self(JobsProbe::new(slurm.clone(), roots, memory_dir.join("jobs.json")))
+    }
+}
+
+impl Collector for Jobs {
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+    fn category(&self) -> Category {
+        Category::JobCounts
+    }
+    fn deadline(&self) -> Duration {
+        PATIENCE
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Jobs(self.0.read(now, unix_seconds()))]
+    }
+}
