@@ -37,6 +37,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Open connections.
     pub connections: usize,
+    /// Open websockets, besides `connections`.
+    pub websockets: usize,
     /// Subscriptions of one websocket.
     pub subscriptions: usize,
 }
@@ -52,6 +54,7 @@ impl Default for Limits {
             cache: 10_000,
             body_bytes: 1_000_000,
             connections: 256,
+            websockets: 100,
             subscriptions: 5,
         }
     }

@@ -36,7 +36,7 @@ impl Devnet {
         let node = Arc::new(Node::open(config)?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(8)
+            .max_blocking_threads(16)
             .thread_name("devnet-rpc")
             .build()
             .map_err(|source| Error::Listen { addr, source })?;

@@ -166,6 +166,9 @@ impl Node {
             .mempool
             .committed(&self.params, &after.tip, &after.state, block.txs.len(), &failed);
         after.sound()?;
+        if !block.txs.is_empty() && writer.mempool.len() > 0 {
+            self.waiting.notify_one();
+        }
         tracing::debug!(height, txs = block.txs.len(), "block committed");
         // Without subscribers the send fails, which is no fault.
         let announced = self.commits.send(Arc::new(Committed {
@@ -193,6 +196,7 @@ impl Node {
     pub(crate) fn resume(&self) {
         if self.halted.swap(false, Ordering::SeqCst) {
             self.writer().stale = true;
+            self.waiting.notify_one();
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) fn bind(addr: SocketAddr, allow_remote: bool) -> Result<std::net::Tcp
 pub(super) struct Shared {
     pub(super) node: Arc<Node>,
     pub(super) stop: Stop,
+    /// A websocket outlives the connection that it came by, so it is counted for itself.
+    websockets: Arc<Semaphore>,
 }
 
 /// The RPC server.
@@ -70,6 +72,7 @@ impl Server {
         let shared = Shared {
             node: Arc::clone(&self.node),
             stop: self.stop.clone(),
+            websockets: Arc::new(Semaphore::new(limits.websockets)),
         };
         let router = Router::new()
             .route("/", post(rpc).get(no_uri_calls))
@@ -150,11 +153,21 @@ async fn health(State(shared): State<Shared>) -> Response {
 }
 
 async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
+    let Ok(permit) = Arc::clone(&shared.websockets).try_acquire_owned() else {
+        let text = format!(
+            "max_subscription_clients {} reached",
+            shared.node.config.limits.websockets
+        );
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    };
     let max = shared.node.config.limits.body_bytes;
     upgrade
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(socket, shared))
+        .on_upgrade(move |socket| async move {
+            websocket::serve(socket, shared).await;
+            drop(permit);
+        })
 }
 
 async fn rpc(State(shared): State<Shared>, request: HttpRequest) -> Response {

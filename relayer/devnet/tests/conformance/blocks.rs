@@ -1,9 +1,11 @@
 //! Status, blocks, results, single transactions; time, halts and the mempool's memory.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cosmrs::tendermint;
-use hpc_devnet::Error;
+use hpc_devnet::{BlockMode, Error};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -281,6 +283,32 @@ fn a_halted_chain_answers_but_makes_no_blocks_and_goes_on_with_the_old_time() {
     assert_eq!(scene.rpc.tx(&tx)["height"], "3");
     scene.chain.produce_block().unwrap();
     assert!(scene.chain.block_time_nanos().unwrap() >= 4_000_000_500 * 1_000_000_000);
+}
+
+#[test]
+fn on_transactions_blocks_follow_until_nothing_waits_also_after_a_halt() {
+    let scene = scene_with(|config| {
+        config.blocks = BlockMode::OnTransaction;
+        config.genesis.max_block_gas = Some(500_000);
+    });
+    scene.chain.halt();
+    for _ in 0..4 {
+        scene.accept(
+            &scene
+                .alice
+                .sign_next(&[scene.alice.send(NOBODY, &[(1, "stake")])]),
+        );
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!((scene.chain.mempool_len(), scene.chain.height().unwrap()), (4, 1));
+    scene.chain.resume();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while scene.chain.mempool_len() > 0 {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(scene.balance(NOBODY), 4);
+    assert_eq!(scene.chain.height().unwrap(), 5);
 }
 
 #[test]

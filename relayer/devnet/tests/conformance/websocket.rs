@@ -130,6 +130,26 @@ fn every_block_is_announced_in_order_the_empty_ones_too() {
 }
 
 #[test]
+fn open_websockets_are_bounded_and_freed() {
+    run(async {
+        let scene = scene_with(|config| config.limits.websockets = 2);
+        let first = Socket::open(&scene).await;
+        let _second = Socket::open(&scene).await;
+        let third = connect_async(scene.chain.websocket_url()).await;
+        assert!(third.is_err_and(|error| error.to_string().contains("503")));
+        drop(first);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        while connect_async(scene.chain.websocket_url()).await.is_err() {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "a closed websocket is not freed"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}
+
+#[test]
 fn subscriptions_are_bounded_unique_and_can_be_given_up() {
     run(async {
         let scene = scene();
