@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use hpc_chain::msg;
+use hpc_chain::query::CodeInfo;
 use hpc_chain::registry::RegistryClient;
 use hpc_schema::registry::{InstantiateMsg, ParamsUpdate};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::args::DeployArgs;
 use crate::context::{Context, dial, missing};
@@ -192,6 +194,19 @@ async fn code(context: &Context, sending: &Sending<'_>, args: &DeployArgs) -> Re
             txhash: None,
         }));
     }
+    if args.wasm.is_none()
+        && let Some(native) = sending.chain().codes().await?.value.into_iter().find(is_native)
+    {
+        note(&format!(
+            "the chain has the registry built in as code {}",
+            native.code_id
+        ));
+        return Ok(Some(Code {
+            id: native.code_id,
+            checksum: Some(native.checksum),
+            txhash: None,
+        }));
+    }
     let path = wasm_file(args)?;
     let wasm = crate::file::read(&path, MAX_WASM)?;
     if !wasm.starts_with(b"\0asm") {
@@ -219,6 +234,12 @@ async fn code(context: &Context, sending: &Sending<'_>, args: &DeployArgs) -> Re
         checksum,
         txhash: Some(tx.txhash),
     }))
+}
+
+/// Whether a code is the registry that the embedded chain has built in: instead of a checksum of wasm, which it has not,
+/// it shows that of the contract's name.
+fn is_native(code: &CodeInfo) -> bool {
+    code.checksum == hex::encode(Sha256::digest("hpc-registry"))
 }
 
 fn wasm_file(args: &DeployArgs) -> Result<PathBuf, Failure> {

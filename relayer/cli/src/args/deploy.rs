@@ -8,8 +8,8 @@ use super::{Connect, KeyringArgs, SignArgs};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  # the embedded chain: the contract is linked natively as code 1
-  virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-local-1 --from owner --gas-prices 0stake --code-id 1
+  # the embedded chain, which has the contract built in as code 1
+  virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-local-1 --from owner --gas-prices 0stake
 
   # any wasmd chain: store the file, then instantiate it
   virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-testnet-1 --from owner --gas-prices 0.025stake \
@@ -20,8 +20,8 @@ The profile is written under --home, named after the chain id unless --profile s
 
 #[derive(Debug, Args)]
 pub(crate) struct DeployArgs {
-    /// The contract's wasm file; it is stored first [default, without --code-id: target/wasm/hpc_registry.wasm, then
-    /// /usr/share/virtengine/hpc_registry.wasm].
+    /// The contract's wasm file; it is stored first [default, without --code-id: the embedded chain's built-in contract,
+    /// else target/wasm/hpc_registry.wasm, else /usr/share/virtengine/hpc_registry.wasm].
     #[arg(long, env = "VIRTENGINE_WASM", value_name = "FILE")]
     pub(crate) wasm: Option<PathBuf>,
     /// A code that the chain has already; --wasm is then not looked at.

@@ -6,6 +6,7 @@ mod keys;
 mod profile;
 mod query;
 mod tx;
+mod tx_values;
 
 use std::path::PathBuf;
 
@@ -17,16 +18,14 @@ pub(crate) use deploy::DeployArgs;
 pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use query::{AnchorsArgs, BankQuery, HpcQuery, QueryArgs, QueryCommand};
-pub(crate) use tx::{
-    BankTx, ClusterSettings, CreateCluster, DrainArgs, HpcTx, NodeRef, ParamsArgs, TxArgs, TxCommand,
-    UpdateCluster,
-};
+pub(crate) use tx::{BankTx, HpcTx, NodeRef, TxArgs, TxCommand};
+pub(crate) use tx_values::{ClusterSettings, CreateCluster, DrainArgs, ParamsArgs, UpdateCluster};
 
 use crate::output::Format;
 
 const EXAMPLES: &str = "\
 Examples:
-  virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-local-1 --from owner --gas-prices 0stake --code-id 1
+  virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-local-1 --from owner --gas-prices 0stake
   virtengine query hpc node node-hpc1-compute-042
   virtengine tx hpc activate-cluster hpc-cluster-1 --from owner --yes
 

@@ -2,7 +2,7 @@
 
 use hpc_schema::registry::{AggregateAnswer, AggregateView, GpuCount, StateCounts};
 
-use super::node::block;
+use super::words::block;
 use super::{Lines, Text};
 
 impl Text for AggregateAnswer {

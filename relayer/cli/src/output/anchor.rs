@@ -3,7 +3,7 @@
 use hpc_schema::registry::{AnchorView, AnchorsAnswer, BlockRef};
 use serde::Serialize;
 
-use super::node::{block, more};
+use super::words::{block, more};
 use super::{Align, Lines, Table, Text};
 
 /// One anchor; in JSON its members stand at the top, beside `block`.

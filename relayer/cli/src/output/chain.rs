@@ -115,7 +115,18 @@ impl Text for TxOut {
         if let Some(fee) = fee {
             lines.line("fee", coins(fee));
         }
-        lines.maybe("data", data.as_ref());
+        match data {
+            Some(Value::Object(members)) => {
+                lines.block("data", |l| {
+                    for (key, value) in members {
+                        l.line(key, value);
+                    }
+                });
+            }
+            other => {
+                lines.maybe("data", other.as_ref());
+            }
+        }
         // The chain's own bookkeeping is left to JSON; people want to know what the contract did.
         let ours = |e: &&EventOut| e.ty.starts_with("wasm") || e.ty == "transfer";
         for event in events.iter().filter(ours) {

@@ -4,7 +4,7 @@ use hpc_schema::registry::{AggregateView, BlockRef, Cluster, ClusterAnswer, Clus
 use serde::Serialize;
 
 use super::aggregate::aggregate;
-use super::node::{block, more, yes_no};
+use super::words::{block, more, yes_no};
 use super::{Align, Lines, Table, Text};
 
 /// One cluster; in JSON its members stand at the top, beside `aggregate` and `block`.

@@ -2,7 +2,7 @@
 
 use hpc_schema::registry::{ClusterCreation, Coin, ConfigAnswer, Params};
 
-use super::node::{block, yes_no};
+use super::words::{block, yes_no};
 use super::{Lines, Text};
 
 impl Text for Params {

@@ -7,7 +7,9 @@ mod cluster;
 mod config;
 mod lines;
 mod node;
+mod nodes;
 mod table;
+mod words;
 
 use std::io::{self, Write};
 

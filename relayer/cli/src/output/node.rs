@@ -1,12 +1,12 @@
 //! Nodes, and the jobs on them.
 
 use hpc_schema::registry::{
-    BlockRef, Drain, JobsAnswer, JobsOnRecord, JobsStatus, LatencyOnRecord, NodeAnswer, NodeView,
-    NodesAnswer, Resources, Totals,
+    BlockRef, Drain, JobsOnRecord, LatencyOnRecord, NodeAnswer, NodeView, Resources, Totals,
 };
 use serde::Serialize;
 
-use super::{Align, Lines, Table, Text};
+use super::words::{block, jobs_status, millis, span, yes_no};
+use super::{Lines, Text};
 
 /// One node; in JSON its members stand at the top, beside `block`.
 #[derive(Debug, Clone, Serialize)]
@@ -184,137 +184,4 @@ fn record(lines: &mut Lines, node: &NodeView) {
         .line("recovery_count", recovery_count)
         .line("total_downtime", span(*total_downtime_seconds));
     lines.line("page", page).line("slot", slot);
-}
-
-impl Text for NodesAnswer {
-    fn text(&self) -> String {
-        use Align::{Left, Right};
-        let mut table = Table::new([
-            ("NODE", Left),
-            ("CLUSTER", Left),
-            ("STATE", Left),
-            ("HEALTH", Left),
-            ("AGE", Right),
-            ("CORES", Right),
-            ("MEMORY GB", Right),
-            ("GPUS", Right),
-            ("GPU TYPE", Left),
-            ("STORAGE GB", Right),
-            ("LATENCY", Right),
-        ]);
-        for node in &self.nodes {
-            let Resources {
-                cpu_cores,
-                memory_gb,
-                gpus,
-                gpu_type,
-                storage_gb,
-            } = &node.resources;
-            table.row([
-                node.node_id.to_string(),
-                node.cluster_id.to_string(),
-                node.state.to_string(),
-                node.health_status.clone().unwrap_or_else(|| "-".into()),
-                node.age_seconds.map_or_else(|| "-".into(), span),
-                cpu_cores.to_string(),
-                memory_gb.to_string(),
-                gpus.to_string(),
-                gpu_type.clone().unwrap_or_else(|| "-".into()),
-                storage_gb.to_string(),
-                millis(node.avg_latency_us),
-            ]);
-        }
-        table.finish()
-    }
-
-    fn remark(&self) -> Option<String> {
-        more(self.nodes.is_empty(), "nodes", self.next.as_deref())
-    }
-}
-
-impl Text for JobsAnswer {
-    fn text(&self) -> String {
-        use Align::{Left, Right};
-        let mut table = Table::new([
-            ("NODE", Left),
-            ("STATE", Left),
-            ("JOBS", Left),
-            ("COUNT", Right),
-            ("JOB IDS", Left),
-        ]);
-        for node in &self.nodes {
-            let ids = &node.jobs.active_job_ids;
-            table.row([
-                node.node_id.to_string(),
-                node.state.to_string(),
-                jobs_status(node.jobs.status).to_owned(),
-                node.jobs.count.to_string(),
-                if ids.is_empty() {
-                    "-".to_owned()
-                } else {
-                    ids.join(",")
-                },
-            ]);
-        }
-        table.finish()
-    }
-
-    fn remark(&self) -> Option<String> {
-        more(
-            self.nodes.is_empty(),
-            "nodes with jobs at risk",
-            self.next.as_deref(),
-        )
-    }
-}
-
-/// What stands below a list: that there is nothing, or how to go on.
-pub(super) fn more(empty: bool, what: &str, next: Option<&str>) -> Option<String> {
-    match (next, empty) {
-        (Some(next), _) => Some(format!("more: --start-after {next} (or --all)")),
-        (None, true) => Some(format!("no {what}")),
-        (None, false) => None,
-    }
-}
-
-pub(super) fn block(lines: &mut Lines, BlockRef { height, time }: &BlockRef) {
-    lines.block("block", |l| {
-        l.line("height", height).line("time", time);
-    });
-}
-
-pub(super) fn yes_no(flag: bool) -> &'static str {
-    if flag { "true" } else { "false" }
-}
-
-fn jobs_status(status: JobsStatus) -> &'static str {
-    match status {
-        JobsStatus::Normal => "normal",
-        JobsStatus::AtRisk => "at_risk",
-        JobsStatus::Failed => "failed",
-    }
-}
-
-/// Microseconds as milliseconds.
-pub(super) fn millis(us: u32) -> String {
-    if us == 0 {
-        return "-".into();
-    }
-    format!("{}.{:03} ms", us / 1000, us % 1000)
-}
-
-/// Seconds by their two largest units.
-pub(super) fn span(seconds: u64) -> String {
-    let (d, h, m, s) = (
-        seconds / 86_400,
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
-    match (d, h, m) {
-        (0, 0, 0) => format!("{s}s"),
-        (0, 0, _) => format!("{m}m{s}s"),
-        (0, _, _) => format!("{h}h{m}m"),
-        _ => format!("{d}d{h}h"),
-    }
 }

@@ -82,6 +82,11 @@ impl<'a> Sending<'a> {
         &self.sender
     }
 
+    /// The chain.
+    pub(crate) fn chain(&self) -> &Chain {
+        self.chain
+    }
+
     /// Chain id that is signed for.
     pub(crate) fn chain_id(&self) -> &str {
         &self.options.chain_id
