@@ -173,32 +173,53 @@ fn a_pruned_node_leaves_nothing_but_a_free_slot() {
     );
 }
 
+fn set_layout(chain: &mut Chain, layout: u32) {
+    let config = String::from_utf8(chain.deps.storage.map[&b"config"[..]].clone()).unwrap();
+    let changed = config.replace("\"layout\":1", &format!("\"layout\":{layout}"));
+    chain
+        .deps
+        .storage
+        .map
+        .insert(b"config".to_vec(), changed.into_bytes());
+}
+
 #[test]
-fn a_migration_keeps_everything_and_refuses_what_it_does_not_know() {
+fn a_migration_from_the_layout_before_adds_the_heads_of_pages_and_changes_nothing_else() {
     let (mut chain, _) = scenario();
-    let before = chain.deps.storage.map.clone();
+    let after = chain.deps.storage.map.clone();
+    // Layout 0: the same without heads.
+    let heads = chain
+        .deps
+        .storage
+        .map
+        .extract_if(.., |k, _| k[0] == 0x02 && k[7] == 0)
+        .count();
+    assert_eq!(heads, 1);
+    set_layout(&mut chain, 0);
+    assert_ne!(chain.deps.storage.map, after);
     contract::migrate(chain.deps.as_mut(), chain.env.clone(), MigrateMsg {}).unwrap();
-    assert_eq!(chain.deps.storage.map, before);
+    assert_eq!(chain.deps.storage.map, after);
+    // A second time there is nothing to do.
+    contract::migrate(chain.deps.as_mut(), chain.env.clone(), MigrateMsg {}).unwrap();
+    assert_eq!(chain.deps.storage.map, after);
     let config: ConfigAnswer = chain.query(json!({"config": {}})).unwrap();
     assert_eq!(
         (config.layout, config.version.as_str()),
         (1, env!("CARGO_PKG_VERSION"))
     );
+}
 
-    let config = before[&b"config"[..]].clone();
-    let later = String::from_utf8(config.clone())
-        .unwrap()
-        .replace("\"layout\":1", "\"layout\":2");
-    assert_ne!(later.as_bytes(), config);
-    chain
-        .deps
-        .storage
-        .map
-        .insert(b"config".to_vec(), later.into_bytes());
+#[test]
+fn a_migration_refuses_later_layouts_later_versions_and_other_contracts() {
+    let (mut chain, _) = scenario();
+    let before = chain.deps.storage.clone();
+    set_layout(&mut chain, 2);
     let refused = contract::migrate(chain.deps.as_mut(), chain.env.clone(), MigrateMsg {});
     assert_eq!(code(refused), Code::UnsupportedVersion);
-    chain.deps.storage.map.insert(b"config".to_vec(), config);
-    cw2::set_contract_version(&mut chain.deps.storage, "another", "1.0.0").unwrap();
-    let refused = contract::migrate(chain.deps.as_mut(), chain.env.clone(), MigrateMsg {});
-    assert_eq!(code(refused), Code::UnsupportedVersion);
+    for (contract, version) in [("another", "0.1.0"), ("crates.io:hpc-registry", "99.0.0")] {
+        chain.deps.storage = before.clone();
+        cw2::set_contract_version(&mut chain.deps.storage, contract, version).unwrap();
+        let refused = contract::migrate(chain.deps.as_mut(), chain.env.clone(), MigrateMsg {});
+        assert_eq!(code(refused), Code::UnsupportedVersion);
+    }
 }
