@@ -122,7 +122,7 @@ impl Sequence {
     ///
     /// # Errors
     /// The block cannot be made durable, or the numbers are used up.
-    pub fn next(&mut self) -> Result<u32, SequenceError> {
+    pub fn advance(&mut self) -> Result<u32, SequenceError> {
         let next = self.last.checked_add(1).ok_or(SequenceError::Exhausted)?;
         if next > self.record.reserved {
             self.reserve(next.saturating_add(BLOCK.saturating_sub(1)))?;
@@ -161,7 +161,7 @@ impl Sequence {
             reserved: up_to,
             ..self.record
         };
-        let offset = if record.generation % 2 == 0 {
+        let offset = if record.generation.is_multiple_of(2) {
             0
         } else {
             SLOT_DISTANCE
@@ -238,19 +238,19 @@ mod tests {
     fn numbers_rise_from_one_and_a_crash_skips_at_most_a_block() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        assert_eq!((s.next().unwrap(), s.next().unwrap()), (1, 2));
+        assert_eq!((s.advance().unwrap(), s.advance().unwrap()), (1, 2));
         drop(s);
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        assert_eq!(s.next().unwrap(), BLOCK + 1);
+        assert_eq!(s.advance().unwrap(), BLOCK + 1);
     }
 
     #[test]
     fn a_clean_stop_leaves_no_gap() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        s.next().unwrap();
+        s.advance().unwrap();
         s.release().unwrap();
-        assert_eq!(Sequence::open(&path, 5, 0).unwrap().next().unwrap(), 2);
+        assert_eq!(Sequence::open(&path, 5, 0).unwrap().advance().unwrap(), 2);
     }
 
     #[test]
@@ -258,12 +258,12 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         s.raise(1000);
-        assert_eq!(s.next().unwrap(), 1001);
+        assert_eq!(s.advance().unwrap(), 1001);
         drop(s);
         let mut s = Sequence::open(&path, 6, 0).unwrap();
-        assert_eq!(s.next().unwrap(), 1);
+        assert_eq!(s.advance().unwrap(), 1);
         drop(s);
-        assert_eq!(Sequence::open(&path, 6, 500).unwrap().next().unwrap(), 501);
+        assert_eq!(Sequence::open(&path, 6, 500).unwrap().advance().unwrap(), 501);
     }
 
     #[test]
@@ -271,24 +271,24 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         for _ in 0..=BLOCK {
-            s.next().unwrap();
+            s.advance().unwrap();
         }
         let newest = s.record;
         drop(s);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let torn = if newest.generation % 2 == 0 {
+        let torn = if newest.generation.is_multiple_of(2) {
             0
         } else {
             SLOT_DISTANCE
         };
         file.write_all_at(b"garbage", torn).unwrap();
         // The write of the second block was torn, so none of its numbers had been handed out.
-        assert_eq!(Sequence::open(&path, 5, 0).unwrap().next().unwrap(), BLOCK + 1);
+        assert_eq!(Sequence::open(&path, 5, 0).unwrap().advance().unwrap(), BLOCK + 1);
         for slot in [0, SLOT_DISTANCE] {
             file.write_all_at(b"garbage", slot).unwrap();
         }
         assert_eq!(
-            Sequence::open(&path, 5, 10).unwrap().next().unwrap(),
+            Sequence::open(&path, 5, 10).unwrap().advance().unwrap(),
             10 + BLOCK + 1
         );
     }
@@ -297,8 +297,8 @@ mod tests {
     fn the_last_number_is_two_to_the_32_minus_one() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, u32::MAX - 1).unwrap();
-        assert_eq!(s.next().unwrap(), u32::MAX);
-        assert!(matches!(s.next(), Err(SequenceError::Exhausted)));
+        assert_eq!(s.advance().unwrap(), u32::MAX);
+        assert!(matches!(s.advance(), Err(SequenceError::Exhausted)));
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         for _ in 0..BLOCK {
-            s.next().unwrap();
+            s.advance().unwrap();
             s.prepare().unwrap();
             assert!(s.record.reserved - s.last() >= BLOCK / 2);
         }
@@ -325,7 +325,7 @@ mod tests {
                 let mut s = Sequence::open(&path, 1, floor).unwrap();
                 prop_assert!(s.last() <= (highest + BLOCK).max(floor));
                 for _ in 0..count {
-                    let n = s.next().unwrap();
+                    let n = s.advance().unwrap();
                     prop_assert!(n > highest && seen.insert(n));
                     highest = n;
                     s.prepare().unwrap();

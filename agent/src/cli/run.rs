@@ -43,7 +43,8 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
         e => Failure::new(2, e),
     })?;
     agent.on_reload(Box::new(move || arguments.load()), Some(log));
-    agent.run(signals).await;
+    // Large: kept off the stack of the runtime.
+    Box::pin(agent.run(signals)).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,7 +60,7 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
     }
     let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
     let work = register(config, &key, None, |reason| {
-        tracing::info!("registering: {reason}")
+        tracing::info!("registering: {reason}");
     });
     let mut work = std::pin::pin!(work);
     loop {

@@ -1,5 +1,5 @@
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Config, ConfigError, File, HumanDuration, check, parse};
 use crate::files::{at, read_text};
@@ -47,7 +47,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
 }
 
 /// A token file that is gone has done its work: the node is registered, or `register` says that it has no token.
-fn read_token(path: &PathBuf) -> Result<Option<String>, ConfigError> {
+fn read_token(path: &Path) -> Result<Option<String>, ConfigError> {
     if !path.exists() {
         return Ok(None);
     }
@@ -95,6 +95,7 @@ fn apply(file: &mut File, o: &Overrides) {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::*;

@@ -1,15 +1,17 @@
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use hpc_schema::heartbeat::SlurmState;
 use hpc_schema::heartbeat::{
-    Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Jobs, Label, Latency, Percent, Text,
+    Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Jobs, Label, Latency, LatencyMeasurement,
+    Percent, SlurmState, Text,
 };
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::Rfc3339;
 
 use super::Finding;
 use crate::probe::gpu::GpuReport;
+use crate::probe::latency::{Measured, average as average_latency};
+use crate::probe::memory::Memory;
 use crate::probe::slurm::Answer;
 use crate::sample::Figures;
 
@@ -45,18 +47,21 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
     let load = figures.load.fresh(now);
     let average =
         |pick: fn(&crate::probe::host::Load) -> u64| load.map(|l| FixedPoint6::from_millionths(pick(l)));
+    let peers = figures.peers.fresh(now).map_or(&[][..], Vec::as_slice);
     let latency = Latency {
-        measurements: Vec::new(),
+        measurements: peers.iter().filter_map(measurement).collect(),
         gateway_latency_us: context.gateway_latency_us,
         chain_latency_ms: context.chain_latency_ms,
-        avg_cluster_latency_us: None,
+        avg_cluster_latency_us: average_latency(peers),
     };
     let gpus = figures.gpus.fresh(now);
     let errors = figures.errors.fresh(now);
     // What makes the node less than healthy says more than the last line of the kernel's log.
     let finding = context.findings.first().map(|f| f.message.as_str());
     let last_error = finding.or_else(|| errors.and_then(|e| Some(e.last.as_ref()?.text.as_str())));
-    let measured = latency.gateway_latency_us.is_some() || latency.chain_latency_ms.is_some();
+    let measured = latency.gateway_latency_us.is_some()
+        || latency.chain_latency_ms.is_some()
+        || !latency.measurements.is_empty();
     Heartbeat {
         node_id: context.node_id.clone(),
         cluster_id: context.cluster_id.clone(),
@@ -70,7 +75,7 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
             load_average_5m: average(|l| l.five),
             load_average_15m: average(|l| l.fifteen),
             cpu_utilization_percent: percent(figures.cpu.fresh(now).copied()),
-            memory_utilization_percent: percent(figures.memory.fresh(now).and_then(|m| m.utilization())),
+            memory_utilization_percent: percent(figures.memory.fresh(now).and_then(Memory::utilization)),
             disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
             network_utilization_percent: percent(figures.network.fresh(now).map(|n| n.percent)),
             temperature_celsius: figures.temperature.fresh(now).copied(),
@@ -91,4 +96,13 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
         jobs: context.jobs,
         services: figures.services.fresh(now).map(|s| s.services.clone()),
     }
+}
+
+fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
+    Some(LatencyMeasurement {
+        target_node_id: m.peer.node_id.clone(),
+        latency_us: m.latency_us,
+        packet_loss_percent: Percent::saturating(u64::from(m.loss_percent)),
+        measured_at: Rfc3339::from_unix(m.measured_at, 0).ok()?,
+    })
 }

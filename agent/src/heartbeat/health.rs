@@ -46,7 +46,7 @@ pub fn judge(figures: &Figures, stuck: &[&str], now: Instant) -> (HealthStatus, 
             severity,
             code,
             message,
-        })
+        });
     };
     if let Some(memory) = figures.memory.fresh(now)
         && memory.available < memory.total / 100
@@ -143,7 +143,7 @@ mod tests {
                     available: 1 << 29,
                 }),
                 now,
-            )
+            );
         };
         assert_eq!(
             codes(memory, &[]),

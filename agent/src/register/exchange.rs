@@ -183,7 +183,7 @@ fn request(
         hostname: config.hostname.clone().or_else(|| host::hostname(&config.roots)),
         hardware_fingerprint: fingerprint.map(|f| f.value.clone()),
         agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        probe_port: None,
+        probe_port: config.responder.port,
     })
 }
 

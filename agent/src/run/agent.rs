@@ -6,6 +6,7 @@ use hpc_schema::node::NodeState;
 use hpc_schema::report::Tag;
 use tokio::sync::mpsc;
 
+use super::peers::Peers;
 use super::{Timing, unix_seconds};
 use crate::config::{Config, ConfigError};
 use crate::files::FileError;
@@ -99,6 +100,7 @@ pub struct Agent {
     pub(super) last_jobs: Option<Jobs>,
     pub(super) last_warning: Option<&'static str>,
     pub(super) hardware_findings: Vec<Finding>,
+    pub(super) peers: Peers,
     pub(super) reread: Option<Reread>,
     pub(super) log: Option<LogHandle>,
     _lock: Lock,
@@ -153,6 +155,11 @@ impl Agent {
             last_health: None,
             last_jobs: None,
             last_warning: None,
+            peers: Peers::new(
+                key.clone(),
+                registration.cluster_id.clone(),
+                registration.node_id.clone(),
+            ),
             reread: None,
             log: None,
             config,
@@ -183,6 +190,7 @@ impl Agent {
             gateway = %self.client.endpoint(),
             "started"
         );
+        self.peers.answer(self.config.responder).await;
         tell_service_manager(&[sd_notify::NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().map(|d| d / 2);
         let mut next_beat = Instant::now();

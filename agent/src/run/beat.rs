@@ -10,6 +10,7 @@ use super::answer::Refused;
 use super::{Agent, Effects, Wall, effects, unix_seconds};
 use crate::heartbeat::{Context, Held, build, capacity, jobs};
 use crate::random;
+use crate::sample::{Category, Reading};
 use crate::state::{ChainView, Problem};
 use crate::uplink::Answer;
 
@@ -24,6 +25,7 @@ impl Agent {
         self.status.last_attempt_at = Some(unix_seconds());
         let out_of_turn = std::mem::take(&mut self.out_of_turn);
         self.sample_before_sending().await;
+        self.measure_peers().await;
         if let Err(pause) = self.ensure_certificate().await {
             return self.failed(pause);
         }
@@ -40,6 +42,8 @@ impl Agent {
             Ok((answer, wall)) => self.follow(&answer, wall, out_of_turn),
             Err(pause) => self.failed(pause),
         };
+        // The first list of peers is measured at once.
+        self.measure_peers().await;
         self.save_status();
         // The disk may be slow or full: better now than when the block has run out.
         if let Err(e) = self.sequence.prepare() {
@@ -49,6 +53,20 @@ impl Agent {
             );
         }
         pause
+    }
+
+    /// Takes over what came of the peers, and begins the next round when it is time to. Does not wait for it.
+    async fn measure_peers(&mut self) {
+        let now = Instant::now();
+        let s = &self.config.sampling;
+        let interval = s.interval(Category::Latency);
+        let ended = self
+            .peers
+            .step(now, interval, s.latency_probe_count, s.latency_probe_timeout)
+            .await;
+        if let Some(measured) = ended {
+            self.sampler.put(Reading::Peers(measured), now);
+        }
     }
 
     /// The last heartbeat of a clean stop.
@@ -82,7 +100,7 @@ impl Agent {
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }
         self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
-        let number = self.sequence.next().map_err(|e| e.to_string())?;
+        let number = self.sequence.advance().map_err(|e| e.to_string())?;
         let sequence = NonZeroU32::new(number).ok_or("sequence number 0")?;
         let timestamp = Wall::now().rfc3339().ok_or("the clock is beyond the year 9999")?;
         let heartbeat = build(
@@ -207,6 +225,9 @@ impl Agent {
                 epoch: chain.epoch,
                 latency_ms: chain.latency_ms,
             });
+        }
+        if response.accepted {
+            self.peers.take_over(&response.peers);
         }
         if let Some(updates) = &response.config_updates {
             self.update_config(updates);

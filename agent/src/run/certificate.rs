@@ -103,12 +103,13 @@ impl Agent {
             });
         }
         let due = self.identity.as_ref().is_some_and(|id| now >= id.renew_at());
-        if due && Instant::now() >= self.renew_not_before {
-            if let Err(message) = self.renew().await {
-                let pause = self.renew_backoff.next(random::up_to);
-                self.renew_not_before = Instant::now().checked_add(pause).unwrap_or_else(Instant::now);
-                tracing::warn!("the client certificate is not renewed yet: {message}; next try in {pause:?}");
-            }
+        if due
+            && Instant::now() >= self.renew_not_before
+            && let Err(message) = self.renew().await
+        {
+            let pause = self.renew_backoff.next(random::up_to);
+            self.renew_not_before = Instant::now().checked_add(pause).unwrap_or_else(Instant::now);
+            tracing::warn!("the client certificate is not renewed yet: {message}; next try in {pause:?}");
         }
         self.note_certificate();
         Ok(())

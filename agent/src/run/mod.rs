@@ -5,6 +5,7 @@ mod answer;
 mod beat;
 mod certificate;
 mod clock;
+mod peers;
 mod reload;
 
 use std::time::Duration;

@@ -22,6 +22,7 @@ impl Agent {
         for (key, changed) in [
             ("agent.state_dir", new.state_dir != self.config.state_dir),
             ("agent.key_path", new.key_path != self.config.key_path),
+            ("probe", new.responder != self.config.responder),
         ] {
             if changed {
                 tracing::warn!("{key} has changed; it takes effect at the next start");
@@ -73,6 +74,9 @@ impl Agent {
             }
             self.config.sampling.metrics_retention =
                 Duration::from_secs(u64::from(clamped).saturating_mul(3600));
+        }
+        if let Some(targets) = &updates.latency_probe_targets {
+            self.peers.target(targets);
         }
         if let Some(job_ids) = updates.job_ids
             && job_ids != self.registration.job_ids

@@ -11,6 +11,7 @@ use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
 use crate::probe::hardware::sensors::Sensor;
 use crate::probe::host::Load;
+use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
@@ -104,6 +105,8 @@ pub struct Figures {
     pub temperature: Figure<i32>,
     /// Sensors, power, memory errors, InfiniBand.
     pub instruments: Figure<Instruments>,
+    /// Round trips to other nodes.
+    pub peers: Figure<Vec<Measured>>,
     /// Jobs on this node.
     pub jobs: Figure<Answer<SlurmJobs>>,
     /// Daemons and container runtime.
@@ -144,6 +147,7 @@ impl Default for Figures {
                 Category::Temperature,
                 "/sys/class/{hwmon,powercap,infiniband}, EDAC",
             ),
+            peers: Figure::new(Category::Latency, "UDP probes"),
             jobs: Figure::new(Category::JobCounts, "squeue"),
             services: Figure::new(Category::JobCounts, "/proc, --version"),
         }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::worker::{Done, Job, Outbox, Worker};
-use super::{Category, Collector, Figures};
+use super::{Category, Collector, Figures, Reading};
+
+/// A collector that takes longer may be slow or stuck; either way the others do not wait for it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs collectors and keeps what they read.
 pub struct Sampler {
@@ -23,9 +26,25 @@ struct Slot {
     collector: Option<Box<dyn Collector>>,
     /// When it was handed to a worker, while it runs.
     since: Option<Instant>,
-    /// Left behind with its thread.
-    stuck: bool,
+    /// Left behind with its thread, so that others need not wait.
+    left: bool,
+    /// Its deadline has passed, and it was said.
+    said: bool,
     last: Option<Instant>,
+}
+
+impl Slot {
+    /// After this the others get another thread.
+    fn patience(&self) -> Duration {
+        self.deadline.min(PATIENCE)
+    }
+
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.left
+            && self
+                .since
+                .is_some_and(|since| now.saturating_duration_since(since) >= self.deadline)
+    }
 }
 
 /// A collector that does not come back.
@@ -49,7 +68,8 @@ impl Sampler {
                 deadline: c.deadline(),
                 collector: Some(c),
                 since: None,
-                stuck: false,
+                left: false,
+                said: false,
                 last: None,
             })
             .collect();
@@ -65,6 +85,11 @@ impl Sampler {
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Puts down what was measured elsewhere.
+    pub fn put(&mut self, reading: Reading, taken: Instant) {
+        reading.apply(&mut self.figures, taken);
     }
 
     /// When figures of `category` were last asked for; none if never. A collector that is stuck was asked too.
@@ -90,9 +115,10 @@ impl Sampler {
     /// Collectors that are left behind.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
+        let now = Instant::now();
         self.slots
             .iter()
-            .filter(|s| s.stuck)
+            .filter(|s| s.is_stuck(now))
             .filter_map(|s| {
                 Some(Stuck {
                     name: s.name,
@@ -106,6 +132,15 @@ impl Sampler {
     pub fn gather(&mut self) {
         for done in self.outbox.take() {
             self.finish(done);
+        }
+        let now = Instant::now();
+        for slot in self.slots.iter_mut().filter(|s| !s.said && s.is_stuck(now)) {
+            slot.said = true;
+            tracing::warn!(
+                collector = slot.name,
+                "has not answered within {:?}; its figures will be absent until it does",
+                slot.deadline
+            );
         }
     }
 
@@ -132,7 +167,7 @@ impl Sampler {
         let end = now.checked_add(budget).unwrap_or(now);
         while waiting
             .iter()
-            .any(|i| self.slots.get(*i).is_some_and(|s| s.since.is_some() && !s.stuck))
+            .any(|i| self.slots.get(*i).is_some_and(|s| s.since.is_some() && !s.left))
         {
             let now = Instant::now();
             if now >= end {
@@ -176,7 +211,7 @@ impl Sampler {
 
     fn next_deadline(&self, now: Instant) -> Instant {
         let running = self.worker.as_ref().and_then(Worker::running);
-        let deadline = running.and_then(|(i, since)| since.checked_add(self.slots.get(i)?.deadline));
+        let deadline = running.and_then(|(i, since)| since.checked_add(self.slots.get(i)?.patience()));
         // Between two jobs: look again soon.
         deadline
             .unwrap_or(now)
@@ -190,15 +225,10 @@ impl Sampler {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        if now.saturating_duration_since(since) < slot.deadline {
+        if now.saturating_duration_since(since) < slot.patience() {
             return;
         }
-        slot.stuck = true;
-        tracing::warn!(
-            collector = slot.name,
-            "has not answered within {:?}; its figures will be absent until it does",
-            slot.deadline
-        );
+        slot.left = true;
         if let Some(worker) = self.worker.take() {
             let rest = worker.abandon();
             self.dispatch(rest);
@@ -217,11 +247,11 @@ impl Sampler {
             reading.apply(&mut self.figures, started);
         }
         if let Some(slot) = self.slots.get_mut(job.index) {
-            if slot.stuck {
+            if std::mem::take(&mut slot.said) {
                 let took = finished.saturating_duration_since(started);
                 tracing::info!(collector = slot.name, "answers again after {took:?}");
             }
-            slot.stuck = false;
+            slot.left = false;
         }
         self.put_back(job);
     }
@@ -314,6 +344,41 @@ mod tests {
         assert_eq!(s.stuck().len(), 1);
         assert_eq!(s.figures().temperature.fresh(Instant::now()), Some(&40));
         assert!(s.figures().temperature.age(Instant::now()).unwrap() >= Duration::from_millis(50));
+    }
+
+    /// Takes its time, within its deadline, as a program does that asks a distant server.
+    struct Slow;
+    impl Collector for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        fn category(&self) -> Category {
+            Category::JobCounts
+        }
+        fn deadline(&self) -> Duration {
+            Duration::from_secs(30)
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            std::thread::sleep(Duration::from_millis(1500));
+            vec![Reading::PciGpus(Some(2))]
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_collector_neither_holds_up_the_others_nor_counts_as_stuck() {
+        let mut s = Sampler::new(vec![Box::new(Slow), Box::new(Quick(0))]);
+        s.sample(|_| true, Duration::from_millis(1300)).await;
+        let now = Instant::now();
+        assert_eq!(
+            (s.figures().uptime.fresh(now), s.figures().pci_gpus.fresh(now)),
+            (Some(&1), None)
+        );
+        assert!(s.stuck().is_empty());
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        s.gather();
+        assert_eq!(s.figures().pci_gpus.fresh(Instant::now()), Some(&2));
+        s.sample(|_| true, Duration::from_millis(1300)).await;
+        assert_eq!(s.figures().uptime.fresh(Instant::now()), Some(&2));
     }
 
     #[tokio::test]

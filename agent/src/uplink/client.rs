@@ -374,7 +374,9 @@ impl Client {
         let mut source = e.source();
         while let Some(s) = source {
             if let Some(io) = s.downcast_ref::<std::io::Error>()
-                && io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+                && io
+                    .get_ref()
+                    .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
             {
                 return tls_error(&endpoint, io);
             }

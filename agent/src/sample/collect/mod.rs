@@ -13,6 +13,7 @@ use crate::probe::disk::DiskUse;
 use crate::probe::errors::Errors;
 use crate::probe::gpu::{GpuConfig, GpuReport};
 use crate::probe::host::Load;
+use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
@@ -65,6 +66,8 @@ pub enum Reading {
     Temperature(Option<i32>),
     /// [`Figures::instruments`].
     Instruments(Instruments),
+    /// [`Figures::peers`].
+    Peers(Vec<Measured>),
     /// [`Figures::slurm`].
     Slurm(Answer<SlurmNode>),
     /// [`Figures::jobs`].
@@ -91,6 +94,7 @@ impl Reading {
             Self::Network(v) => figures.network.set(v, taken),
             Self::Temperature(v) => figures.temperature.set(v, taken),
             Self::Instruments(v) => figures.instruments.set(Some(v), taken),
+            Self::Peers(v) => figures.peers.set(Some(v), taken),
             Self::Slurm(v) => figures.slurm.set(Some(v), taken),
             Self::Jobs(v) => figures.jobs.set(Some(v), taken),
             Self::Services(v) => figures.services.set(Some(v), taken),
