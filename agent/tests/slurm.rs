@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,8 +15,12 @@ use virtengine_node_agent::probe::slurm::{Answer, JobsProbe, NodeProbe, SlurmCon
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Slurm's processes beside a job do not say whose controller they belong to: one site at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// A controller, a node and munge; all end with it.
 struct Site {
+    _one: MutexGuard<'static, ()>,
     dir: tempfile::TempDir,
     node: String,
     children: Vec<Child>,
@@ -39,6 +44,7 @@ fn free_port() -> u16 {
 
 impl Site {
     fn start() -> Self {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let node = fs::read_to_string("/proc/sys/kernel/hostname")
@@ -80,6 +86,7 @@ impl Site {
         );
         fs::write(path.join("slurm.conf"), conf).unwrap();
         let mut site = Self {
+            _one: one,
             dir,
             node,
             children: Vec::new(),

@@ -78,6 +78,7 @@ impl GpuProbe {
         if self.not_before.is_some_and(|at| now < at) {
             return None;
         }
+        let asked = Instant::now();
         match self.nvidia.read() {
             Ok(report) => {
                 if std::mem::take(&mut self.said) {
@@ -95,7 +96,8 @@ impl GpuProbe {
                     .pause
                     .saturating_mul(2)
                     .clamp(Duration::from_secs(10), LONGEST_PAUSE);
-                self.not_before = now.checked_add(self.pause);
+                // From the end of a long wait, not from its beginning.
+                self.not_before = now.checked_add(asked.elapsed().saturating_add(self.pause));
                 None
             }
         }
@@ -167,7 +169,7 @@ mod tests {
             dir.path(),
             r#"[ "$*" = probe-gpu ] && echo '{"driver":"550.54","gpus":[{"vendor":"nvidia","index":0}]}'"#,
         );
-        let r = probe.read(now + Duration::from_secs(10)).unwrap();
+        let r = probe.read(now + Duration::from_secs(12)).unwrap();
         assert_eq!((r.driver.as_deref(), r.gpus.len()), (Some("550.54"), 1));
     }
 

@@ -128,6 +128,7 @@ impl Client {
                 }
             });
         }
+        let asked = Instant::now();
         let outcome = match &mut self.tool {
             None => Err(format!("{} is not installed; set slurm.bin_dir", self.program)),
             Some(tool) => match read(tool, &node) {
@@ -156,7 +157,8 @@ impl Client {
                     .pause
                     .saturating_mul(2)
                     .clamp(Duration::from_secs(15), LONGEST_PAUSE);
-                self.not_before = now.checked_add(self.pause);
+                // From the end of a long wait, not from its beginning.
+                self.not_before = now.checked_add(asked.elapsed().saturating_add(self.pause));
                 Answer::Silent
             }
         }

@@ -1,0 +1,119 @@
+//! The whole way from a recorded tree of an 8-GPU InfiniBand node to what the agent would report: the real binary, the
+//! kernel's files from `fixtures/`, a stand-in for NVIDIA's library built here.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn unpack(text: &str, dir: &Path) {
+    for section in text.split("== ").skip(1) {
+        let (path, content) = section.split_once('\n').unwrap();
+        let (path, target) = path
+            .split_once(" -> ")
+            .map_or((path, None), |(p, t)| (p, Some(t)));
+        let path = dir.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match target {
+            Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
+            None => fs::write(path, content).unwrap(),
+        }
+    }
+}
+
+/// `inventory` on the recorded node; `define` breaks GPUs.
+fn inventory(define: &[&str]) -> Value {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    unpack(
+        &fs::read_to_string(fixtures.join("gpu-node.tree")).unwrap(),
+        dir.path(),
+    );
+    // The recorded kernel log ends shortly before.
+    fs::write(at("proc/uptime"), "10000.00 1.00\n").unwrap();
+    fs::create_dir_all(at("dev")).unwrap();
+    fs::create_dir_all(at("etc")).unwrap();
+    fs::copy(fixtures.join("kmsg/gpu-node.txt"), at("dev/kmsg")).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([at("libnvidia-ml.so"), fixtures.join("nvml/stub.c")])
+        .args(define.iter().map(|d| format!("-D{d}")))
+        .status()
+        .expect("a C compiler (Debian: gcc) is needed to build the stand-in");
+    assert!(compiled.success());
+    let root = dir.path().display();
+    let config = format!(
+        "provider_daemon: {{endpoint: 'https://a:1'}}\n\
+         agent:\n  state_dir: {root}/state\n  storage_path: {root}\n  \
+         roots: {{proc: {root}/proc, sys: {root}/sys, dev: {root}/dev, etc: {root}/etc}}\n\
+         gpu: {{nvml_library: {root}/libnvidia-ml.so}}\nslurm: {{enabled: false}}\n"
+    );
+    fs::write(at("config.yaml"), config).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+        .args(["inventory", "--output", "json", "--config"])
+        .arg(at("config.yaml"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn figure<'a>(inventory: &'a Value, name: &str) -> &'a Value {
+    let rows = inventory["figures"].as_array().unwrap();
+    let row = rows.iter().find(|r| r["name"] == name);
+    &row.unwrap_or_else(|| panic!("no figure {name} in {rows:#?}"))["value"]
+}
+
+#[test]
+fn a_recorded_node_gives_its_capacity_and_figures() {
+    let i = inventory(&["GPUS=8"]);
+    let c = &i["capacity"];
+    assert_eq!(
+        (c["cpu_cores_total"].as_u64(), c["cpu_cores_available"].as_u64()),
+        (Some(64), Some(64))
+    );
+    assert_eq!(
+        (c["memory_gb_total"].as_u64(), c["memory_gb_available"].as_u64()),
+        (Some(2016), Some(1500))
+    );
+    assert_eq!(
+        (c["gpus_total"].as_u64(), c["gpus_available"].as_u64()),
+        (Some(8), Some(8))
+    );
+    assert_eq!(c["gpu_type"].as_str(), Some("NVIDIA H100 80GB HBM3"));
+    assert_eq!(figure(&i, "uptime seconds").as_u64(), Some(10_000));
+    assert_eq!(figure(&i, "CPU temperature °C").as_i64(), Some(63));
+    assert_eq!(figure(&i, "GPUs on the bus").as_u64(), Some(8));
+    let errors = figure(&i, "errors 24 h");
+    assert_eq!(
+        (errors["errors"].as_u64(), errors["warnings"].as_u64()),
+        (Some(6), Some(7))
+    );
+    let findings = i["findings"].to_string();
+    for part in ["Xid 79", "memory_uncorrected"] {
+        assert!(findings.contains(part), "{part}: {findings}");
+    }
+    let text = i.to_string();
+    for part in ["mlx5_5", "coretemp", "package", "mc3"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_lost_gpu_is_counted_and_not_offered() {
+    let i = inventory(&["GPUS=8", "LOST=2"]);
+    let c = &i["capacity"];
+    assert_eq!(
+        (c["gpus_total"].as_u64(), c["gpus_available"].as_u64()),
+        (Some(8), Some(7))
+    );
+    assert_eq!(i["health"].as_str(), Some("degraded"), "{i:#}");
+    let findings = i["findings"].to_string();
+    assert!(findings.contains("gpu_lost"), "{findings}");
+}
