@@ -198,12 +198,15 @@ impl Chain {
             "--rpc.pprof_laddr",
             "",
         ]);
+        // gRPC is on because simulation, which clients ask for over the RPC port, exists only with it.
+        let grpc = format!("127.0.0.1:{}", port::free()?);
         command.args([
-            "--grpc.enable=false",
+            "--grpc.enable=true",
+            "--grpc.address",
+            &grpc,
             "--grpc-web.enable=false",
-            "--api.enable=false",
-            "--log_no_color",
         ]);
+        command.args(["--api.enable=false", "--log_no_color"]);
         Ok(command)
     }
 }

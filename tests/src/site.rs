@@ -97,27 +97,41 @@ impl Site {
     /// # Errors
     /// If it is not ready within 30 s.
     pub fn start_provider(&mut self) -> Result<()> {
-        self.start_provider_with(None)
+        let command = self.run_command()?;
+        let ready = self.launch(command)?;
+        ensure!(ready, "the provider ended at once:\n{}", self.provider()?.log());
+        Ok(())
     }
 
-    /// The same; with a fault, the daemon kills itself when it comes to that step (`virtengine_provider::fault`).
+    /// Starts it with a fault: it kills itself when it comes to that step (`virtengine_provider::fault`). Returns once it is
+    /// ready, or dead already, because it resumed work of its last life.
     ///
     /// # Errors
-    /// If it is not ready within 30 s.
-    pub fn start_provider_with(&mut self, fault: Option<&str>) -> Result<()> {
-        let mut command = self.provider_command()?;
-        command.arg("run").arg("--home").arg(&self.home);
-        if let Some(step) = fault {
-            command.env("VIRTENGINE_FAULT", step);
-        }
+    /// If it is neither within 30 s.
+    pub fn start_provider_to_die_at(&mut self, step: &str) -> Result<()> {
+        let mut command = self.run_command()?;
+        command.env("VIRTENGINE_FAULT", step);
+        self.launch(command).map(drop)
+    }
+
+    /// True once it is ready, false if it died before.
+    fn launch(&mut self, command: Command) -> Result<bool> {
         let mut process = Process::start("provider", command, &self.log)?;
-        let ready = format!("http://127.0.0.1:{}/readyz", self.ops_port);
-        wait::until("the provider to be ready", Duration::from_secs(30), || {
-            process.check_alive()?;
-            process::output(Command::new("curl").args(["-sf", "--max-time", "5", &ready])).map(Some)
+        let url = format!("http://127.0.0.1:{}/readyz", self.ops_port);
+        let ready = wait::until("the provider to be ready", Duration::from_secs(30), || {
+            if process.check_alive().is_err() {
+                return Ok(Some(false));
+            }
+            process::output(Command::new("curl").args(["-sf", "--max-time", "5", &url])).map(|_| Some(true))
         })?;
         self.provider = Some(process);
-        Ok(())
+        Ok(ready)
+    }
+
+    fn run_command(&self) -> Result<Command> {
+        let mut command = self.provider_command()?;
+        command.arg("run").arg("--home").arg(&self.home);
+        Ok(command)
     }
 
     /// The running provider daemon.

@@ -109,7 +109,7 @@ fn a_provider_killed_at_any_step_loses_nothing_that_it_accepted() -> Result<()> 
         let mut fleet = Fleet::register(scene, &site)?;
         for step in STEPS {
             site.kill_provider()?;
-            site.start_provider_with(Some(step))?;
+            site.start_provider_to_die_at(step)?;
             // The daemon dies within this round, before or after it has answered.
             fleet.report()?;
             let died = || Ok(site.provider()?.check_alive().is_err().then_some(()));

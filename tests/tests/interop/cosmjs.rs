@@ -28,7 +28,7 @@ fn cosmjs_drives_the_embedded_chain() -> Result<()> {
         script.env("QUERY", r#"{"cluster":{"cluster_id":"hpc-cluster-1"}}"#);
         let answer = node::run(&mut script)?;
         let owner = answer
-            .pointer("/answer/owner")
+            .pointer("/answer/cluster/owner")
             .and_then(Value::as_str)
             .context("no owner in the answer")?;
         assert_eq!(owner, address);
