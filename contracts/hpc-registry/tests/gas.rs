@@ -136,3 +136,36 @@ fn sweeps_stay_within_budget() {
     println!("sweep: {idle} a node unchanged, {stale} all going stale");
     assert!(idle <= 300 && stale <= 1_800);
 }
+
+#[test]
+fn changes_of_one_node_in_a_full_page_stay_within_budget() {
+    let mut chain = Chain::new();
+    let mut agents = chain.register_many(CLUSTER, 64);
+    let now = chain.now();
+    let reports: Vec<_> = agents.iter_mut().map(|a| (a.clone(), a.healthy(now))).collect();
+    chain.submit(reports.iter().map(|(a, r)| (a, r.clone())).collect());
+    let node = json!({"cluster_id": CLUSTER, "node_id": "node-0063"});
+    let mut over = Vec::new();
+    for (name, wait, budget) in [
+        ("drain_node", 0, 175_000),
+        ("resume_node", 0, 175_000),
+        ("deregister_node", 0, 175_000),
+        ("prune", 30 * 86_400 + 1, 450_000),
+    ] {
+        chain.advance(wait);
+        let msg = if name == "prune" {
+            json!({"prune": {"limit": 1}})
+        } else {
+            json!({name: node})
+        };
+        let bytes = msg.to_string().len() as u64;
+        chain.deps.storage.take_gas();
+        chain.provider_sends(msg).unwrap();
+        let gas = FIXED + bytes * PER_BYTE + chain.deps.storage.take_gas();
+        println!("{name:>24}: {gas}");
+        if gas > budget {
+            over.push((name, gas, budget));
+        }
+    }
+    assert!(over.is_empty(), "over budget: {over:?}");
+}
