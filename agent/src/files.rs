@@ -84,7 +84,7 @@ impl Owner {
     }
 }
 
-/// As [`write`]; when running as root, the file belongs to `owner`, by default that of its directory.
+/// As [`fn@write`]; when running as root, the file belongs to `owner`, by default that of its directory.
 ///
 /// # Errors
 /// IO, or `AlreadyExists` with [`Replace::Never`].

@@ -1,4 +1,4 @@
-//! Rights: the table of [`hpc_schema::registry::permission`] against the sender, before anything else is done.
+//! Rights: the table of [`fn@hpc_schema::registry::permission`] against the sender, before anything else is done.
 
 use cosmwasm_std::{Addr, Deps};
 use hpc_schema::code::Code;

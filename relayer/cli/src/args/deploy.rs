@@ -13,7 +13,7 @@ Examples:
 
   # any wasmd chain: store the file, then instantiate it
   virtengine deploy --node http://127.0.0.1:26657 --chain-id hpc-testnet-1 --from owner --gas-prices 0.025stake \
---wasm target/wasm/hpc_registry.wasm --admin wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --profile testnet
+--wasm target/wasm/hpc_registry.wasm --admin wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --profile testnet
 
 It asks nothing: --dry-run shows what it would cost.
 The profile is written under --home, named after the chain id unless --profile says otherwise, and is in use from then on.";

@@ -60,7 +60,7 @@ pub(crate) enum BankQuery {
     #[command(after_help = "\
 Examples:
   virtengine query bank balance owner
-  virtengine query bank balance wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --denom stake -o json")]
+  virtengine query bank balance wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --denom stake -o json")]
     Balance {
         /// An address, or the name of a key in the keyring.
         account: String,
@@ -98,7 +98,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   virtengine query hpc clusters
-  virtengine query hpc clusters --owner wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --all -o json")]
+  virtengine query hpc clusters --owner wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --all -o json")]
     Clusters {
         /// Only this owner's.
         #[arg(long, value_name = "ADDRESS")]

@@ -14,7 +14,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   virtengine tx hpc create-cluster hpc-cluster-1 --from owner --yes
   virtengine tx hpc drain-node node-hpc1-compute-042 --reason maintenance --until 2d --from owner
-  virtengine tx bank send wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk 1000000stake --from owner";
+  virtengine tx bank send wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t 1000000stake --from owner";
 
 #[derive(Debug, Args)]
 pub(crate) struct TxArgs {
@@ -44,7 +44,7 @@ Examples:
         subcommand,
         after_help = "\
 Examples:
-  virtengine tx bank send wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk 1000000stake --from owner"
+  virtengine tx bank send wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t 1000000stake --from owner"
     )]
     Bank(BankTx),
 }
@@ -54,7 +54,7 @@ pub(crate) enum BankTx {
     /// Send coins to an account.
     #[command(after_help = "\
 Examples:
-  virtengine tx bank send wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk 1000000stake --from owner --yes")]
+  virtengine tx bank send wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t 1000000stake --from owner --yes")]
     Send {
         /// To whom: an address, or the name of a key in the keyring.
         to: String,
@@ -80,7 +80,7 @@ pub(crate) enum HpcTx {
 Examples:
   virtengine tx hpc create-cluster hpc-cluster-1 --from owner
   virtengine tx hpc create-cluster hpc-cluster-1 --name 'Cluster 1' --region eu-central \
---gateway-endpoint https://gateway.example:8443 --operator wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --from owner --yes")]
+--gateway-endpoint https://gateway.example:8443 --operator wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --from owner --yes")]
     CreateCluster(Box<CreateCluster>),
     /// Change what is given; the rest stays.
     #[command(after_help = "\
@@ -120,7 +120,7 @@ Examples:
     /// First step of handing a cluster over.
     #[command(after_help = "\
 Examples:
-  virtengine tx hpc propose-cluster-owner hpc-cluster-1 wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --from owner
+  virtengine tx hpc propose-cluster-owner hpc-cluster-1 wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --from owner
   virtengine tx hpc propose-cluster-owner hpc-cluster-1 --withdraw --from owner")]
     ProposeClusterOwner {
         /// Which cluster.
@@ -212,7 +212,7 @@ Examples:
     /// First step of handing the administration over.
     #[command(after_help = "\
 Examples:
-  virtengine tx hpc propose-admin wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk --from admin
+  virtengine tx hpc propose-admin wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t --from admin
   virtengine tx hpc propose-admin --withdraw --from admin")]
     ProposeAdmin {
         /// Address of the new admin.

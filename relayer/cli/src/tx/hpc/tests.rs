@@ -8,7 +8,7 @@ use crate::args::{Cli, Command, TxCommand};
 use crate::output::{Format, Printer};
 use crate::profile::Home;
 
-const OWNER: &str = "wasm1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5grpxhk";
+const OWNER: &str = "wasm1u93r284ttjjdw0e2z4fn4q9ychw529uzv0ys2t";
 
 /// The message that a command line makes, in JSON, and the coins with it.
 fn built(line: &str) -> Result<(Value, Vec<String>), Failure> {
