@@ -89,6 +89,18 @@ impl Fleet {
         Ok(())
     }
 
+    /// One heartbeat of every node, each of which must be accepted.
+    fn report_all(&mut self) -> Result<()> {
+        self.report()?;
+        let sent = self.next - 1;
+        ensure!(
+            self.accepted.iter().all(|a| *a == sent),
+            "not every heartbeat {sent} was accepted: {:?}",
+            self.accepted
+        );
+        Ok(())
+    }
+
     /// Waits until the chain has what was accepted last of every node.
     fn settle(&self, site: &Site) -> Result<()> {
         for (agent, accepted) in self.agents.iter().zip(&self.accepted) {
@@ -120,7 +132,7 @@ fn a_provider_killed_at_any_step_loses_nothing_that_it_accepted() -> Result<()> 
                 .settle(&site)
                 .with_context(|| format!("after the kill at {step}"))?;
         }
-        fleet.report()?;
+        fleet.report_all()?;
         fleet.settle(&site)?;
         let mut outcome = Outcome::new(kind, "kill-steps");
         outcome.set("states", states(&site, &fleet)?);
@@ -142,7 +154,7 @@ fn a_provider_killed_at_any_moment_loses_nothing_that_it_accepted() -> Result<()
             site.start_provider()
                 .with_context(|| format!("after the kill of seed {seed}"))?;
         }
-        fleet.report()?;
+        fleet.report_all()?;
         fleet.settle(&site)?;
         let mut outcome = Outcome::new(kind, "kill-provider");
         outcome.set("states", states(&site, &fleet)?);
@@ -162,11 +174,11 @@ fn a_chain_killed_at_any_moment_keeps_its_state_and_gets_what_was_accepted() -> 
             let before = site.chain.height()?;
             site.chain.kill()?;
             // Accepted while the chain is away: spooled.
-            fleet.report()?;
+            fleet.report_all()?;
             site.chain.resume()?;
             ensure!(site.chain.height()? > before, "the chain forgot blocks");
         }
-        fleet.report()?;
+        fleet.report_all()?;
         fleet.settle(&site)?;
         let mut outcome = Outcome::new(kind, "kill-chain");
         outcome.set("states", states(&site, &fleet)?);

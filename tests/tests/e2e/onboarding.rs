@@ -61,8 +61,9 @@ fn a_fresh_node_becomes_active_with_the_figures_of_its_kernel() -> Result<()> {
         );
         let free = figure(&node, "/resources/memory_gb")?;
         let available = meminfo("MemAvailable")? / gib;
+        // Seconds lie between the two readings, and other programs run beside.
         assert!(
-            free <= available + 2 && free + 2 >= available.min(free + 2),
+            free.abs_diff(available) <= 4,
             "on chain {free}, in /proc {available}"
         );
 
