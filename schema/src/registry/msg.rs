@@ -49,7 +49,7 @@ pub struct ReportGroup {
     pub reports: String,
 }
 
-/// Everything that changes state. Who may send what: [`super::permission`].
+/// Everything that changes state. Who may send what: [`fn@super::permission`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ExecuteMsg {

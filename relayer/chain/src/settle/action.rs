@@ -9,23 +9,23 @@ use crate::hash::TxHash;
 pub enum Action {
     /// Store the state durably before the next action.
     Persist,
-    /// Plan the batch finally, sign it, answer [`Input::Signed`] or [`Input::Withdrawn`].
+    /// Plan the batch finally, sign it, answer [`super::Input::Signed`] or [`super::Input::Withdrawn`].
     Sign(SignRequest),
-    /// Send the outstanding bytes to these endpoints; answer one [`Input::CheckTx`] each.
+    /// Send the outstanding bytes to these endpoints; answer one [`super::Input::CheckTx`] each.
     Broadcast {
         /// Which bytes.
         hash: TxHash,
         /// To whom.
         endpoints: Vec<EndpointId>,
     },
-    /// Look the hash up; answer [`Input::Found`] or [`Input::NotFound`].
+    /// Look the hash up; answer [`super::Input::Found`] or [`super::Input::NotFound`].
     QueryTx {
         /// Which.
         hash: TxHash,
     },
-    /// Read the account, best from the endpoint with the highest block; answer [`Input::Account`].
+    /// Read the account, best from the endpoint with the highest block; answer [`super::Input::Account`].
     QueryAccount,
-    /// Read the blocks for the hash; answer [`Input::Scanned`].
+    /// Read the blocks for the hash; answer [`super::Input::Scanned`].
     ScanBlocks {
         /// What to look for.
         hash: TxHash,
@@ -35,19 +35,19 @@ pub enum Action {
         to: u64,
     },
     /// The sequence was consumed and our hash is in no block: read the nodes' sequences on the contract, close what is
-    /// there, queue the rest again, then [`Input::Settled`].
+    /// there, queue the rest again, then [`super::Input::Settled`].
     QueryNodeSequences {
         /// Which batch.
         batch: BatchId,
     },
-    /// The transaction has ended: settle the batch's members, then [`Input::Settled`].
+    /// The transaction has ended: settle the batch's members, then [`super::Input::Settled`].
     Finished {
         /// Which batch.
         batch: BatchId,
         /// How it ended.
         end: End,
     },
-    /// [`Input::Submit`] while another batch is under way: ignored. Ask [`super::State::is_idle`] first.
+    /// [`super::Input::Submit`] while another batch is under way: ignored. Ask [`super::State::is_idle`] first.
     Busy {
         /// The batch that was not taken.
         batch: BatchId,
@@ -59,7 +59,7 @@ pub enum Action {
 /// What an operator should hear of. Raised once when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarm {
-    /// No new height for [`Config::halt_after_ms`].
+    /// No new height for [`super::Config::halt_after_ms`].
     Halted {
         /// The last height seen; `None` if none was ever seen.
         height: Option<u64>,

@@ -10,12 +10,12 @@ pub enum Input {
     Tick,
     /// The process has started from a stored state.
     Restarted,
-    /// A batch waits to be sent. Its content may still change until [`Action::Sign`] asks for it.
+    /// A batch waits to be sent. Its content may still change until [`super::Action::Sign`] asks for it.
     Submit {
         /// Which.
         batch: BatchId,
     },
-    /// The answer to [`Action::Sign`].
+    /// The answer to [`super::Action::Sign`].
     Signed(SignedTx),
     /// The batch could not be signed, or nothing is left in it. Nothing was sent.
     Withdrawn {

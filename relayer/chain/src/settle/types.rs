@@ -81,7 +81,7 @@ pub struct Inclusion {
     pub log: String,
 }
 
-/// What [`Action::Sign`] asks for.
+/// What [`super::Action::Sign`] asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignRequest {
     /// The batch to plan finally and to sign.

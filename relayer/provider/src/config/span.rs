@@ -61,9 +61,9 @@ impl fmt::Display for Span {
         let ms = self.0.as_millis();
         let (n, unit) = match ms {
             0 => (0, "s"),
-            _ if ms % 3_600_000 == 0 => (ms / 3_600_000, "h"),
-            _ if ms % 60_000 == 0 => (ms / 60_000, "m"),
-            _ if ms % 1000 == 0 => (ms / 1000, "s"),
+            _ if ms.is_multiple_of(3_600_000) => (ms / 3_600_000, "h"),
+            _ if ms.is_multiple_of(60_000) => (ms / 60_000, "m"),
+            _ if ms.is_multiple_of(1000) => (ms / 1000, "s"),
             _ => (ms, "ms"),
         };
         write!(f, "{n}{unit}")

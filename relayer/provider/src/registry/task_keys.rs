@@ -62,7 +62,9 @@ impl TaskKeys {
         match Seed::create(&path, &random) {
             // Another process was faster; its key counts.
             Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => drop(made?),
+            made => {
+                made?;
+            }
         }
         self.get(cluster)?
             .ok_or_else(|| file(std::io::Error::from(std::io::ErrorKind::NotFound)))
