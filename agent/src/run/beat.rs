@@ -94,7 +94,8 @@ impl Agent {
         )?;
         let (judged, findings) = self.judge();
         let health = status.unwrap_or(judged);
-        if self.last_health.is_some_and(|last| last != health) {
+        // A clean stop is no news about the machine.
+        if status.is_none() && self.last_health.is_some_and(|last| last != health) {
             let words: Vec<&str> = findings.iter().map(|f| f.message.as_str()).collect();
             tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
             self.adaptive.changed(now, self.interval.saturating_mul(2));
