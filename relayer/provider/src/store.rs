@@ -124,6 +124,16 @@ impl Store {
         .bind(contract)
         .execute(&mut *tx)
         .await?;
+        // As long as nothing refers to a contract, a slip in the configuration can be corrected.
+        sqlx::query(
+            "UPDATE binding SET chain_id = ?, contract = ?, params = NULL
+             WHERE NOT EXISTS (SELECT 1 FROM token) AND NOT EXISTS (SELECT 1 FROM node)
+               AND NOT EXISTS (SELECT 1 FROM batch) AND NOT EXISTS (SELECT 1 FROM cluster)",
+        )
+        .bind(chain_id)
+        .bind(contract)
+        .execute(&mut *tx)
+        .await?;
         let row = sqlx::query("SELECT chain_id, contract FROM binding")
             .fetch_one(&mut *tx)
             .await?;
@@ -198,7 +208,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store/provider.db");
         let store = Store::open(&path).await.unwrap();
+        store.bind("hpc-typo", "wasm1abc").await.unwrap();
         store.bind("hpc-1", "wasm1abc").await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        sqlx::query("INSERT INTO cluster (cluster_id, record) VALUES ('c', '')").execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
         store.bind("hpc-1", "wasm1abc").await.unwrap();
         assert!(matches!(
             store.bind("hpc-2", "wasm1abc").await,

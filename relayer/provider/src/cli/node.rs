@@ -26,13 +26,13 @@ struct Row {
     /// Highest sequence accepted here.
     last_received: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    received_at: Option<UnixSeconds>,
+    received_at: Option<String>,
     /// Highest sequence on chain.
     last_on_chain: u32,
     /// Accepted and not yet on chain: newest minus settled.
     lag: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_heartbeat_on_chain: Option<UnixSeconds>,
+    last_heartbeat_on_chain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ struct Row {
 struct Refused {
     code: Code,
     by: &'static str,
-    at: UnixSeconds,
+    at: String,
     remedy: &'static str,
 }
 
@@ -133,7 +133,7 @@ async fn row(store: &Store, known: &Known) -> anyhow::Result<Row> {
     let refused = |code: Code, by, at_ms: u64| Refused {
         code,
         by,
-        at: UnixSeconds(at_ms / 1000),
+        at: UnixSeconds(at_ms / 1000).to_string(),
         remedy: code.remedy(),
     };
     let here = known
@@ -154,10 +154,10 @@ async fn row(store: &Store, known: &Known) -> anyhow::Result<Row> {
         state: known.chain.state,
         epoch: known.chain.epoch,
         last_received,
-        received_at: intake.map(|i| UnixSeconds(i.received_at / 1000)),
+        received_at: intake.map(|i| UnixSeconds(i.received_at / 1000).to_string()),
         last_on_chain: known.chain.sequence,
         lag: last_received.saturating_sub(known.chain.sequence),
-        last_heartbeat_on_chain: (heartbeat.0 > 0).then_some(heartbeat),
+        last_heartbeat_on_chain: (heartbeat.0 > 0).then(|| heartbeat.to_string()),
         address: known.contact.address.map(|a| a.to_string()),
         last_refusal,
     })

@@ -54,12 +54,12 @@ impl Daemon {
         let lock = open::lock(&home)?;
         let keys = open::keys(&home, &config)?;
         let store = Store::open(&home.store()).await?;
-        store.bind(&config.chain.id, &config.chain.contract).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
-        registry::load(&store, &registry, clock::now()).await?;
         let client = open::client(&config)?;
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
         check::chain(&client, &config, &health).await?;
+        store.bind(&config.chain.id, &config.chain.contract).await?;
+        registry::load(&store, &registry, clock::now()).await?;
 
         let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
         let tls = gateway::server_config(keys.ca.der(), Arc::clone(&certificate))?;

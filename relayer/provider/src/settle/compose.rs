@@ -1,8 +1,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cosmrs::Any;
 use hpc_chain::keys::{KeyError, LocalKey};
-use hpc_chain::msg::EncodeError;
+use hpc_chain::msg::{Any, EncodeError};
 use hpc_chain::registry::RegistryClient;
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;

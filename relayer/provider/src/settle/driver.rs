@@ -6,6 +6,7 @@ use hpc_chain::code::Verdict;
 use hpc_chain::gas::{Adjustment, GasPrice};
 use hpc_chain::keys::LocalKey;
 use hpc_chain::registry::RegistryClient;
+use hpc_chain::settle::io::perform;
 use hpc_chain::settle::{
     Action, Alarm, BatchId, Condition, Config as MachineConfig, End, Input, State, step,
 };
@@ -221,17 +222,13 @@ impl Driver {
         match action {
             Action::Persist => self.persist().await?,
             Action::Sign(request) => inputs.push_back(Box::pin(self.sign(request)).await?),
-            Action::Broadcast { hash, endpoints } => {
-                if let Some(tx) = self.state.outstanding().filter(|tx| tx.hash == hash) {
-                    fault::point("settle.broadcasting");
-                    inputs.extend(io::broadcast(&self.client, hash, &tx.bytes, &endpoints).await);
-                    fault::point("settle.broadcast");
-                }
+            Action::Broadcast { .. } => {
+                fault::point("settle.broadcasting");
+                inputs.extend(self.ask(&action).await);
+                fault::point("settle.broadcast");
             }
-            Action::QueryTx { hash } => inputs.extend(io::find(&self.client, hash).await),
-            Action::QueryAccount => inputs.extend(io::account(&self.client, &self.signers.address).await),
-            Action::ScanBlocks { hash, from, to } => {
-                inputs.extend(io::scan(&self.client, hash, from, to).await);
+            Action::QueryTx { .. } | Action::QueryAccount | Action::ScanBlocks { .. } => {
+                inputs.extend(self.ask(&action).await);
             }
             Action::QueryNodeSequences { batch } => {
                 let height = self.state.height().unwrap_or_default();
@@ -245,6 +242,10 @@ impl Driver {
             Action::Alarm(alarm) => self.alarm(&alarm),
         }
         Ok(())
+    }
+
+    async fn ask(&self, question: &Action) -> Vec<Input> {
+        perform(self.client.chain(), &self.signers.address, &self.state, question).await
     }
 
     /// Stores the state; with a fresh transaction also what is in it, in the same commit.

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use cosmrs::Any;
 use hpc_chain::code::Verdict;
 use hpc_chain::gas::Adjustment;
+use hpc_chain::msg::Any;
 use hpc_chain::query::QueryError;
 use hpc_chain::settle::{BatchId, Input, SignRequest, SignedTx};
 use hpc_chain::tx::{Fee, SignerData, Unsigned, sign, simulation_bytes};
@@ -180,7 +180,13 @@ impl Driver {
     }
 
     async fn simulate(&self, request: SignRequest, messages: Vec<Any>) -> Result<u64, SignError> {
-        let unsigned = self.unsigned(request, messages, Fee::default())?;
+        // Paying costs gas itself; what is paid does not matter for that.
+        let amount = self.price.fee(1).map_err(|e| SignError::Other(e.to_string()))?;
+        let fee = Fee {
+            amount: amount.into_iter().collect(),
+            gas_limit: 0,
+        };
+        let unsigned = self.unsigned(request, messages, fee)?;
         let bytes = simulation_bytes(&self.signers.relayer, request.sequence, &unsigned);
         Ok(self.client.chain().simulate(bytes).await?)
     }

@@ -1,0 +1,148 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::agent::Agent;
+use crate::site::{CHAIN_ID, Site, run};
+
+fn modes(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        if entry.metadata().unwrap().is_dir() {
+            assert_eq!(mode, 0o700, "{:?}", entry.path());
+            modes(&entry.path());
+        } else {
+            assert_eq!(mode, 0o600, "{:?}", entry.path());
+        }
+    }
+}
+
+#[test]
+fn init_makes_private_files_once_and_never_overwrites() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("provider");
+    let (out, err, code) = run(
+        &home,
+        &[],
+        &[
+            "init",
+            "--hostname",
+            "gateway.example.com",
+            "--address",
+            "203.0.113.7",
+            "-o",
+            "json",
+        ],
+    );
+    assert_eq!(code, 0, "{err}");
+    let made: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(made["operator_address"].as_str().unwrap().starts_with("wasm1"));
+    assert_ne!(made["operator_address"], made["relayer_address"]);
+    modes(&home);
+    let before = std::fs::read(home.join("ca/ca.key")).unwrap();
+    let (_, err, code) = run(&home, &[], &["init"]);
+    assert!(code != 0 && err.contains("never overwrites"), "{err}");
+    assert_eq!(std::fs::read(home.join("ca/ca.key")).unwrap(), before);
+    assert!(
+        !std::fs::read_dir(&home).unwrap().any(|e| e
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .starts_with(".init"))
+    );
+    let config = std::fs::read_to_string(home.join("config.yaml")).unwrap();
+    assert!(config.contains("https://gateway.example.com:8443"), "{config}");
+    // Bad flags leave nothing behind.
+    let other = dir.path().join("other");
+    assert_ne!(run(&other, &[], &["init", "--hostname", "a b"]).2, 0);
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+}
+
+#[test]
+fn a_given_mnemonic_makes_the_paying_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = dir.path().join("words");
+    std::fs::write(&words, "abandon ".repeat(11) + "about\n").unwrap();
+    std::fs::set_permissions(&words, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let home = dir.path().join("provider");
+    let (_, err, code) = run(&home, &[], &["init", "--import", words.to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    let (address, ..) = run(
+        &home,
+        &[],
+        &["keys", "show", "relayer", "--address", "--prefix", "cosmos"],
+    );
+    // Known from every Cosmos wallet: m/44'/118'/0'/0/0 of these words.
+    assert_eq!(address.trim(), "cosmos19rl4cm2hmr8afy4kldpxz3fka4jguq0auqdal4");
+}
+
+#[test]
+fn bad_configuration_refuses_to_start_with_exit_code_78() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("provider");
+    assert_eq!(run(&home, &[], &["run"]).2, 78, "no directory");
+    assert_eq!(run(&home, &[], &["init"]).2, 0);
+    let (_, err, code) = run(&home, &[], &["config", "check"]);
+    assert_eq!(code, 78);
+    assert!(err.contains("chain.id"), "{err}");
+    let env = [("VIRTENGINE_PROVIDER__CHAIN__CONTRAKT".to_owned(), "x".to_owned())];
+    let (_, err, code) = run(&home, &env, &["run"]);
+    assert_eq!(code, 78);
+    assert!(err.contains("did you mean `contract`?"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_chain_or_a_missing_contract_refuses_to_start() {
+    let site = Site::prepare().await;
+    assert_eq!(site.run(&["config", "check"]).2, 0);
+    let with = |key: &str, value: &str| {
+        let mut env = site.env();
+        env.push((format!("VIRTENGINE_PROVIDER__{key}"), value.to_owned()));
+        run(&site.home(), &env, &["run"])
+    };
+    let (_, err, code) = with("CHAIN__ID", "other-chain-1");
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("chain.id") && err.contains(CHAIN_ID), "{err}");
+    let missing = "wasm1qg5ega6dykkxc307y25pecuufrjkxkaggkkxh7nad0vhyhtuhw3sqaa3c5";
+    let (_, err, code) = with("CHAIN__CONTRACT", missing);
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("virtengine deploy"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_nodes_are_managed_while_the_daemon_runs() {
+    let site = Site::start().await;
+    let agent = Agent::new("node-0001");
+    let args = [
+        "node-token",
+        "create",
+        "--cluster-id",
+        crate::site::CLUSTER,
+        "--node-id",
+        "node-0001",
+        "--pubkey",
+    ];
+    let (out, err, code) = site.run(&[&args[..], &[&agent.public()]].concat());
+    assert_eq!(code, 0, "{err}");
+    // Nothing but the token, on one line.
+    assert_eq!(out.lines().count(), 1);
+    assert_eq!(out.trim().split('.').count(), 3);
+    let list = site.run(&["node-token", "list"]).0;
+    assert!(list.contains("open") && list.contains("node-0001"), "{list}");
+    assert!(!list.contains(out.trim()), "the token itself is not stored");
+    let mut agent = agent;
+    agent.register(&site, out.trim()).await;
+    let nodes: serde_json::Value =
+        serde_json::from_str(&site.run(&["node", "list", "-o", "json"]).0).unwrap();
+    assert_eq!(nodes[0]["node_id"], "node-0001");
+    assert_eq!(nodes[0]["state"], "pending");
+    let (out, _, code) = site.run(&["status", "-o", "json"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\"reports_waiting\": 0"), "{out}");
+    // A second daemon on the directory would sign with the same key.
+    let (_, err, code) = site.run(&["run"]);
+    assert_eq!(code, 69, "{err}");
+    assert!(err.contains("another virtengine-provider"), "{err}");
+    let (_, err, code) = site.run(&["node", "show", "node-none"]);
+    assert!(code == 1 && err.contains("not on record"), "{err}");
+}

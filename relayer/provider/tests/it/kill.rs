@@ -1,0 +1,188 @@
+//! SIGKILL of the real process at every named step between admission and settlement. Built with
+//! `--features fault-injection`.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hpc_chain::registry::events;
+use hpc_chain::rpc::Client as Rpc;
+use hpc_schema::gateway::{HeartbeatResponseBody, heartbeat_path};
+use hpc_schema::registry::Event;
+use reqwest::Client;
+use serde_json::Value;
+use virtengine_provider::{clock, fault};
+
+use crate::agent::Agent;
+use crate::site::{Site, eventually};
+
+/// The daemon as a process of its own.
+struct Process {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Process {
+    fn start(site: &Site, fault: Option<&str>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
+        command.arg("run").arg("--home").arg(site.home()).envs(site.env());
+        command.env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json").stderr(Stdio::piped());
+        if let Some(step) = fault {
+            command.env("VIRTENGINE_FAULT", step);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().expect("the daemon ended before it was up").unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            if let Some(addr) = value["gateway"].as_str() {
+                break addr.rsplit(':').next().unwrap().parse().unwrap();
+            }
+        };
+        // The rest must be read, or the daemon would block on a full pipe.
+        std::thread::spawn(move || lines.for_each(|line| drop(line)));
+        Self { child, port }
+    }
+
+    fn is_dead(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+/// Sends a heartbeat; whether its acceptance was answered.
+async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u32) -> bool {
+    let url = format!("https://localhost:{port}{}", heartbeat_path(&agent.node.parse().unwrap()));
+    let body = agent.heartbeat_text(sequence, clock::now_ms());
+    let Ok(response) = client.post(url).body(body).send().await else { return false };
+    let Ok(body) = response.json::<HeartbeatResponseBody>().await else { return false };
+    body.response.accepted
+}
+
+/// Everything that ever happened on the contract: how many reports it accepted, in how many batches.
+async fn accepted_on_chain(site: &Site) -> (u64, u64) {
+    let rpc: &Rpc = site.client.chain().endpoints().best().unwrap();
+    let query = format!("wasm._contract_address='{}'", site.contract);
+    let (mut reports, mut batches, mut page) = (0, 0, 1);
+    let mut seen = BTreeSet::new();
+    loop {
+        let found = rpc.tx_search(&query, page, 100).await.unwrap();
+        for tx in &found.txs {
+            assert!(seen.insert(tx.hash), "a transaction is in the chain twice");
+            for event in events(&tx.result, &site.contract).unwrap() {
+                if let Event::Batch { accepted, refused } = event {
+                    reports += u64::from(accepted);
+                    batches += 1;
+                    assert_eq!(refused, 0, "nothing was relayed a second time");
+                }
+            }
+        }
+        if u64::from(page) * 100 >= found.total {
+            return (reports, batches);
+        }
+        page += 1;
+    }
+}
+
+/// Kills at one step, restarts, and looks whether everything accepted has come to its end.
+async fn dies_at(step: &str) {
+    let mut site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    site.stop_daemon().await;
+    let client = agent.client(&site);
+    let mut process = Process::start(&site, Some(step));
+    let (mut sequence, mut accepted) = (0, BTreeSet::new());
+    eventually(&format!("death at {step}"), async || {
+        sequence += 1;
+        if beat(&agent, &client, process.port, sequence).await {
+            accepted.insert(sequence);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        process.is_dead()
+    })
+    .await;
+    drop(process);
+
+    let mut process = Process::start(&site, None);
+    let newest = accepted.last().copied().unwrap_or(0);
+    site.wait_sequence(&agent.node, newest).await;
+    // It goes on: the sequence of the key is not stuck.
+    sequence += 1;
+    eventually("a heartbeat after the restart", async || {
+        sequence += 1;
+        beat(&agent, &client, process.port, sequence).await
+    })
+    .await;
+    site.wait_sequence(&agent.node, sequence).await;
+    let last = sequence;
+    let mut shown = Value::Null;
+    eventually("every end on record", async || {
+        shown = serde_json::from_str(&site.run(&["node", "show", &agent.node, "-o", "json"]).0).unwrap();
+        let status: Value = serde_json::from_str(&site.run(&["status", "-o", "json"]).0).unwrap();
+        shown["reports"][0]["sequence"] == last
+            && status["open_transactions"] == 0
+            && status["reports_waiting"] == 0
+            && status["reports_in_transactions"] == 0
+    })
+    .await;
+    assert!(!process.is_dead());
+
+    // Every accepted sequence lies within the range of a recorded end.
+    let ends = shown["reports"].as_array().unwrap();
+    let covered = |s: u32| {
+        ends.iter().any(|e| {
+            let of = e["sequence"].as_u64().unwrap();
+            let from = e["superseded_from"].as_u64().unwrap_or(of);
+            (from..=of).contains(&u64::from(s))
+        })
+    };
+    for s in &accepted {
+        assert!(covered(*s), "{step}: {s} was accepted and has no end: {shown}");
+    }
+    assert!(ends.iter().all(|e| e["ended"] == "on_chain"), "{step}: {shown}");
+    // One effect a record, and none that is not on record.
+    let (reports, batches) = accepted_on_chain(&site).await;
+    assert_eq!(reports, u64::try_from(ends.len()).unwrap(), "{step}: {shown}");
+    assert_eq!(reports, batches);
+}
+
+macro_rules! steps {
+    ($($name:ident = $step:literal;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                dies_at($step).await;
+            }
+        )*
+
+        #[test]
+        fn every_step_has_its_kill() {
+            assert_eq!([$($step),*].as_slice(), fault::STEPS);
+        }
+    };
+}
+
+steps! {
+    killed_after_verification_nothing_accepted_is_lost = "admit.verified";
+    killed_before_the_spools_commit_nothing_accepted_is_lost = "spool.written";
+    killed_after_the_spools_commit_nothing_accepted_is_lost = "spool.committed";
+    killed_after_submission_everything_ends_once = "settle.submitted";
+    killed_while_planning_everything_ends_once = "settle.planned";
+    killed_after_signing_everything_ends_once = "settle.signed";
+    killed_before_the_signed_is_stored_everything_ends_once = "settle.persisting";
+    killed_after_the_signed_is_stored_everything_ends_once = "settle.persisted";
+    killed_before_the_broadcast_everything_ends_once = "settle.broadcasting";
+    killed_after_the_broadcast_everything_ends_once = "settle.broadcast";
+    killed_when_the_transaction_is_found_everything_ends_once = "settle.found";
+    killed_at_its_end_everything_ends_once = "settle.ended";
+    killed_after_reading_outcomes_everything_ends_once = "settle.outcomes";
+    killed_before_outcomes_are_stored_everything_ends_once = "settle.settling";
+    killed_after_outcomes_are_stored_everything_ends_once = "settle.settled";
+}

@@ -1,0 +1,284 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpc_schema::gateway::{
+    CertificateResponse, ChallengeResponse, REGISTER_PATH, RegisterResponse, certificate_path,
+    challenge_path, recover_message, recover_path,
+};
+use hpc_schema::node::NodeState;
+use hpc_schema::registry::ExecuteMsg;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
+use virtengine_provider::config::Span;
+
+use crate::agent::{Agent, client, csr, post, problem};
+use crate::site::{Site, cluster, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_registers_reports_and_stands_active_on_chain() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-hpc1-compute-042").await;
+    let registered = agent.registered.as_ref().unwrap();
+    assert_eq!(registered.last_sequence, 0);
+    assert_eq!(registered.contract, site.contract);
+    assert_eq!(registered.ca, site.ca());
+    assert!(registered.task_public_key.is_some());
+    assert_eq!(site.node(&agent.node).await.state, NodeState::Pending);
+    let response = agent.beat(&agent.client(&site), &site, 1).await;
+    assert!(response.accepted && response.errors.is_empty(), "{response:?}");
+    assert_eq!(response.sequence_ack, 1);
+    site.wait_sequence(&agent.node, 1).await;
+    let node = site.node(&agent.node).await;
+    assert_eq!(node.state, NodeState::Active);
+    assert_eq!(
+        (
+            node.resources.cpu_cores,
+            node.resources.memory_gb,
+            node.resources.gpus
+        ),
+        (32, 128, 2)
+    );
+    assert_eq!(
+        node.totals.unwrap().cpu_cores,
+        64,
+        "the second section travelled with the report"
+    );
+    assert_eq!(node.hostname.as_deref(), Some("compute-042"));
+    // The agent gets to know that its report is settled.
+    let client = agent.client(&site);
+    let mut sequence = 1;
+    eventually("settled_sequence", async || {
+        sequence += 1;
+        agent
+            .beat(&client, &site, sequence)
+            .await
+            .chain
+            .unwrap()
+            .settled_sequence
+            >= 1
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_request_gets_the_same_answer_and_another_one_finds_the_token_used() {
+    let site = Site::start().await;
+    let mut agent = Agent::new("node-0001");
+    let token = site.token("node-0001", &agent.public(), "1h");
+    agent.register(&site, &token).await;
+    let open = client(&site.ca(), None);
+    let body = agent.register_body(&token, &csr(&agent.tls));
+    // ECDSA signatures differ each time, so this is another request for the same key.
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &body).await).await,
+        (403, "token_used".into())
+    );
+    let mut twin = Agent::new("node-0002");
+    let token = site.token("node-0002", &twin.public(), "1h");
+    let body = twin.register_body(&token, &csr(&twin.tls));
+    let mut answers = Vec::new();
+    eventually("two answers", async || {
+        let response = post(&open, &site, REGISTER_PATH, &body).await;
+        if response.status() == 200 {
+            answers.push(response.json::<RegisterResponse>().await.unwrap());
+        }
+        answers.len() == 2
+    })
+    .await;
+    assert_eq!(answers[0], answers[1]);
+    twin.take(answers.remove(0));
+    let list = site.run(&["node-token", "list", "-o", "json"]).0;
+    assert_eq!(list.matches("\"used\"").count(), 2, "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_do_not_count_are_refused_with_their_codes() {
+    let site = Site::start().await;
+    let agent = Agent::new("node-0001");
+    let open = client(&site.ca(), None);
+    let try_with = async |token: &str, change: &dyn Fn(&mut serde_json::Value)| {
+        let mut body = agent.register_body(token, &csr(&agent.tls));
+        change(&mut body);
+        problem(post(&open, &site, REGISTER_PATH, &body).await).await
+    };
+    let keep = |_: &mut serde_json::Value| {};
+    let refused = |code: &str| (403, code.to_owned());
+    let token = site.token("node-0001", &agent.public(), "1s");
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    assert_eq!(try_with(&token, &keep).await, refused("token_expired"));
+
+    let token = site.token("node-0001", &agent.public(), "1h");
+    let list: serde_json::Value =
+        serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+    let open_one = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["state"] == "open")
+        .unwrap();
+    assert_eq!(
+        site.run(&["node-token", "revoke", open_one["jti"].as_str().unwrap()])
+            .2,
+        0
+    );
+    assert_eq!(try_with(&token, &keep).await, refused("token_invalid"));
+
+    let token = site.token("node-0001", &agent.public(), "1h");
+    let other = Agent::new("node-0001");
+    assert_eq!(
+        try_with(&token, &|b| b["public_key"] = json!(other.public())).await,
+        refused("key_mismatch")
+    );
+    let forged = STANDARD.encode(other.seed.sign(b"x"));
+    assert_eq!(
+        try_with(&token, &|b| b["csr_signature"] = json!(forged)).await,
+        refused("signature_invalid")
+    );
+    assert_eq!(
+        try_with(&token, &|b| b["hostname"] = json!("a\"b")).await,
+        (400, "invalid_field".into())
+    );
+    assert_eq!(
+        try_with(&token, &|b| b["csr"] = json!("x")).await,
+        (400, "malformed".into())
+    );
+    let mut changed = token.clone();
+    changed.pop();
+    assert_eq!(
+        try_with(&token, &|b| b["token"] = json!(changed)).await,
+        refused("token_invalid")
+    );
+    // Nothing of this has used the token up.
+    let mut agent = agent;
+    agent.register(&site, &token).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_chain_refuses_is_told_and_may_be_tried_again() {
+    let site = Site::start().await;
+    let first = Agent::enrolled(&site, "node-0001").await;
+    let second = Agent::new("node-0002");
+    let token = site.token("node-0002", &second.public(), "1h");
+    let open = client(&site.ca(), None);
+    let mut body = second.register_body(&token, &csr(&second.tls));
+    // The machine of the first node.
+    body["hardware_fingerprint"] = json!(hex::encode(first.seed.public().as_bytes()));
+    let mut refusal = (202, String::new());
+    eventually("the refusal", async || {
+        let response = post(&open, &site, REGISTER_PATH, &body).await;
+        if response.status() != 202 {
+            refusal = problem(response).await;
+        }
+        refusal.0 != 202
+    })
+    .await;
+    assert_eq!(refusal, (403, "duplicate_hardware".into()));
+    // Another request may use the token, because this one came to nothing.
+    let mut second = second;
+    second.register(&site, &token).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_key() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.certificate_lifetime = Span::seconds(3);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let node = agent.node.parse().unwrap();
+    let mutual = agent.client(&site);
+    let fresh = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let renewed: CertificateResponse = post(
+        &mutual,
+        &site,
+        &certificate_path(&node),
+        &json!({ "csr": csr(&fresh) }),
+    )
+    .await
+    .json()
+    .await
+    .unwrap();
+    let with_renewed = client(&site.ca(), Some((&renewed.certificate, &fresh)));
+    assert!(agent.beat(&with_renewed, &site, 1).await.accepted);
+
+    // An open connection does not outlive its certificate, and a new one is not made with it.
+    tokio::time::sleep(std::time::Duration::from_millis(4500)).await;
+    let late = agent.send_text(
+        &with_renewed,
+        &site,
+        agent.heartbeat_text(2, virtengine_provider::clock::now_ms()),
+    );
+    assert_eq!(problem(late.await).await, (403, "identity_mismatch".into()));
+    let again = client(&site.ca(), Some((&renewed.certificate, &fresh)));
+    let url = format!("{}{}", site.gateway(), certificate_path(&node));
+    assert!(
+        again.post(url).body("{}").send().await.is_err(),
+        "refused in the handshake"
+    );
+
+    let open = client(&site.ca(), None);
+    let challenge: ChallengeResponse = post(&open, &site, &challenge_path(&node), &json!({}))
+        .await
+        .json()
+        .await
+        .unwrap();
+    let request = csr(&fresh);
+    let der = x509_parser::pem::Pem::iter_from_buffer(request.as_bytes())
+        .next()
+        .unwrap()
+        .unwrap()
+        .contents;
+    let bytes: [u8; 32] = STANDARD.decode(&challenge.challenge).unwrap().try_into().unwrap();
+    let signature = STANDARD.encode(agent.seed.sign(&recover_message(&bytes, &der)));
+    let body = json!({ "challenge": challenge.challenge, "csr": request, "signature": signature });
+    let recovered = post(&open, &site, &recover_path(&node), &body).await;
+    assert_eq!(recovered.status(), 200);
+    let recovered: CertificateResponse = recovered.json().await.unwrap();
+    let back = client(&site.ca(), Some((&recovered.certificate, &fresh)));
+    assert!(agent.beat(&back, &site, 3).await.accepted);
+    // Once is once.
+    let replay = post(&open, &site, &recover_path(&node), &body).await;
+    assert_eq!(problem(replay).await.0, 403);
+    // Another key is no answer.
+    let challenge: ChallengeResponse = post(&open, &site, &challenge_path(&node), &json!({}))
+        .await
+        .json()
+        .await
+        .unwrap();
+    let body = json!({ "challenge": challenge.challenge, "csr": csr(&fresh), "signature": STANDARD.encode([7; 64]) });
+    assert_eq!(
+        problem(post(&open, &site, &recover_path(&node), &body).await).await,
+        (403, "signature_invalid".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_registration_begins_a_new_epoch_and_turns_old_reports_away() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    assert!(agent.beat(&agent.client(&site), &site, 7).await.accepted);
+    site.wait_sequence(&agent.node, 7).await;
+    site.owner_sends(&ExecuteMsg::DeregisterNode {
+        cluster_id: Some(cluster()),
+        node_id: agent.node.parse().unwrap(),
+    })
+    .await;
+    eventually("node_deregistered", async || {
+        let answer = agent.beat(&agent.client(&site), &site, 8).await;
+        !answer.accepted && answer.errors[0].code == "node_deregistered"
+    })
+    .await;
+    let again = Agent::enrolled(&site, "node-0001").await;
+    let (old, new) = (
+        agent.registered.as_ref().unwrap(),
+        again.registered.as_ref().unwrap(),
+    );
+    assert!(new.epoch > old.epoch);
+    assert_eq!(new.last_sequence, 7, "what was seen in any epoch");
+    assert!(
+        again.beat(&again.client(&site), &site, 1).await.accepted,
+        "the count begins anew"
+    );
+    let refused = agent.beat(&agent.client(&site), &site, 9).await;
+    assert_eq!(refused.errors[0].code, "signature_invalid");
+    site.wait_sequence(&again.node, 1).await;
+}

@@ -1,0 +1,236 @@
+//! A site: the embedded chain with the contract and a cluster, the daemon's directory, the daemon.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use hpc_chain::gas::Adjustment;
+use hpc_chain::keys::LocalKey;
+use hpc_chain::msg;
+use hpc_chain::query::Chain;
+use hpc_chain::registry::{RegistryClient, response_data};
+use hpc_chain::rpc::{ClientOptions, Endpoints};
+use hpc_chain::send::{Gas, Pay, SendOptions, Sent, send_and_wait};
+use hpc_devnet::{BlockMode, Config as DevnetConfig, Devnet, Genesis, GenesisAccount, Handle};
+use hpc_schema::id::ClusterId;
+use hpc_schema::registry::{ExecuteMsg, InstantiateMsg, NodeView, ParamsUpdate};
+use virtengine_provider::config::Config;
+use virtengine_provider::daemon::Daemon;
+use virtengine_provider::home::Home;
+
+pub(crate) const CHAIN_ID: &str = "hpc-test-1";
+pub(crate) const CLUSTER: &str = "hpc-cluster-1";
+const BIN: &str = env!("CARGO_BIN_EXE_virtengine-provider");
+
+pub(crate) struct Site {
+    pub(crate) devnet: Handle,
+    pub(crate) client: RegistryClient,
+    pub(crate) contract: String,
+    pub(crate) owner: LocalKey,
+    dir: tempfile::TempDir,
+    pub(crate) daemon: Option<Daemon>,
+}
+
+pub(crate) fn cluster() -> ClusterId {
+    CLUSTER.parse().unwrap()
+}
+
+/// Runs the program; gives standard output, standard error and the exit code.
+pub(crate) fn run(home: &Path, env: &[(String, String)], args: &[&str]) -> (String, String, i32) {
+    let out = Command::new(BIN)
+        .args(args)
+        .arg("--home")
+        .arg(home)
+        .envs(env.iter().cloned())
+        .output()
+        .unwrap();
+    (
+        String::from_utf8(out.stdout).unwrap(),
+        String::from_utf8(out.stderr).unwrap(),
+        out.status.code().unwrap_or(-1),
+    )
+}
+
+impl Site {
+    /// Everything but the daemon; the cluster is active.
+    pub(crate) async fn prepare() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("provider");
+        let (_, err, code) = run(&home, &[], &["init"]);
+        assert_eq!(code, 0, "{err}");
+        let address = |name: &str| run(&home, &[], &["keys", "address", name]).0.trim().to_owned();
+        let (operator, relayer) = (address("operator"), address("relayer"));
+        let owner = LocalKey::from_secret(&[7; 32]).unwrap();
+        let owner_address = owner.address("wasm").unwrap();
+        let rich = |a: &str| GenesisAccount::new(a, "1000000000000stake");
+        let genesis = Genesis::new(
+            CHAIN_ID,
+            vec![rich(&owner_address), rich(&operator), rich(&relayer)],
+        );
+        let mut config = DevnetConfig::ephemeral(genesis);
+        config.blocks = BlockMode::Every(Duration::from_millis(100));
+        let devnet = Devnet::start(config).unwrap();
+        let endpoints = Endpoints::new(&[devnet.rpc_url()], ClientOptions::default()).unwrap();
+        let chain = Chain::new(endpoints);
+        let instantiate = InstantiateMsg {
+            admin: None,
+            params: ParamsUpdate::default(),
+        };
+        let message = msg::instantiate(&owner_address, None, 1, "hpc", &instantiate, &[]).unwrap();
+        let sent = send_and_wait(&chain, &owner, &options(), vec![message])
+            .await
+            .unwrap();
+        let contract = String::from_utf8(response_data(&sent.tx.result, 0).unwrap().unwrap()).unwrap();
+        let client = RegistryClient::new(chain, contract.clone());
+        let site = Self {
+            devnet,
+            client,
+            contract,
+            owner,
+            dir,
+            daemon: None,
+        };
+        site.owner_sends(
+            &serde_json::from_value(serde_json::json!({
+                "create_cluster": { "cluster_id": CLUSTER, "operators": [operator] }
+            }))
+            .unwrap(),
+        )
+        .await;
+        site.owner_sends(&ExecuteMsg::ActivateCluster {
+            cluster_id: cluster(),
+        })
+        .await;
+        site
+    }
+
+    /// With the daemon in this process.
+    pub(crate) async fn start() -> Self {
+        let mut site = Self::prepare().await;
+        site.start_daemon().await;
+        site
+    }
+
+    pub(crate) async fn start_daemon(&mut self) {
+        let config = self.config();
+        self.start_with(config).await;
+    }
+
+    pub(crate) async fn start_with(&mut self, config: Config) {
+        self.daemon = Some(Daemon::start(Home::new(self.home()), config).await.unwrap());
+    }
+
+    pub(crate) async fn stop_daemon(&mut self) {
+        self.daemon.take().unwrap().stop().await;
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.dir.path().join("provider")
+    }
+
+    /// Overrides that make the daemon quick and put it on free ports.
+    pub(crate) fn env(&self) -> Vec<(String, String)> {
+        let rpc = format!("[{}]", self.devnet.rpc_url());
+        [
+            ("CHAIN__ID", CHAIN_ID),
+            ("CHAIN__CONTRACT", &self.contract),
+            ("CHAIN__RPC", &rpc),
+            ("CHAIN__GAS_PRICE", "0.01stake"),
+            ("CHAIN__POLL", "50ms"),
+            ("CHAIN__SYNC", "200ms"),
+            ("GATEWAY__LISTEN", "127.0.0.1:0"),
+            ("GATEWAY__REQUESTS_PER_MINUTE", "6000"),
+            ("OPS__LISTEN", "127.0.0.1:0"),
+            ("BATCH__SUBMIT_INTERVAL", "300ms"),
+            ("STOP__SETTLEMENT", "5s"),
+        ]
+        .map(|(k, v)| (format!("VIRTENGINE_PROVIDER__{k}"), v.to_owned()))
+        .to_vec()
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config::load(&self.home().join("config.yaml"), self.env().into_iter()).unwrap()
+    }
+
+    pub(crate) fn gateway(&self) -> String {
+        let port = self.daemon.as_ref().unwrap().gateway_addr().port();
+        format!("https://localhost:{port}")
+    }
+
+    pub(crate) fn ca(&self) -> String {
+        std::fs::read_to_string(self.home().join("ca/ca.crt")).unwrap()
+    }
+
+    pub(crate) async fn owner_sends(&self, message: &ExecuteMsg) -> Sent {
+        let sender = self.owner.address("wasm").unwrap();
+        let any = self.client.execute(&sender, message, &[]).unwrap();
+        send_and_wait(self.client.chain(), &self.owner, &options(), vec![any])
+            .await
+            .unwrap()
+    }
+
+    /// The program, on this site's directory.
+    pub(crate) fn run(&self, args: &[&str]) -> (String, String, i32) {
+        run(&self.home(), &self.env(), args)
+    }
+
+    pub(crate) fn token(&self, node: &str, key: &str, expires: &str) -> String {
+        let args = [
+            "node-token",
+            "create",
+            "--cluster-id",
+            CLUSTER,
+            "--node-id",
+            node,
+            "--pubkey",
+            key,
+            "--expires",
+            expires,
+        ];
+        let (out, err, code) = self.run(&args);
+        assert_eq!(code, 0, "{err}");
+        out.trim().to_owned()
+    }
+
+    pub(crate) async fn node(&self, node: &str) -> NodeView {
+        self.client
+            .node(Some(cluster()), node.parse().unwrap())
+            .await
+            .unwrap()
+            .value
+            .node
+    }
+
+    pub(crate) async fn wait_sequence(&self, node: &str, sequence: u32) {
+        eventually(&format!("sequence {sequence} of {node} on chain"), async || {
+            self.node(node).await.sequence >= sequence
+        })
+        .await;
+    }
+
+    pub(crate) async fn ops(&self, path: &str) -> (u16, String) {
+        let addr = self.daemon.as_ref().unwrap().ops_addr();
+        let response = reqwest::get(format!("http://{addr}{path}")).await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+}
+
+fn options() -> SendOptions {
+    SendOptions {
+        chain_id: CHAIN_ID.to_owned(),
+        prefix: "wasm".to_owned(),
+        gas: Gas::Auto(Adjustment::default()),
+        pay: Pay::Price("0stake".parse().unwrap()),
+        memo: String::new(),
+        deadline: Duration::from_secs(60),
+    }
+}
+
+/// Waits until it is so, at most a minute.
+pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !so().await {
+        assert!(Instant::now() < until, "not within a minute: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
