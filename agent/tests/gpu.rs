@@ -1,5 +1,13 @@
 //! NVIDIA GPUs through the agent's own child process and a stand-in library, built here with the C compiler.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -109,7 +117,7 @@ fn a_wedged_driver_is_left_alone_after_its_deadline() {
         enabled: None,
         nvml_library: Some(library(dir.path(), &["HANG"])),
     };
-    let mut probe = GpuProbe::new(config, &Roots::below(dir.path()), Some(AGENT.into()));
+    let mut probe = GpuProbe::new(config, &Roots::below(dir.path()), Some(Path::new(AGENT)));
     let start = Instant::now();
     assert_eq!(probe.read(start), None);
     let took = start.elapsed();

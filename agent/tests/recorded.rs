@@ -1,6 +1,14 @@
 //! The whole way from a recorded tree of an 8-GPU InfiniBand node to what the agent would report: the real binary, the
 //! kernel's files from `fixtures/`, a stand-in for NVIDIA's library built here.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,14 @@
 //! The agent's view of a real Slurm: Debian's slurm-wlm and munge, one node, started here in a folder of its own.
 //! Fails, and says so, where they are not installed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -210,16 +218,44 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        Command::new(program("scancel"))
-            .args(["--state=RUNNING", "--signal=KILL", "--full", "-u", "root"])
-            .env("SLURM_CONF", self.dir.path().join("slurm.conf"))
-            .output()
-            .ok();
         for child in self.children.iter_mut().rev() {
             child.kill().ok();
             child.wait().ok();
         }
+        // Jobs outlive slurmd by design: end those of this site, which are the ones below its folder.
+        let spool = self.dir.path().join("spool").display().to_string();
+        let scripts: Vec<u32> = pids().filter(|p| command_line(*p).contains(&spool)).collect();
+        for script in scripts {
+            let work = pids().filter(|p| parent(*p) == Some(script));
+            let all: Vec<u32> = work
+                .chain([script])
+                .chain(parent(script).filter(|p| is_step(*p)))
+                .collect();
+            for pid in all {
+                Command::new("kill").args(["-9", &pid.to_string()]).output().ok();
+            }
+        }
     }
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
+fn command_line(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+fn is_step(pid: u32) -> bool {
+    command_line(pid).starts_with("slurmstepd: [")
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn unix() -> u64 {
@@ -331,11 +367,4 @@ fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert!(jobs.active.contains(&runs), "{jobs:?}");
     assert_eq!(jobs.pending, None);
-    for step in fs::read_dir("/proc").unwrap().flatten() {
-        let line = fs::read_to_string(step.path().join("cmdline")).unwrap_or_default();
-        if line.starts_with(&format!("slurmstepd: [{runs}.")) {
-            let pid = step.file_name().into_string().unwrap();
-            Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-        }
-    }
 }

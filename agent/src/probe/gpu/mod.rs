@@ -5,7 +5,7 @@ mod child;
 mod nvml;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use child::{COMMAND, NvidiaError, NvidiaProbe, report};
@@ -42,9 +42,9 @@ pub struct GpuProbe {
 impl GpuProbe {
     /// Nothing is asked yet. `program`: this executable, unless it is the running one.
     #[must_use]
-    pub fn new(config: GpuConfig, roots: &Roots, program: Option<PathBuf>) -> Self {
+    pub fn new(config: GpuConfig, roots: &Roots, program: Option<&Path>) -> Self {
         Self {
-            nvidia: NvidiaProbe::new(program.as_deref(), config.nvml_library.clone()),
+            nvidia: NvidiaProbe::new(program, config.nvml_library.clone()),
             config,
             roots: roots.clone(),
             bus: None,
@@ -119,7 +119,6 @@ impl GpuProbe {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
 
     use super::*;
     use crate::probe::recorded;
@@ -136,7 +135,7 @@ mod tests {
     fn the_child_is_started_only_where_there_is_an_nvidia_gpu() {
         let (dir, roots) = recorded("amd-node");
         let nvidia = program(dir.path(), "echo x >> \"$0.called\"; exit 1");
-        let r = GpuProbe::new(GpuConfig::default(), &roots, Some(nvidia))
+        let r = GpuProbe::new(GpuConfig::default(), &roots, Some(&nvidia))
             .read(Instant::now())
             .unwrap();
         assert_eq!(r.gpus.len(), 3);
@@ -155,7 +154,7 @@ mod tests {
             dir.path(),
             "echo x >> \"$0.called\"; echo 'driver/library mismatch' >&2; exit 1",
         );
-        let mut probe = GpuProbe::new(GpuConfig::default(), &roots, Some(failing));
+        let mut probe = GpuProbe::new(GpuConfig::default(), &roots, Some(&failing));
         let now = Instant::now();
         assert_eq!((probe.read(now), probe.read(now)), (None, None));
         assert_eq!(

@@ -365,7 +365,7 @@ mod tests {
         let mut sum = 0u64;
         shell(5000, 100)
             .run_lines(&["-c", "seq 1 20000; printf 7"], |l| {
-                sum += std::str::from_utf8(l).unwrap().parse::<u64>().unwrap()
+                sum += std::str::from_utf8(l).unwrap().parse::<u64>().unwrap();
             })
             .unwrap();
         assert_eq!(sum, 20_000 * 20_001 / 2 + 7);
