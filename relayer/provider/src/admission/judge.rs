@@ -95,8 +95,8 @@ impl Judge {
             return refuse(refusal, Some(node));
         }
         // A repeated heartbeat is told by its sequence, which says more, before its nonce.
-        if verified.report.sequence <= node.acked {
-            return refuse(stale(node.acked), Some(node));
+        if verified.report.sequence <= node.floor() {
+            return refuse(stale(node.floor()), Some(node));
         }
         if !self
             .nonces
@@ -158,7 +158,7 @@ impl Judge {
                 sequence,
                 health,
             },
-            Ok(done) => refuse(stale(done.sequence_ack), Some(node)),
+            Ok(done) => refuse(stale(done.sequence_ack.max(node.floor())), Some(node)),
             Err(e) => Verdict::Unavailable(e),
         }
     }

@@ -126,7 +126,7 @@ fn answer(
     );
     let response = HeartbeatResponse {
         accepted: health.is_some(),
-        sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.acked)),
+        sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.floor())),
         timestamp,
         next_heartbeat_seconds: next,
         commands: node

@@ -44,6 +44,13 @@ impl Node {
         &self.chain.agent_pubkey
     }
 
+    /// The highest sequence of this epoch that the gateway has accepted or the chain has on record: after a lost
+    /// store, or with another relayer about, the chain knows more. A heartbeat must be above it.
+    #[must_use]
+    pub fn floor(&self) -> u32 {
+        self.acked.max(self.chain.sequence)
+    }
+
     /// Whether the chain has the node as deregistered.
     #[must_use]
     pub fn is_deregistered(&self) -> bool {

@@ -157,7 +157,11 @@ pub async fn sync_nodes(
             }
         }
         for gone in chunk.iter().filter(|id| !found.contains(*id)) {
-            if registry.remove_node(cluster, gone) {
+            // An endpoint that lags behind does not know younger nodes yet.
+            let current = registry
+                .node(cluster, gone)
+                .is_some_and(|n| answer.height >= n.height);
+            if current && registry.remove_node(cluster, gone) {
                 store::delete_node(&mut tx, cluster, gone).await?;
             }
         }

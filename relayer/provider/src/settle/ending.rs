@@ -158,6 +158,8 @@ async fn resolve(
     }
     let fate = |m: &Member, outcome: &Outcome| match outcome {
         Outcome::OnChain(code) => Fate::Ended(EndedAs::OnChain, *code),
+        // Block time was behind, as after a halt: it comes again until it is too old.
+        Outcome::Refused(Code::TimestampInFuture) => Fate::Returned,
         Outcome::Refused(code) => Fate::Ended(EndedAs::Refused, Some(*code)),
         Outcome::Unknown => match views.get(&(m.cluster_id.clone(), m.node_id.clone())) {
             None => Fate::Ended(EndedAs::Refused, Some(Code::UnknownNode)),

@@ -38,6 +38,12 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
             continue;
         };
         if let Some(end) = end_here(&meta, &node, now_ms) {
+            if end.ended == EndedAs::Refused {
+                let code = Code::TimestampExpired;
+                tracing::warn!(cluster = %meta.cluster_id, node = %meta.node_id, sequence = meta.sequence, %code,
+                    "an accepted report grew too old before it could be sent; look at the chain's and the relayer's condition");
+                registry.refused(&meta.cluster_id, &meta.node_id, code, meta.sequence);
+            }
             over.push((meta, end));
             continue;
         }
