@@ -8,6 +8,9 @@ use hpc_schema::gateway::HeartbeatResponse;
 use super::Timing;
 use crate::sequence::BLOCK;
 
+/// Highest acknowledgement that is believed; see [`effects`].
+const MAX_CREDIBLE_ACK: u32 = 32_000_000;
+
 /// What the agent does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effects {
@@ -72,7 +75,9 @@ pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, timing: &Timing)
         Some(Code::StaleSequence) => {
             // The counter was lost, or another process used it: a block beyond what the gateway has seen.
             let ack = u32::try_from(response.sequence_ack).unwrap_or(u32::MAX);
-            out.raise_sequence = Some(ack.saturating_add(BLOCK));
+            // One answer must not burn the whole space: a gateway that has been taken over could silence the node
+            // until it is registered again. At the shortest interval this many are ten years of heartbeats.
+            out.raise_sequence = (ack <= MAX_CREDIBLE_ACK).then(|| ack.saturating_add(BLOCK));
             (out.pause, out.jitter) = (soon, out_of_turn);
         }
         Some(Code::SectionMissing | Code::NonceReused) => (out.pause, out.jitter) = (soon, out_of_turn),

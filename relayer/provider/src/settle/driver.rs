@@ -1,3 +1,6 @@
+mod condition;
+mod next;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,30 +10,23 @@ use hpc_chain::gas::{Adjustment, GasPrice};
 use hpc_chain::keys::LocalKey;
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::settle::io::perform;
-use hpc_chain::settle::{
-    Action, Alarm, BatchId, Condition, Config as MachineConfig, End, Input, State, step,
-};
+use hpc_chain::settle::{Action, BatchId, Config as MachineConfig, End, Input, State, step};
 use hpc_schema::id::ClusterId;
-use hpc_schema::time::UnixSeconds;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::ending::{self, Ending, EndingError};
 use super::io;
-use super::plan::{Decision, Limits, plan};
 use super::sign::Bound;
 use super::store::{self, Kind};
-use super::{duty, queue};
 use crate::config::Config;
 use crate::ops::{Health, Metrics, TxLabels};
 use crate::registry::{Registry, sync_nodes};
 use crate::store::{Store, StoreError};
-use crate::{clock, fault, spool};
+use crate::{clock, fault};
 
 /// After something that only time can mend, nothing new is planned for so long.
 const BACKOFF_MS: u64 = 3_000;
-/// A cluster is swept at most this often.
-const SWEEP_EVERY_MS: u64 = 10_000;
 
 /// Keys and the addresses of their accounts.
 #[derive(Debug)]
@@ -68,6 +64,8 @@ pub struct Driver {
     wake: Arc<Notify>,
     ending: Option<(BatchId, End)>,
     swept_at: u64,
+    /// Kind of the last transaction: registrations and reports take turns.
+    last: Option<Kind>,
     heads: io::Heads,
 }
 
@@ -148,6 +146,7 @@ impl Driver {
             wake,
             ending: None,
             swept_at: 0,
+            last: None,
             heads: io::Heads::default(),
         })
     }
@@ -364,134 +363,5 @@ impl Driver {
             }
             End::Expired { .. } | End::Consumed { .. } => {}
         }
-    }
-
-    /// Looks for something to do for an idle key.
-    async fn take_up(&mut self) -> Result<(), DriverError> {
-        let now = clock::now_ms();
-        let Some((kind, cluster)) = self.next_job(now).await? else {
-            return Ok(());
-        };
-        let mut tx = self.store.begin().await?;
-        let batch = store::open_batch(&mut tx, &self.signers.name, kind, now).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        self.job = Some((batch, kind, cluster));
-        fault::point("settle.submitted");
-        self.feed(Input::Submit { batch }).await
-    }
-
-    async fn next_job(&mut self, now: u64) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
-        if self.state.condition() != Condition::Live {
-            return Ok(None);
-        }
-        let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
-        let queued = crate::enrol::queued(&mut conn, 1).await?;
-        drop(conn);
-        if !queued.is_empty() {
-            return Ok(Some((Kind::Register, None)));
-        }
-        let waits = queue::read(&self.store, &self.registry, now).await?;
-        if let Decision::Send(_) = plan(&waits.waiting, &self.limits(), now) {
-            return Ok(Some((Kind::Reports, None)));
-        }
-        if now.saturating_sub(self.swept_at) >= SWEEP_EVERY_MS {
-            let held = queue::unsettled(&self.store).await?;
-            let tip: UnixSeconds = self.registry.tip().time;
-            let due = duty::sweep_due(&self.registry.nodes(), &held, &self.registry.params(), tip);
-            if let Some(cluster) = due {
-                self.swept_at = now;
-                return Ok(Some((Kind::Sweep, Some(cluster))));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The planner's bounds now.
-    pub(super) fn limits(&self) -> Limits {
-        let batch = &self.config.batch;
-        let most = usize::try_from(self.registry.params().batch_limit).unwrap_or(usize::MAX);
-        Limits {
-            max_size: usize::try_from(batch.max_size).unwrap_or(usize::MAX),
-            interval_ms: u64::try_from(batch.submit_interval.duration().as_millis()).unwrap_or(u64::MAX),
-            batch_limit: (most >> self.shrink.min(31)).max(1),
-            max_tx_bytes: u64::from(batch.max_tx_bytes),
-            max_gas: batch.max_gas,
-        }
-    }
-
-    fn report_condition(&self) {
-        let (unreachable, halted, off) = match self.state.condition() {
-            Condition::Live => (None, None, None),
-            Condition::Starting => (Some("no block has been seen; check chain.rpc"), None, None),
-            Condition::Halted if self.heads.reachable() => (
-                None,
-                Some("the chain makes no blocks; reports wait and nothing expires"),
-                None,
-            ),
-            Condition::Halted => (Some("no endpoint of chain.rpc answers; reports wait"), None, None),
-            Condition::CatchingUp => (
-                None,
-                None,
-                Some("the newest block's time is more than a minute from this clock; check NTP and the node"),
-            ),
-        };
-        let gone = (!self.heads.reachable()).then_some("no endpoint of chain.rpc answers; reports wait");
-        self.health
-            .set("chain_unreachable", unreachable.or(gone).map(str::to_owned));
-        self.health.set("chain_halted", halted.map(str::to_owned));
-        self.health.set("block_time_off", off.map(str::to_owned));
-    }
-
-    fn alarm(&self, alarm: &Alarm) {
-        match alarm {
-            Alarm::Refused {
-                verdict: Verdict::InsufficientFunds,
-                log,
-                ..
-            } => {
-                let address = &self.signers.address;
-                self.health
-                    .raise("insufficient_funds", format!("send tokens to {address}: {log}"));
-            }
-            Alarm::Refused {
-                verdict, log, code, ..
-            } => {
-                self.health.raise(
-                    "transactions_refused",
-                    format!("code {code}: {log}; {}", verdict.remedy()),
-                );
-            }
-            Alarm::AccountUnknown => {
-                let address = &self.signers.address;
-                self.health.raise(
-                    "account_unknown",
-                    format!("the chain does not know {address}; send tokens to it"),
-                );
-            }
-            Alarm::ForeignTransaction { sequence } => tracing::error!(
-                sequence,
-                "another process signs with the key {}; use one process per key",
-                self.signers.name
-            ),
-            other => tracing::warn!(alarm = ?other, "settlement"),
-        }
-    }
-
-    /// Gauges of the queue.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn measure(store: &Store, registry: &Registry, metrics: &Metrics) -> Result<(), StoreError> {
-        let depth = spool::depth(store.reader()).await?;
-        metrics.waiting.set(depth.waiting);
-        metrics.bound.set(depth.bound);
-        let age = depth
-            .oldest
-            .map_or(0, |since| clock::now_ms().saturating_sub(since) / 1000);
-        metrics.oldest_unsettled_seconds.set(age);
-        metrics
-            .nodes
-            .set(u64::try_from(registry.nodes().len()).unwrap_or(u64::MAX));
-        Ok(())
     }
 }
