@@ -211,7 +211,10 @@ mod tests {
         store.bind("hpc-typo", "wasm1abc").await.unwrap();
         store.bind("hpc-1", "wasm1abc").await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        sqlx::query("INSERT INTO cluster (cluster_id, record) VALUES ('c', '')").execute(&mut *tx).await.unwrap();
+        sqlx::query("INSERT INTO cluster (cluster_id, record) VALUES ('c', '')")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         store.bind("hpc-1", "wasm1abc").await.unwrap();
         assert!(matches!(

@@ -34,7 +34,9 @@ impl Process {
     fn start(site: &Site, fault: Option<&str>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
         command.arg("run").arg("--home").arg(site.home()).envs(site.env());
-        command.env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json").stderr(Stdio::piped());
+        command
+            .env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json")
+            .stderr(Stdio::piped());
         if let Some(step) = fault {
             command.env("VIRTENGINE_FAULT", step);
         }
@@ -59,17 +61,25 @@ impl Process {
 
 /// Sends a heartbeat; whether its acceptance was answered.
 async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u32) -> bool {
-    let url = format!("https://localhost:{port}{}", heartbeat_path(&agent.node.parse().unwrap()));
+    let url = format!(
+        "https://localhost:{port}{}",
+        heartbeat_path(&agent.node.parse().unwrap())
+    );
     let body = agent.heartbeat_text(sequence, clock::now_ms());
-    let Ok(response) = client.post(url).body(body).send().await else { return false };
-    let Ok(body) = response.json::<HeartbeatResponseBody>().await else { return false };
+    let Ok(response) = client.post(url).body(body).send().await else {
+        return false;
+    };
+    let Ok(body) = response.json::<HeartbeatResponseBody>().await else {
+        return false;
+    };
     body.response.accepted
 }
 
 /// Everything that ever happened on the contract: how many reports it accepted, in how many batches.
 async fn accepted_on_chain(site: &Site) -> (u64, u64) {
     let rpc: &Rpc = site.client.chain().endpoints().best().unwrap();
-    let query = format!("wasm._contract_address='{}'", site.contract);
+    // Always there, other than `wasm`, which needs attributes.
+    let query = format!("execute._contract_address='{}'", site.contract);
     let (mut reports, mut batches, mut page) = (0, 0, 1);
     let mut seen = BTreeSet::new();
     loop {
