@@ -152,7 +152,8 @@ impl Agent {
 
     /// A sound payload.
     pub(crate) fn payload(&self, sequence: u32, at_ms: u64) -> Heartbeat {
-        let timestamp = Rfc3339::from_unix(at_ms / 1000, (at_ms % 1000 * 1_000_000) as u32).unwrap();
+        let timestamp =
+            Rfc3339::from_unix(at_ms / 1000, u32::try_from(at_ms % 1000 * 1_000_000).unwrap()).unwrap();
         let value = json!({
             "node_id": self.node, "cluster_id": CLUSTER, "sequence_number": sequence, "timestamp": timestamp,
             "agent_version": "0.1.0",

@@ -50,7 +50,7 @@ impl Process {
             }
         };
         // The rest must be read, or the daemon would block on a full pipe.
-        std::thread::spawn(move || lines.for_each(|line| drop(line)));
+        std::thread::spawn(move || lines.for_each(drop));
         Self { child, port }
     }
 
