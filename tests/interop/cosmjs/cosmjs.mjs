@@ -112,7 +112,8 @@ client.disconnect();
 // The same over the websocket.
 const socket = await SigningCosmWasmClient.connectWithSigner(rpc.replace(/^http/, "ws"), wallet, options);
 assert.equal(await socket.getChainId(), need("CHAIN_ID"));
-assert.deepEqual(await socket.queryContractSmart(contract, query), answer);
+// Blocks go on meanwhile: all but the block of the answer must be the same.
+assert.deepEqual({ ...(await socket.queryContractSmart(contract, query)), block: null }, { ...answer, block: null });
 socket.disconnect();
 
 console.log(
