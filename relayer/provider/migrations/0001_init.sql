@@ -165,6 +165,8 @@ CREATE TABLE batch_report (
     received_at      INTEGER NOT NULL,
     superseded_from  INTEGER,
     superseded_count INTEGER NOT NULL,
+    -- Its end was on record before the transaction was stored; the item only keeps its number.
+    recorded         INTEGER NOT NULL,
     PRIMARY KEY (batch_id, item)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX batch_report_node ON batch_report (cluster_id, node_id);

@@ -30,10 +30,10 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
     let mut queue = Queue::default();
     let mut over = Vec::new();
     for meta in spool::metas(store.reader()).await? {
-        // Not read from the chain yet, or another epoch's: the next sync decides.
+        // Not read from the chain yet, or a newer epoch's: the next sync decides.
         let Some(node) = registry
             .node(&meta.cluster_id, &meta.node_id)
-            .filter(|n| n.chain.epoch == meta.epoch)
+            .filter(|n| n.chain.epoch >= meta.epoch)
         else {
             continue;
         };
@@ -69,6 +69,10 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
 }
 
 fn end_here(meta: &Meta, node: &Node, now_ms: u64) -> Option<End> {
+    if node.chain.epoch > meta.epoch {
+        // Came back from a dead transaction after a newer registration.
+        return Some(End::local(EndedAs::Superseded, Some(Code::SupersededByRotation)));
+    }
     if node.chain.sequence >= meta.sequence {
         // Somebody else has relayed it, or a later one.
         return Some(End::local(EndedAs::OnChain, Some(Code::StaleSequence)));

@@ -1,3 +1,4 @@
+use hpc_schema::code::Code;
 use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
@@ -74,7 +75,7 @@ async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreE
             history::end(
                 conn,
                 &before,
-                &End::local(EndedAs::Superseded, None),
+                &End::local(EndedAs::Superseded, Some(Code::SupersededByRotation)),
                 new.received_at,
             )
             .await?;

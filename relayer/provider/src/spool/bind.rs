@@ -1,3 +1,4 @@
+use hpc_schema::code::Code;
 use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
@@ -20,16 +21,11 @@ pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -
         .bind(i64::from(m.sequence))
         .execute(&mut *conn)
         .await?;
-        // Replaced meanwhile: the newer report's record counts it and all before it.
-        let (from, count) = if removed.rows_affected() > 0 {
-            (m.superseded_from, m.superseded_count)
-        } else {
-            (None, 0)
-        };
+        let recorded = removed.rows_affected() == 0 && !uncount(conn, m).await?;
         sqlx::query(
             "INSERT INTO batch_report (batch_id, item, cluster_id, node_id, epoch, sequence, report, signature,
-             queued_at, received_at, superseded_from, superseded_count)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             queued_at, received_at, superseded_from, superseded_count, recorded)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(int(batch))
         .bind(i64::from(item))
@@ -41,12 +37,33 @@ pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -
         .bind(m.signature.as_slice())
         .bind(int(m.queued_at))
         .bind(int(m.received_at))
-        .bind(from.map(i64::from))
-        .bind(int(count))
+        .bind(m.superseded_from.map(i64::from))
+        .bind(int(m.superseded_count))
+        .bind(recorded)
         .execute(&mut *conn)
         .await?;
     }
     Ok(())
+}
+
+/// A newer report replaced `m` while its transaction was being signed, and counts it and all before it: they
+/// are `m`'s to answer for again. False if `m` was not replaced but has ended, by a newer registration.
+async fn uncount(conn: &mut SqliteConnection, m: &Member) -> Result<bool, StoreError> {
+    let mine = int(m.superseded_count.saturating_add(1));
+    let done = sqlx::query(
+        "UPDATE waiting SET superseded_count = superseded_count - ?1,
+         superseded_from = CASE WHEN superseded_count > ?1 THEN ?2 END
+         WHERE cluster_id = ?3 AND node_id = ?4 AND epoch = ?5 AND superseded_count >= ?1",
+    )
+    .bind(mine)
+    // A bound, not a sequence that need exist: numbers have gaps.
+    .bind(i64::from(m.sequence) + 1)
+    .bind(m.cluster_id.as_str())
+    .bind(m.node_id.as_str())
+    .bind(int(m.epoch))
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// The reports of a transaction that has not been settled, in the order of its items.
@@ -67,6 +84,9 @@ pub async fn members(conn: &mut SqliteConnection, batch: u64) -> Result<Vec<Memb
 /// # Errors
 /// If the store fails.
 pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64) -> Result<(), StoreError> {
+    if m.recorded {
+        return Ok(());
+    }
     let newer = sqlx::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
         .bind(m.cluster_id.as_str())
         .bind(m.node_id.as_str())
@@ -92,14 +112,9 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
             .await?;
         }
         Some(newer) if newer.epoch == m.epoch => {
-            // Already counted if it was replaced while the transaction was being signed.
-            let counted = newer.superseded_from.is_some_and(|from| from <= m.sequence);
+            // Its end is the newer one's.
             let from = m.superseded_from.unwrap_or(m.sequence);
-            let added = if counted {
-                0
-            } else {
-                m.superseded_count.saturating_add(1)
-            };
+            let added = m.superseded_count.saturating_add(1);
             sqlx::query(
                 "UPDATE waiting SET superseded_from = min(coalesce(superseded_from, ?), ?),
                  superseded_count = superseded_count + ?, queued_at = min(queued_at, ?)
@@ -114,7 +129,15 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
             .execute(conn)
             .await?;
         }
-        Some(_) => history::end(conn, m, &End::local(EndedAs::Superseded, None), now_ms).await?,
+        Some(_) => {
+            history::end(
+                conn,
+                m,
+                &End::local(EndedAs::Superseded, Some(Code::SupersededByRotation)),
+                now_ms,
+            )
+            .await?;
+        }
     }
     Ok(())
 }

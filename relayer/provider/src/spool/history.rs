@@ -59,6 +59,9 @@ impl End {
 /// # Errors
 /// If the store fails.
 pub async fn end(conn: &mut SqliteConnection, m: &Member, end: &End, now_ms: u64) -> Result<(), StoreError> {
+    if m.recorded {
+        return Ok(());
+    }
     sqlx::query(
         "INSERT INTO report_end (cluster_id, node_id, epoch, sequence, superseded_from, superseded_count, ended,
          code, batch_id, height, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -13,3 +13,6 @@ pub use drop::{drop_waiting, supersede_older};
 pub use history::{End, EndRow, EndedAs, Refusal, end, ends_of, last_refusal, prune};
 pub use rows::{Depth, Intake, Member, Meta, depth, intake_of, intakes, metas, waiting_of};
 pub use writer::{Accept, Accepted, Spool};
+
+#[cfg(test)]
+mod tests;

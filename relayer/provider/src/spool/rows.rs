@@ -28,6 +28,8 @@ pub struct Member {
     pub superseded_from: Option<u32>,
     /// How many those are.
     pub superseded_count: u64,
+    /// Its end is on record already.
+    pub recorded: bool,
 }
 
 impl Member {
@@ -50,6 +52,8 @@ impl Member {
             received_at: uint(row, "received_at")?,
             superseded_from: from,
             superseded_count: uint(row, "superseded_count")?,
+            // Only a bound report can have ended and stay.
+            recorded: row.try_get("recorded").unwrap_or(false),
         })
     }
 }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use hpc_schema::node::NodeState;
+use hpc_schema::registry::{ExecuteMsg, ParamsUpdate};
 use serde_json::Value;
 use virtengine_provider::clock;
 use virtengine_provider::config::Span;
@@ -76,7 +77,7 @@ async fn without_the_chain_the_daemon_starts_accepts_spools_and_says_why_it_is_n
 async fn nodes_of_a_page_travel_in_one_transaction() {
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.batch.submit_interval = Span::millis(1500);
+    config.batch.submit_interval = Span::seconds(3);
     site.start_with(config).await;
     let mut agents = Vec::new();
     for i in 0..12 {
@@ -88,44 +89,58 @@ async fn nodes_of_a_page_travel_in_one_transaction() {
     for agent in &agents {
         site.wait_sequence(&agent.node, 1).await;
     }
-    let metrics = site.ops("/metrics").await.1;
-    let count = |line: &str| {
+    let mut metrics = String::new();
+    let count = |metrics: &str, line: &str| {
         let line = metrics.lines().find(|l| l.starts_with(line)).unwrap_or_default();
         line.rsplit(' ')
             .next()
             .and_then(|n| n.parse::<u64>().ok())
             .unwrap_or(0)
     };
-    let batches = count("virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"}");
+    eventually("all twelve counted", async || {
+        metrics = site.ops("/metrics").await.1;
+        count(&metrics, "virtengine_provider_reports_total{end=\"on_chain\"") == 12
+    })
+    .await;
+    let batches = count(
+        &metrics,
+        "virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"}",
+    );
     assert!((1..=3).contains(&batches), "{batches} batches\n{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_falls_silent_is_swept_to_stale_and_comes_back_with_a_report() {
+async fn a_node_that_falls_silent_is_swept_to_stale_and_a_report_brings_it_back() {
     let site = Site::start().await;
+    let params = ParamsUpdate {
+        heartbeat_timeout: Some(60),
+        ..ParamsUpdate::default()
+    };
+    site.owner_sends(&ExecuteMsg::UpdateParams { params }).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
     assert!(agent.beat(&client, &site, 1).await.accepted);
     site.wait_sequence(&agent.node, 1).await;
-    // Fifty seconds ahead is still within what settlement accepts of a chain's clock; three steps of it
-    // make the silence that a sweep records.
+    // As far ahead as settlement takes a chain's clock for sound; the rest of the minute passes.
     let chain_now = site.devnet.block_time_nanos().unwrap() / 1_000_000_000;
-    site.devnet.set_time(chain_now + 50);
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(site.node(&agent.node).await.recorded_state, NodeState::Active);
-    // An old report: a silence of 50 s + 80 s.
-    let body = agent.heartbeat_text(2, clock::now_ms() - 80_000);
-    assert!(
-        crate::agent::answer(agent.send_text(&client, &site, body).await)
+    site.devnet.set_time(chain_now + 57);
+    eventually("the sweep", async || {
+        site.node(&agent.node).await.recorded_state == NodeState::Stale
+    })
+    .await;
+    eventually("the sweep is counted", async || {
+        site.ops("/metrics")
             .await
-            .accepted
-    );
-    site.wait_sequence(&agent.node, 2).await;
-    assert_eq!(
-        site.node(&agent.node).await.state,
-        NodeState::Active,
-        "last_heartbeat never decreases"
-    );
+            .1
+            .contains("kind=\"sweep\",end=\"included\"")
+    })
+    .await;
+    assert!(agent.beat(&client, &site, 2).await.accepted);
+    eventually("the node is back", async || {
+        let node = site.node(&agent.node).await;
+        node.sequence == 2 && node.recorded_state == NodeState::Active
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

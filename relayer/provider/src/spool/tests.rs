@@ -1,0 +1,231 @@
+//! A model of the queue against the database: whatever happens, every accepted report is accounted for once.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use sqlx::Row as _;
+
+use super::accept::accept;
+use super::*;
+use crate::store::Store;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A report with a sequence so much above (or below) the last.
+    Beat(i8),
+    /// What waits is planned; it is bound after so many further reports.
+    Plan(u8),
+    /// The transaction counts.
+    Include,
+    /// The transaction is dead.
+    Expire,
+    /// A new registration.
+    Rotate,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        5 => (-2i8..6).prop_map(Step::Beat),
+        2 => (0u8..3).prop_map(Step::Plan),
+        2 => Just(Step::Include),
+        2 => Just(Step::Expire),
+        1 => Just(Step::Rotate),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn report(epoch: u64, sequence: u32, at: u64) -> Accept {
+    Accept {
+        cluster_id: "hpc-cluster-1".parse().unwrap(),
+        node_id: "node-0001".parse().unwrap(),
+        epoch,
+        sequence,
+        report: [1; 70],
+        signature: [2; 64],
+        section: vec![3],
+        section_digest: [4; 16],
+        received_at: at,
+    }
+}
+
+struct Model {
+    store: Store,
+    epoch: u64,
+    last: u32,
+    now: u64,
+    batch: Option<u64>,
+    accepted: BTreeSet<(u64, u32)>,
+}
+
+impl Model {
+    async fn beat(&mut self, by: i8) {
+        let sequence = self.last.saturating_add_signed(i32::from(by)).max(1);
+        self.now += 1;
+        let mut tx = self.store.begin().await.unwrap();
+        let got = accept(&mut tx, &report(self.epoch, sequence, self.now))
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(
+            got.accepted,
+            sequence > self.last,
+            "sequences rise within an epoch"
+        );
+        if got.accepted {
+            self.last = sequence;
+            self.accepted.insert((self.epoch, sequence));
+        }
+        assert_eq!(got.sequence_ack, self.last);
+    }
+
+    async fn plan(&mut self, then: u8) {
+        if self.batch.is_some() {
+            return;
+        }
+        let mut conn = self.store.reader().acquire().await.unwrap();
+        let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+        let Some((member, _)) = waiting_of(&mut conn, &cluster, &node).await.unwrap() else {
+            return;
+        };
+        drop(conn);
+        for _ in 0..then {
+            self.beat(1).await;
+        }
+        let mut tx = self.store.begin().await.unwrap();
+        let row = sqlx::query(
+            "INSERT INTO batch (signer, kind, created_at) VALUES ('s', 'reports', 0) RETURNING id",
+        )
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+        let batch = u64::try_from(row.get::<i64, _>(0)).unwrap();
+        bind(&mut tx, batch, &[member]).await.unwrap();
+        tx.commit().await.unwrap();
+        self.batch = Some(batch);
+    }
+
+    async fn finish(&mut self, included: bool) {
+        let Some(batch) = self.batch.take() else { return };
+        let mut tx = self.store.begin().await.unwrap();
+        for m in members(&mut tx, batch).await.unwrap() {
+            if included {
+                let ended = End {
+                    ended: EndedAs::OnChain,
+                    code: None,
+                    batch: Some(batch),
+                    height: Some(1),
+                };
+                end(&mut tx, &m, &ended, self.now).await.unwrap();
+            } else {
+                return_member(&mut tx, &m, self.now).await.unwrap();
+            }
+        }
+        unbind(&mut tx, batch).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    async fn rotate(&mut self) {
+        self.epoch += 1;
+        self.last = 0;
+        let mut tx = self.store.begin().await.unwrap();
+        let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+        supersede_older(&mut tx, &cluster, &node, self.epoch, self.now)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Each accepted report waits, is bound, or has ended: itself, or within the range of one that replaced it.
+    async fn check(&self) {
+        let rows = sqlx::query(
+            "SELECT epoch, sequence, superseded_from, superseded_count FROM report_end
+             UNION ALL SELECT epoch, sequence, superseded_from, superseded_count FROM waiting
+             UNION ALL SELECT epoch, sequence, superseded_from, superseded_count FROM batch_report WHERE NOT recorded",
+        )
+        .fetch_all(self.store.reader())
+        .await
+        .unwrap();
+        let (mut count, mut seen, mut ranges) = (0, BTreeSet::new(), Vec::new());
+        for row in rows {
+            let (epoch, sequence): (i64, i64) = (row.get(0), row.get(1));
+            let from: i64 = row.get::<Option<i64>, _>(2).unwrap_or(sequence);
+            assert!(
+                seen.insert((epoch, sequence)),
+                "epoch {epoch}, sequence {sequence} has two records"
+            );
+            ranges.push((epoch, from, sequence));
+            count += 1 + row.get::<i64, _>(3);
+        }
+        for (epoch, sequence) in &self.accepted {
+            let (e, s) = (i64::try_from(*epoch).unwrap(), i64::from(*sequence));
+            let covered = ranges
+                .iter()
+                .any(|(epoch, from, to)| *epoch == e && (*from..=*to).contains(&s));
+            assert!(
+                covered,
+                "epoch {e}, sequence {s} was accepted and is on no record"
+            );
+        }
+        assert_eq!(
+            count,
+            i64::try_from(self.accepted.len()).unwrap(),
+            "each is counted once"
+        );
+        let waiting = depth(self.store.reader()).await.unwrap().waiting;
+        assert!(waiting <= 1, "the queue is bounded by nodes");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn every_accepted_report_is_accounted_for_exactly_once(steps in steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+            let mut model = Model {
+                store, epoch: 1, last: 0, now: 1, batch: None, accepted: BTreeSet::new(),
+            };
+            for step in steps {
+                match step {
+                    Step::Beat(by) => model.beat(by).await,
+                    Step::Plan(then) => model.plan(then).await,
+                    Step::Include => model.finish(true).await,
+                    Step::Expire => model.finish(false).await,
+                    Step::Rotate => model.rotate().await,
+                }
+                model.check().await;
+            }
+            model.store.close().await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn what_the_writer_acknowledged_is_there_after_another_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.db");
+    let store = Store::open(&path).await.unwrap();
+    let (spool, task) = Spool::start(store.clone());
+    let many: Vec<_> = (1..=200u32)
+        .map(|i| {
+            let (spool, node) = (spool.clone(), format!("node-{i:04}"));
+            tokio::spawn(async move {
+                let accept = Accept {
+                    node_id: node.parse().unwrap(),
+                    ..report(1, i, 5)
+                };
+                spool.accept(accept).await.unwrap()
+            })
+        })
+        .collect();
+    for one in many {
+        assert!(one.await.unwrap().accepted);
+    }
+    drop(spool);
+    task.await.unwrap();
+    store.close().await;
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(depth(store.reader()).await.unwrap().waiting, 200);
+}
