@@ -8,14 +8,6 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::process;
 
-/// The packages whose programs the suite runs.
-const PACKAGES: [&str; 4] = [
-    "hpc-devnet",
-    "virtengine-provider",
-    "virtengine-node-agent",
-    "virtengine",
-];
-
 /// Root of the repository.
 #[must_use]
 pub fn root() -> &'static Path {
@@ -51,12 +43,16 @@ fn folder() -> Result<PathBuf> {
     let mut build = Command::new(env!("CARGO"));
     build
         .current_dir(root())
-        .args(["build", "--quiet", "--locked", "--bins"])
-        // Inert unless a test's environment names a step to die at.
-        .args(["--features", "virtengine-provider/fault-injection"]);
-    for package in PACKAGES {
-        build.args(["--package", package]);
-    }
+        // With all features like the tests themselves, so that no dependency is compiled again. Fault injection is
+        // inert unless a test's environment names a step to die at.
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--bins",
+            "--workspace",
+            "--all-features",
+        ]);
     process::output(&mut build)?;
     // A test runs from target/<profile>/deps; programs lie one folder up, in the profile that `cargo build` uses.
     let test = std::env::current_exe().context("cannot tell where the test runs from")?;
