@@ -9,6 +9,7 @@ mod replay;
 mod search;
 mod snapshot;
 mod store;
+mod tables;
 
 pub(crate) use block::Block;
 pub(crate) use header::{BlockId, header, validator_address, validator_key};

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use sha2::{Digest, Sha256};
-
 use super::snapshot::{IndexedTx, Snapshot};
+use super::tables::tag;
 use crate::error::Error;
 use crate::tx::{self, Event};
 
@@ -14,18 +13,6 @@ const MAX_LENGTH: usize = 512;
 
 /// At most so many transactions are gathered for one search.
 const MAX_RESULTS: usize = 10_000;
-
-/// Key of the event index: the first 16 bytes of `SHA-256(name ‖ 0 ‖ value)`. Hits are compared with the
-/// event itself, so a collision gives nothing wrong.
-pub(super) fn tag(name: &str, value: &str) -> [u8; 16] {
-    let digest: [u8; 32] = Sha256::new()
-        .chain_update(name)
-        .chain_update([0])
-        .chain_update(value)
-        .finalize()
-        .into();
-    digest.first_chunk().copied().unwrap_or_default()
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {

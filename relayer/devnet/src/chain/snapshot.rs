@@ -5,7 +5,7 @@ use redb::ReadTransaction;
 
 use super::block::Block;
 use super::header::Previous;
-use super::store::{BLOCKS, META, STATE, TAGS, TXS};
+use super::tables::{BLOCKS, META, STATE, TAGS, TXS, decode};
 use crate::error::Error;
 use crate::kv::{Disk, prefix_end};
 use crate::tx::TxResult;
@@ -186,8 +186,4 @@ impl Snapshot {
             .failure()
             .map_or(Ok(()), |failure| Err(Error::Database(failure.to_string())))
     }
-}
-
-pub(super) fn decode(height: u64, bytes: &[u8]) -> Result<Block, Error> {
-    Block::decode(bytes).map_err(|error| Error::Damaged(format!("block {height}: {error}")))
 }

@@ -5,26 +5,15 @@ use std::sync::Arc;
 
 use prost::Message;
 use redb::backends::InMemoryBackend;
-use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, Table};
 
 use super::block::{Block, state_hash};
-use super::search::tag;
-use super::snapshot::{Snapshot, Tip, decode};
+use super::snapshot::{Snapshot, Tip};
+use super::tables::{BLOCKS, META, STATE, TAGS, TXS, decode, tag};
 use crate::error::Error;
 use crate::genesis::Genesis;
 use crate::kv::{Layer, Nothing, Writes};
 use crate::tx;
-
-/// The application state.
-pub(super) const STATE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("state");
-/// Height to block with results.
-pub(super) const BLOCKS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("blocks");
-/// Transaction hash to height and index.
-pub(super) const TXS: TableDefinition<'_, &[u8; 32], (u64, u32)> = TableDefinition::new("txs");
-/// Event tag ‖ height ‖ index.
-pub(super) const TAGS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tags");
-/// `format`, `genesis` (JSON), `tip`, `first` (the tip before the first block).
-pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 /// Raised when what is written changes so that an older file cannot be read.
 const FORMAT: &[u8] = b"1";

@@ -1,9 +1,11 @@
 //! CometBFT's JSON-RPC over HTTP and websocket.
 
+mod answer;
 mod jsonrpc;
 mod methods;
 mod params;
 mod server;
+mod uri;
 mod view;
 mod websocket;
 

@@ -1,12 +1,13 @@
 //! The HTTP listener: one POST endpoint, a health check and the websocket, all of them bounded.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Request as HttpRequest, State, WebSocketUpgrade};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request as HttpRequest, State, WebSocketUpgrade};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,8 +19,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tower::Service;
 
+use super::answer::{Shared, one};
 use super::jsonrpc::{Request, RpcError, envelope};
-use super::{methods, websocket};
+use super::{uri, websocket};
 use crate::chain::Node;
 use crate::error::Error;
 use crate::stop::Stop;
@@ -45,15 +47,6 @@ pub(crate) fn bind(addr: SocketAddr, allow_remote: bool) -> Result<std::net::Tcp
     Ok(listener)
 }
 
-/// What handlers share.
-#[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) node: Arc<Node>,
-    pub(super) stop: Stop,
-    /// A websocket outlives the connection that it came by, so it is counted for itself.
-    websockets: Arc<Semaphore>,
-}
-
 /// The RPC server.
 pub(crate) struct Server {
     node: Arc<Node>,
@@ -75,9 +68,10 @@ impl Server {
             websockets: Arc::new(Semaphore::new(limits.websockets)),
         };
         let router = Router::new()
-            .route("/", post(rpc).get(no_uri_calls))
+            .route("/", post(rpc).get(welcome))
             .route("/health", get(health))
             .route("/websocket", get(upgrade))
+            .route("/{method}", get(call))
             .layer(DefaultBodyLimit::max(limits.body_bytes))
             .with_state(shared);
         let mut stop = self.stop.clone();
@@ -137,9 +131,8 @@ async fn connection(stream: TcpStream, router: Router, mut stop: Stop) {
     }
 }
 
-async fn no_uri_calls() -> Response {
-    let text =
-        "This is the embedded chain. Send JSON-RPC by POST to /, or open the websocket at /websocket.\n";
+async fn welcome() -> Response {
+    let text = "This is the embedded chain. Send JSON-RPC by POST to /, read by GET (/status, /block?height=1), or open the websocket at /websocket.\n";
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")], text).into_response()
 }
 
@@ -149,6 +142,29 @@ async fn health(State(shared): State<Shared>) -> Response {
         Ok(None) => json(StatusCode::OK, &serde_json::json!({})),
         Ok(Some(reason)) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+async fn call(
+    State(shared): State<Shared>,
+    Path(method): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Response {
+    // CometBFT answers calls by URI with this id.
+    let id = Value::from(-1);
+    let params = match uri::params(&method, &query) {
+        Ok(params) => params,
+        Err(error) => return json(StatusCode::NOT_FOUND, &envelope(Some(&id), Err(error))),
+    };
+    let request = Request {
+        id: Some(id),
+        method,
+        params,
+    };
+    match one(&shared.node, request).await {
+        Some(answer) if answer.get("error").is_some() => json(StatusCode::INTERNAL_SERVER_ERROR, &answer),
+        Some(answer) => json(StatusCode::OK, &answer),
+        None => StatusCode::OK.into_response(),
     }
 }
 
@@ -221,17 +237,6 @@ async fn answer(node: &Arc<Node>, body: &Bytes) -> Response {
         },
         Err(error) => parse_error(&error),
     }
-}
-
-/// Answers one call; a notification gets none.
-pub(super) async fn one(node: &Arc<Node>, request: Request) -> Option<Value> {
-    let id = request.id?;
-    let node = Arc::clone(node);
-    let called =
-        tokio::task::spawn_blocking(move || methods::call(&node, &request.method, &request.params)).await;
-    let outcome =
-        called.unwrap_or_else(|error| Err(RpcError::internal(format!("the method panicked: {error}"))));
-    Some(envelope(Some(&id), outcome))
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::answer::{Shared, one};
 use super::jsonrpc::{Request, RpcError, envelope};
 use super::params::Params;
-use super::server::{Shared, one};
 use super::{methods, view};
 use crate::chain::{BlockId, Committed, Node, Query, header};
 use crate::tx;

@@ -10,10 +10,11 @@ use cosmrs::proto::traits::Message;
 use k256::ecdsa::signature::Verifier;
 use k256::ecdsa::{Signature, VerifyingKey};
 
+use super::TxError;
+use super::context::{BlockContext, Rules};
 use super::decode::DecodedTx;
 use super::event::{self, Event};
-use super::run::{BlockContext, Rules};
-use super::{TxError, decode};
+use super::proto::{Fields, value};
 use crate::address;
 use crate::gas::{self, Meter};
 use crate::kv::Layer;
@@ -248,6 +249,12 @@ fn direct_mode(info: &SignerInfo) -> Result<(), TxError> {
     }
 }
 
+/// key.
+const KEY: Fields = Fields {
+    known: &[1],
+    nested: &[],
+};
+
 fn secp256k1_key(any: &Any) -> Result<[u8; 33], TxError> {
     if any.type_url != "/cosmos.crypto.secp256k1.PubKey" {
         return Err(TxError::invalid_pubkey(format!(
@@ -255,7 +262,7 @@ fn secp256k1_key(any: &Any) -> Result<[u8; 33], TxError> {
             any.type_url
         )));
     }
-    let key: PubKey = decode::value(any)?;
+    let key: PubKey = value(any, &KEY)?;
     key.key
         .try_into()
         .map_err(|_| TxError::invalid_pubkey("a secp256k1 key has 33 bytes"))

@@ -1,12 +1,11 @@
 //! From bytes to a transaction whose every field is known.
 
-use cosmrs::proto::Any;
 use cosmrs::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, TxBody, TxRaw};
-use cosmrs::proto::traits::Message;
 use sha2::{Digest, Sha256};
 
 use super::TxError;
 use super::message::Msg;
+use super::proto::strict;
 use crate::address::{self, Address};
 use crate::coin::Coins;
 
@@ -129,20 +128,4 @@ fn nonzero(fee: &Fee) -> Vec<cosmrs::proto::cosmos::base::v1beta1::Coin> {
         .filter(|coin| coin.amount != "0")
         .cloned()
         .collect()
-}
-
-/// Decodes and refuses what would be lost: unknown fields, or an encoding that is not the canonical one.
-fn strict<M: Message + Default>(bytes: &[u8], name: &str) -> Result<M, TxError> {
-    let message = M::decode(bytes).map_err(|error| TxError::tx_decode(format!("{name}: {error}")))?;
-    if message.encode_to_vec() != bytes {
-        return Err(TxError::tx_decode(format!(
-            "{name} has unknown fields or is not encoded canonically (unordered transactions and timeout timestamps are not supported)"
-        )));
-    }
-    Ok(message)
-}
-
-/// Decodes the value of an `Any` whose type is known.
-pub(super) fn value<M: Message + Default>(any: &Any) -> Result<M, TxError> {
-    M::decode(any.value.as_slice()).map_err(|error| TxError::tx_decode(format!("{}: {error}", any.type_url)))
 }

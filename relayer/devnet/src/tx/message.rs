@@ -7,7 +7,7 @@ use cosmrs::proto::cosmwasm::wasm::v1::{
 };
 
 use super::TxError;
-use super::decode::value;
+use super::proto::{COIN, Fields, value};
 use crate::address::{self, Address};
 use crate::coin::Coins;
 
@@ -29,18 +29,44 @@ const MIGRATE: &str = "/cosmwasm.wasm.v1.MsgMigrateContract";
 const UPDATE_ADMIN: &str = "/cosmwasm.wasm.v1.MsgUpdateAdmin";
 const CLEAR_ADMIN: &str = "/cosmwasm.wasm.v1.MsgClearAdmin";
 
+/// sender, contract, msg, funds (4 was removed); the numbers are those of `cosmwasm/wasm/v1/tx.proto`.
+const EXECUTE_FIELDS: Fields = Fields {
+    known: &[1, 2, 3, 5],
+    nested: &[(5, &COIN)],
+};
+/// from_address, to_address, amount.
+const SEND_FIELDS: Fields = Fields {
+    known: &[1, 2, 3],
+    nested: &[(3, &COIN)],
+};
+/// sender, admin, code_id, label, msg, funds.
+const INSTANTIATE_FIELDS: Fields = Fields {
+    known: &[1, 2, 3, 4, 5, 6],
+    nested: &[(6, &COIN)],
+};
+/// sender, contract, code_id, msg.
+const MIGRATE_FIELDS: Fields = flat(&[1, 2, 3, 4]);
+/// sender, new_admin, contract.
+const UPDATE_ADMIN_FIELDS: Fields = flat(&[1, 2, 3]);
+/// sender, contract.
+const CLEAR_ADMIN_FIELDS: Fields = flat(&[1, 3]);
+
+const fn flat(known: &'static [u32]) -> Fields {
+    Fields { known, nested: &[] }
+}
+
 /// wasmd's limit on a contract's label.
 const MAX_LABEL: usize = 128;
 
 impl Msg {
     pub(super) fn decode(any: &Any) -> Result<Self, TxError> {
         Ok(match any.type_url.as_str() {
-            SEND => Self::Send(value(any)?),
-            EXECUTE => Self::Execute(value(any)?),
-            INSTANTIATE => Self::Instantiate(value(any)?),
-            MIGRATE => Self::Migrate(value(any)?),
-            UPDATE_ADMIN => Self::UpdateAdmin(value(any)?),
-            CLEAR_ADMIN => Self::ClearAdmin(value(any)?),
+            SEND => Self::Send(value(any, &SEND_FIELDS)?),
+            EXECUTE => Self::Execute(value(any, &EXECUTE_FIELDS)?),
+            INSTANTIATE => Self::Instantiate(value(any, &INSTANTIATE_FIELDS)?),
+            MIGRATE => Self::Migrate(value(any, &MIGRATE_FIELDS)?),
+            UPDATE_ADMIN => Self::UpdateAdmin(value(any, &UPDATE_ADMIN_FIELDS)?),
+            CLEAR_ADMIN => Self::ClearAdmin(value(any, &CLEAR_ADMIN_FIELDS)?),
             "/cosmwasm.wasm.v1.MsgStoreCode" => {
                 return Err(TxError::not_supported(
                     "the embedded chain runs no wasm: the registry is linked natively as code id 1, instantiate that",

@@ -1,7 +1,6 @@
 //! One transaction from bytes to result, for CheckTx, blocks and simulation.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use cosmrs::proto::Any;
 use cosmrs::proto::cosmos::bank::v1beta1::MsgSendResponse;
@@ -9,48 +8,15 @@ use cosmrs::proto::cosmos::base::abci::v1beta1::TxMsgData;
 use cosmrs::proto::traits::Message;
 
 use super::ante::{self, Mode, out_of_gas};
-use super::event::{self, Event};
+use super::context::{BlockContext, Rules};
+use super::event::Event;
 use super::message::Msg;
+use super::scope::MessageRun;
 use super::{DecodedTx, TxError, wasm};
-use crate::address::{self, Address};
-use crate::coin::{Coins, GasPrice};
-use crate::contract::NativeContract;
-use crate::gas::{self, Meter};
+use crate::address;
+use crate::coin::Coins;
+use crate::gas::Meter;
 use crate::kv::Layer;
-use crate::state::{NumberSource, Numbering, transfer};
-
-/// What transactions may be, for the life of the chain.
-#[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    pub(crate) min_gas_price: GasPrice,
-    pub(crate) max_block_gas: Option<u64>,
-    pub(crate) max_memo: usize,
-    pub(crate) max_signatures: usize,
-    pub(crate) numbering: Numbering,
-}
-
-/// The block that transactions run in.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockContext<'a> {
-    pub(crate) chain_id: &'a str,
-    pub(crate) height: u64,
-    pub(crate) time_nanos: u64,
-    /// State hash before this block.
-    pub(crate) app_hash: &'a [u8],
-    /// Natively linked codes; code id is the index plus one.
-    pub(crate) codes: &'a [Arc<dyn NativeContract>],
-}
-
-impl BlockContext<'_> {
-    /// The code of an id.
-    pub(crate) fn code(&self, code_id: u64) -> Result<&dyn NativeContract, TxError> {
-        let index = code_id.checked_sub(1).and_then(|id| usize::try_from(id).ok());
-        index
-            .and_then(|index| self.codes.get(index))
-            .map(AsRef::as_ref)
-            .ok_or_else(|| TxError::no_such_code(format!("code id {code_id}")))
-    }
-}
 
 /// The result of a transaction, as blocks keep it.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -189,7 +155,7 @@ fn messages(
     for (number, msg) in tx.msgs.iter().enumerate() {
         let failed =
             |error: TxError| error.context(format!("failed to execute message; message index: {number}"));
-        let (message_events, response) = run.message(state, msg).map_err(failed)?;
+        let (message_events, response) = message(&mut run, state, msg).map_err(failed)?;
         out_of_gas(mode, tx, meter, "wasm contract or store")?;
         events.extend(
             message_events
@@ -209,77 +175,35 @@ fn messages(
     Ok((events, data.encode_to_vec()))
 }
 
-/// The messages of one transaction while they run.
-pub(super) struct MessageRun<'a> {
-    pub(super) context: &'a BlockContext<'a>,
-    pub(super) rules: &'a Rules,
-    pub(super) tx: &'a DecodedTx,
-    pub(super) index: u32,
-    pub(super) meter: &'a Meter,
-    /// Codes that this transaction has paid the loading of.
-    pub(super) loaded: BTreeSet<u64>,
-}
-
-impl MessageRun<'_> {
-    fn message(&mut self, state: &mut Layer<'_>, msg: &Msg) -> Result<(Vec<Event>, Any), TxError> {
-        let sender = msg.sender()?;
-        let mut events = vec![
-            Event::new("message")
-                .with("action", msg.type_url())
-                .with("sender", address::text(&sender))
-                .with("module", msg.module()),
-        ];
-        let (handled, value) = match msg {
-            Msg::Send(send) => {
-                let to = address::parse(&send.to_address)?;
-                (
-                    self.send(state, &sender, &to, &Coins::from_proto(&send.amount)?, true)?,
-                    MsgSendResponse {}.encode_to_vec(),
-                )
-            }
-            Msg::Execute(msg) => wasm::execute(self, state, &sender, msg)?,
-            Msg::Instantiate(msg) => wasm::instantiate(self, state, &sender, msg)?,
-            Msg::Migrate(msg) => wasm::migrate(self, state, &sender, msg)?,
-            Msg::UpdateAdmin(msg) => wasm::set_admin(self, state, &sender, &msg.contract, &msg.new_admin)?,
-            Msg::ClearAdmin(msg) => wasm::set_admin(self, state, &sender, &msg.contract, "")?,
-        };
-        events.extend(handled);
-        Ok((
-            events,
-            Any {
-                type_url: format!("{}Response", msg.type_url()),
-                value,
-            },
-        ))
-    }
-
-    /// Moves coins and makes the receiver's account.
-    pub(super) fn send(
-        &self,
-        state: &mut Layer<'_>,
-        from: &Address,
-        to: &Address,
-        coins: &Coins,
-        sender_event: bool,
-    ) -> Result<Vec<Event>, TxError> {
-        if *to == address::fee_collector() {
-            return Err(TxError::unauthorized(format!(
-                "{} is not allowed to receive funds",
-                address::text(to)
-            )));
+/// Runs one message: its events and its response.
+fn message(run: &mut MessageRun<'_>, state: &mut Layer<'_>, msg: &Msg) -> Result<(Vec<Event>, Any), TxError> {
+    let sender = msg.sender()?;
+    let mut events = vec![
+        Event::new("message")
+            .with("action", msg.type_url())
+            .with("sender", address::text(&sender))
+            .with("module", msg.module()),
+    ];
+    let (handled, value) = match msg {
+        Msg::Send(send) => {
+            let to = address::parse(&send.to_address)?;
+            (
+                run.send(state, &sender, &to, &Coins::from_proto(&send.amount)?, true)?,
+                MsgSendResponse {}.encode_to_vec(),
+            )
         }
-        transfer(state, from, to, coins, Some(self.numbers()))?;
-        self.meter.add(gas::BANK_SEND);
-        Ok(event::transfer(from, to, coins, sender_event))
-    }
-
-    /// How accounts that this transaction makes are numbered.
-    pub(super) fn numbers(&self) -> NumberSource<'_> {
-        NumberSource {
-            numbering: self.rules.numbering,
-            height: self.context.height,
-            app_hash: self.context.app_hash,
-            tx_index: u64::from(self.index),
-        }
-    }
+        Msg::Execute(msg) => wasm::execute(run, state, &sender, msg)?,
+        Msg::Instantiate(msg) => wasm::instantiate(run, state, &sender, msg)?,
+        Msg::Migrate(msg) => wasm::migrate(run, state, &sender, msg)?,
+        Msg::UpdateAdmin(msg) => wasm::set_admin(run, state, &sender, &msg.contract, &msg.new_admin)?,
+        Msg::ClearAdmin(msg) => wasm::set_admin(run, state, &sender, &msg.contract, "")?,
+    };
+    events.extend(handled);
+    Ok((
+        events,
+        Any {
+            type_url: format!("{}Response", msg.type_url()),
+            value,
+        },
+    ))
 }

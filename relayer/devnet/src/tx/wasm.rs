@@ -9,7 +9,7 @@ use cosmwasm_std::{Attribute, Response};
 
 use super::TxError;
 use super::event::Event;
-use super::run::MessageRun;
+use super::scope::MessageRun;
 use crate::address::{self, Address};
 use crate::coin::Coins;
 use crate::contract::{Failure, Host};

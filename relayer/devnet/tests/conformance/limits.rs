@@ -68,11 +68,12 @@ fn envelopes_follow_json_rpc_and_cometbft() {
 }
 
 #[test]
-fn only_post_and_health_are_served_over_plain_http() {
+fn the_root_takes_post_and_what_is_unknown_is_not_found() {
     let scene = scene();
     assert_eq!(scene.rpc.http("GET", "/health", b"").unwrap().json(), json!({}));
     assert_eq!(scene.rpc.http("GET", "/", b"").unwrap().status, 405);
-    assert_eq!(scene.rpc.http("GET", "/status", b"").unwrap().status, 404);
+    assert_eq!(scene.rpc.http("GET", "/genesis", b"").unwrap().status, 404);
+    assert_eq!(scene.rpc.http("GET", "/a/b", b"").unwrap().status, 404);
 }
 
 #[test]
@@ -127,4 +128,32 @@ fn after_a_shutdown_nobody_listens() {
     let addr = scene.chain.rpc_addr();
     scene.chain.shutdown();
     assert!(TcpStream::connect(addr).is_err());
+}
+
+#[test]
+fn what_only_reads_may_be_asked_by_get() {
+    let scene = scene();
+    let get = |path: &str| {
+        let answer = scene.rpc.http("GET", path, b"").unwrap();
+        (answer.status, answer.json())
+    };
+    let (status, answer) = get("/status");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["result"]["node_info"]["network"], crate::support::CHAIN_ID);
+    assert_eq!(answer["id"], -1);
+    let (status, answer) = get("/block?height=1");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["result"]["block"]["header"]["height"], "1");
+    let (status, answer) = get("/block?height=999999");
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (500, &(-32603).into()),
+        "{answer}"
+    );
+    let (status, answer) = get("/broadcast_tx_sync?tx=0x00");
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (404, &(-32601).into()),
+        "{answer}"
+    );
 }

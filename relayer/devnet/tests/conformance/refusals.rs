@@ -115,6 +115,22 @@ fn bytes_that_are_no_transaction_are_code_2() {
         2,
         "unable to resolve type URL /cosmos.gov.v1.MsgVote: tx parse error",
     );
+    // A field that the message's type does not have, in the message and inside one of its coins.
+    for spoil in [
+        |value: &mut Vec<u8>| value.extend_from_slice(&[9 << 3, 1]),
+        |value: &mut Vec<u8>| value.extend_from_slice(&[3 << 3 | 2, 2, 5 << 3, 1]),
+    ] {
+        let spoiled = altered(&scene, |body, _, _| spoil(&mut body.messages[0].value));
+        let answer = scene.rpc.broadcast(&spoiled);
+        assert_eq!(answer["code"], 2, "{answer}");
+        let log = answer["log"].as_str().unwrap();
+        assert!(log.contains("errUnknownField"), "{log}");
+    }
+    // Unknown fields that are marked as non-critical are no reason to refuse: the signature is judged next.
+    let marked = altered(&scene, |body, _, _| {
+        body.messages[0].value.extend_from_slice(&[0x80, 0x40, 1]);
+    });
+    assert_eq!(scene.rpc.broadcast(&marked)["code"], 4);
     // `unordered: true` (field 4 of the body), which would change what the sequence means.
     let mut raw = TxRaw::decode(altered(&scene, |_, _, _| {}).as_slice()).unwrap();
     raw.body_bytes.extend_from_slice(&[4 << 3, 1]);
