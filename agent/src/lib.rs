@@ -2,9 +2,11 @@
 //! loses touch. A few megabytes, two threads, no knowledge of the chain.
 
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod files;
 pub mod heartbeat;
+pub mod history;
 pub mod key;
 pub mod log;
 pub mod probe;

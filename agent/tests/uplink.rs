@@ -15,12 +15,14 @@ use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Home, NODE, read};
 use hpc_schema::code::Code;
+use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
 use tokio::sync::mpsc;
-use virtengine_node_agent::register::{Outcome, RegisterError, register};
-use virtengine_node_agent::run::{Agent, Signal, Timing};
+use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register};
+use virtengine_node_agent::run::{Agent, Signal, Timing, World};
 use virtengine_node_agent::sequence::BLOCK;
-use virtengine_node_agent::state::{Registration, StateDir, Status};
+use virtengine_node_agent::state::{Outages, Registration, StateDir, Status};
+use virtengine_node_agent::uplink::{CaPin, Identity, IssuedError, check_issued};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -54,7 +56,7 @@ struct Running {
 
 impl Running {
     fn start(home: &Home, endpoints: &[String], timing: Timing) -> Self {
-        let agent = Agent::new(home.config(endpoints, None), timing).unwrap();
+        let agent = Agent::new(home.config(endpoints, None), World::real(timing)).unwrap();
         let (signals, receiver) = mpsc::channel(1);
         Self {
             signals,
@@ -264,6 +266,11 @@ async fn every_heartbeat_verifies_and_a_clean_stop_says_offline() {
     assert!(seen.connections <= 3, "{}", seen.connections);
     let s = status(&home);
     assert!(s.stopped_at.is_some() && s.last_refusal.is_none() && s.last_error.is_none());
+    let (receipt, last) = (s.receipt.unwrap(), seen.heartbeats.last().unwrap());
+    assert_eq!(
+        (receipt.sequence, receipt.payload_sha256),
+        (last.report.sequence, hex::encode(last.report.payload_hash))
+    );
 }
 
 #[tokio::test]
@@ -316,6 +323,10 @@ async fn starting_before_the_gateway_waits_and_an_outage_ends_within_the_backoff
     );
     agent.stop().await;
     assert_eq!(status(&home).failures_in_a_row, 0);
+    let outages = Outages::load(&StateDir::new(&home.path("state")));
+    let outage = outages.iter().next_back().unwrap();
+    assert!(outage.until.is_some() && outage.attempts >= 2, "{outage:?}");
+    assert_eq!(outage.code, "gateway_unreachable");
 }
 
 #[tokio::test]
@@ -443,6 +454,63 @@ async fn an_expired_or_lost_certificate_is_recovered_with_the_agents_key() {
 }
 
 #[tokio::test]
+async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    gateway.behaviour().certificate_life = Duration::from_secs(6);
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    gateway.behaviour().issue_by_another = true;
+    let renewed = home.path("state/tls/client.pem");
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until("a renewal", |s| s.renewals > 0).await;
+    // The certificate that it has goes on serving until its end.
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 2).await;
+    assert!(!renewed.exists());
+    gateway.until("a recovery", |s| s.recoveries > 0).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let error = status(&home).last_error.unwrap();
+    assert_eq!(error.code, "certificate_expired");
+    assert!(error.message.contains("is not the one that the registration token pins"), "{error:?}");
+    assert!(!renewed.exists());
+    // Once the true CA signs again, it recovers by itself.
+    gateway.behaviour().issue_by_another = false;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    agent.stop().await;
+    assert!(renewed.exists());
+}
+
+#[test]
+fn an_issued_certificate_is_taken_only_from_the_pinned_ca_for_this_node_and_in_time() {
+    let (ours, other) = (gateway::Authority::new(), gateway::Authority::new());
+    let pin: CaPin = ours.fingerprint().parse().unwrap();
+    let (cluster, node) = (gateway::CLUSTER.parse().unwrap(), NODE.parse().unwrap());
+    let hour = Duration::from_secs(3600);
+    let now = gateway::now().0;
+    let look = |by: &gateway::Authority, ca: &gateway::Authority, uri: &str, at: u64| {
+        let csr = Csr::generate(NODE).unwrap();
+        let pem = by.issue(&csr.pem, uri, hour);
+        let identity = Identity::from_pem(std::path::Path::new("new"), &pem, &csr.key_pem).unwrap();
+        check_issued(&identity, &ca.pem(), pin, (&cluster, &node), at)
+    };
+    let uri = certificate_uri(&cluster, &node);
+    look(&ours, &ours, &uri, now).unwrap();
+    // Our clock may be behind.
+    look(&ours, &ours, &uri, now - 86_400).unwrap();
+    assert!(matches!(look(&ours, &ours, &uri, now + 7200), Err(IssuedError::Invalid(_))));
+    assert!(matches!(look(&other, &ours, &uri, now), Err(IssuedError::Invalid(_))));
+    assert!(matches!(look(&other, &other, &uri, now), Err(IssuedError::OtherCa { .. })));
+    let another = certificate_uri(&cluster, &"node-0009".parse().unwrap());
+    assert!(matches!(look(&ours, &ours, &another, now), Err(IssuedError::OtherNode)));
+    // The key of another request does not fit.
+    let (a, b) = (Csr::generate(NODE).unwrap(), Csr::generate(NODE).unwrap());
+    let pem = ours.issue(&a.pem, &uri, hour);
+    assert!(Identity::from_pem(std::path::Path::new("new"), &pem, &b.key_pem).is_err());
+}
+
+#[tokio::test]
 async fn a_wrong_clock_is_noticed() {
     let gateway = Gateway::start().await;
     let home = Home::new();
@@ -461,7 +529,7 @@ async fn two_agents_cannot_run_on_one_state_directory() {
     let home = Home::new();
     registered(&gateway, &home).await;
     let agent = Running::start(&home, &[gateway.url()], quick());
-    let e = Agent::new(home.config(&[gateway.url()], None), quick()).unwrap_err();
+    let e = Agent::new(home.config(&[gateway.url()], None), World::real(quick())).unwrap_err();
     assert!(e.to_string().contains("another agent runs"), "{e}");
     agent.stop().await;
 }

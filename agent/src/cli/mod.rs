@@ -96,7 +96,8 @@ impl ConfigArguments {
             // Never a flag: every user of the machine can read those.
             token: std::env::var("VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN").ok(),
             log_level: self.log_level.clone(),
-        };
+        }
+        .or_runbook(|name| std::env::var(name).ok())?;
         config::load(&self.config, &overrides)
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn exit_code(e: &RegisterError) -> u8 {
         RegisterError::BadAnswer(_)
         | RegisterError::File(_)
         | RegisterError::Csr(_)
-        | RegisterError::Identity(_) => 1,
+        | RegisterError::Identity(_)
+        | RegisterError::Issued(_) => 1,
     }
 }

@@ -9,7 +9,7 @@ use super::{ConfigArguments, Failure, runtime};
 use crate::config::Config;
 use crate::log::{self, LogHandle};
 use crate::register::register;
-use crate::run::{Agent, RunError, Signal, Timing};
+use crate::run::{Agent, RunError, Signal, Timing, World};
 use crate::state::{Registration, StateDir};
 
 /// `run`.
@@ -24,7 +24,10 @@ impl Run {
         let config = self.config.load()?;
         let log =
             log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
-        let result = runtime()?.block_on(serve(self.config, config, log));
+        let runtime = runtime()?;
+        let result = runtime.block_on(serve(self.config, config, log));
+        // A name server that does not answer must not hold up the end.
+        runtime.shutdown_background();
         if let Err(Failure { message, .. }) = &result {
             tracing::error!("{message}");
         }
@@ -38,7 +41,7 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     if !register_first(&config, &mut signals).await? {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut agent = Agent::new(config, Timing::default()).map_err(|e| match e {
+    let mut agent = Agent::new(config, World::real(Timing::default())).map_err(|e| match e {
         RunError::NotRegistered => Failure::new(3, e),
         e => Failure::new(2, e),
     })?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::output::print;
 use super::{ConfigArguments, Failure, Format};
 use crate::config::DEFAULT_STATE_DIR;
-use crate::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::state::{Lock, StateDir, Status};
 use crate::status::{Verdict, judge};
 

@@ -21,6 +21,32 @@ pub struct Overrides {
     pub log_level: Option<String>,
 }
 
+impl Overrides {
+    /// Fills in what neither a flag nor the agent's own variables set from the names that the runbook of the QEMU node
+    /// agent gives them (specification 002): hosts move over with the environment file they have.
+    ///
+    /// # Errors
+    /// `NODE_AGENT_OS_FAMILY` or `NODE_AGENT_QEMU_ACCEL` name what this program does not run on.
+    pub fn or_runbook(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let get = |name: &str| variable(name).filter(|v| !v.trim().is_empty());
+        self.node_id = self.node_id.or_else(|| get("NODE_AGENT_HOST_ID"));
+        self.endpoint = self.endpoint.or_else(|| get("NODE_AGENT_CONTROL_PLANE_URL"));
+        self.token = self.token.or_else(|| get("NODE_AGENT_BOOTSTRAP_TOKEN"));
+        for (key, good) in [
+            ("NODE_AGENT_OS_FAMILY", &["linux"][..]),
+            ("NODE_AGENT_QEMU_ACCEL", &["kvm", "tcg"][..]),
+        ] {
+            if let Some(value) = get(key).filter(|v| !good.contains(&v.as_str())) {
+                return Err(ConfigError::Value {
+                    key,
+                    message: format!("{value} is not supported by this host; known here: {}", good.join(", ")),
+                });
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// More than any configuration; a wrong path (a device, a log) must not fill memory.
 const LIMIT: u64 = 1 << 20;
 
@@ -190,6 +216,38 @@ logging:
             load(&path, &Overrides::default()),
             Err(ConfigError::TokenExposed { .. })
         ));
+    }
+
+    #[test]
+    fn the_runbooks_variables_fill_in_what_nothing_else_sets() {
+        let variable = |name: &str| {
+            let value = match name {
+                "NODE_AGENT_HOST_ID" => "node-0007",
+                "NODE_AGENT_BOOTSTRAP_TOKEN" => "x.y.z",
+                "NODE_AGENT_CONTROL_PLANE_URL" => "https://cp:1",
+                "NODE_AGENT_OS_FAMILY" => "linux",
+                "NODE_AGENT_QEMU_ACCEL" => " ",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let own = Overrides {
+            endpoint: Some("https://own:1".into()),
+            ..Overrides::default()
+        };
+        let o = own.clone().or_runbook(variable).unwrap();
+        assert_eq!(
+            (o.endpoint.as_deref(), o.node_id.as_deref(), o.token.as_deref()),
+            (Some("https://own:1"), Some("node-0007"), Some("x.y.z"))
+        );
+        for (key, bad) in [("NODE_AGENT_OS_FAMILY", "dragonflybsd"), ("NODE_AGENT_QEMU_ACCEL", "nvmm")] {
+            let e = own
+                .clone()
+                .or_runbook(|name| (name == key).then(|| bad.to_owned()))
+                .unwrap_err()
+                .to_string();
+            assert!(e.starts_with(key) && e.contains(bad) && e.contains("known here"), "{e}");
+        }
     }
 
     #[test]

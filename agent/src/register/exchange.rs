@@ -1,4 +1,3 @@
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -12,13 +11,16 @@ use hpc_schema::token::{TokenClaims, read_token_unverified};
 
 use super::install::install;
 use super::{Csr, CsrError};
+use crate::clock::Clock;
 use crate::config::{Config, Token};
 use crate::files::FileError;
 use crate::key::NodeKey;
 use crate::probe::{fingerprint, host};
 use crate::random;
 use crate::state::{Pending, Registration, StateDir};
-use crate::uplink::{Backoff, Client, IdentityError, TlsError, Trust, UplinkError, client_config};
+use crate::uplink::{
+    Backoff, CaPin, Client, IdentityError, IssuedError, TlsError, Trust, UplinkError, client_config,
+};
 
 /// How a registration ended well.
 #[derive(Debug)]
@@ -71,6 +73,9 @@ pub enum RegisterError {
     /// What came back is no usable certificate.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// What came back is another node's, or another CA's.
+    #[error("the gateway's answer cannot be used: {0}")]
+    Issued(#[from] IssuedError),
 }
 
 impl RegisterError {
@@ -189,19 +194,15 @@ fn request(
 
 /// Trusts the CA that the token names, and no other.
 fn client(config: &Config, claims: &TokenClaims) -> Result<Client, RegisterError> {
-    let mut sha256 = [0u8; 32];
-    hex::decode_to_slice(&claims.ca_sha256, &mut sha256)
-        .map_err(|_| Refusal::field(Code::TokenInvalid, "token.ca_sha256", "is not hex of 32 bytes"))?;
-    let known = known_ca(&config.tls.ca_cert);
-    let tls = client_config(Trust::Pinned { sha256, known }, None)?;
+    let trust = Trust::new(pin(claims)?, &config.tls.ca_cert);
+    let tls = client_config(trust, None, &Clock::system())?;
     Ok(Client::new(config.endpoints.clone(), tls, config.request_timeout))
 }
 
-fn known_ca(path: &Path) -> Vec<rustls::pki_types::CertificateDer<'static>> {
-    match Trust::file(path) {
-        Ok(Trust::Roots(certificates)) => certificates,
-        _ => Vec::new(),
-    }
+/// The CA's fingerprint in the token.
+pub(super) fn pin(claims: &TokenClaims) -> Result<CaPin, Refusal> {
+    let pin = claims.ca_sha256.parse();
+    pin.map_err(|e| Refusal::field(Code::TokenInvalid, "token.ca_sha256", e))
 }
 
 /// One try: done, or why not yet and how long to wait.

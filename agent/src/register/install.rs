@@ -1,20 +1,17 @@
 //! Checks the answer against what the token pins, then writes it down: certificate first, state last, so that an
 //! interrupted installation is simply repeated.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hpc_schema::gateway::RegisterResponse;
 use hpc_schema::token::TokenClaims;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use sha2::{Digest, Sha256};
 
 use super::RegisterError;
+use super::exchange::pin;
+use crate::clock::unix_seconds;
 use crate::config::Config;
 use crate::files::{Durability, Owner, Replace, create_directory, directory_of, write_for};
 use crate::probe::fingerprint::Fingerprint;
 use crate::state::{Pending, Registration, StateDir};
-use crate::uplink::Identity;
+use crate::uplink::{Identity, check_issued};
 
 pub(super) fn install(
     config: &Config,
@@ -43,9 +40,7 @@ pub(super) fn install(
         )?;
     }
     // A renewed certificate of an earlier registration must not win over this one.
-    for old in [state.renewed_identity(), state.renewed_ca()] {
-        std::fs::remove_file(old).ok();
-    }
+    std::fs::remove_file(state.renewed_identity()).ok();
     let registration = Registration {
         node_id: answer.node_id,
         cluster_id: answer.cluster_id,
@@ -59,10 +54,9 @@ pub(super) fn install(
         task_public_key: claims.task_key.or(answer.task_public_key),
         public_key: pending.public_key,
         jti: claims.jti.clone(),
+        ca_sha256: pin(claims)?,
         fingerprint,
-        registered_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+        registered_at: unix_seconds(),
     };
     registration.save(state)?;
     Pending::remove(state);
@@ -87,21 +81,8 @@ fn check(
     {
         return bad("it names another task key than the token");
     }
-    let ca: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(answer.ca.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|e| RegisterError::BadAnswer(format!("its CA is not PEM: {e}")))?;
-    if !ca
-        .iter()
-        .any(|c| hex::encode(Sha256::digest(c.as_ref())) == claims.ca_sha256)
-    {
-        return bad("its CA is not the one that the token pins");
-    }
     let identity = Identity::from_pem(&config.tls.client_cert, &answer.certificate, &pending.tls_key)?;
-    if identity
-        .names()
-        .is_none_or(|(cluster, node)| *cluster != claims.cluster_id || *node != claims.sub)
-    {
-        return bad("its certificate names another node");
-    }
+    let ours = (&claims.cluster_id, &claims.sub);
+    check_issued(&identity, &answer.ca, pin(claims)?, ours, unix_seconds())?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::HeartbeatResponse;
 
-use super::Timing;
+use super::world::Timing;
 use crate::sequence::BLOCK;
 
 /// Highest acknowledgement that is believed; see [`effects`].

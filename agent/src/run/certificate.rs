@@ -1,7 +1,7 @@
 //! The client certificate: chosen, renewed at two thirds of its life, recovered once it has expired.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,8 @@ use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use super::{Agent, unix_seconds};
+use super::Agent;
+use crate::clock::{Clock, instant};
 use crate::config::Config;
 use crate::files::{Durability, Replace, write};
 use crate::heartbeat::{Finding, Severity};
@@ -22,7 +23,7 @@ use crate::probe::fingerprint::Fingerprint;
 use crate::random;
 use crate::register::Csr;
 use crate::state::{CertificateStatus, Registration, StateDir};
-use crate::uplink::{Answer, Client, Identity, TlsError, Trust, client_config, newest};
+use crate::uplink::{Answer, Client, Identity, TlsError, Trust, check_issued, client_config, newest};
 
 /// The newest certificate of this node: as `register` wrote it, or renewed.
 pub(super) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
@@ -45,23 +46,15 @@ pub(super) fn best(config: &Config, state: &StateDir, registration: &Registratio
     })
 }
 
-/// TLS with the CA of registration and, after a change of CA, of the last renewal.
+/// TLS that trusts the CA of the registration token, as long as the registration lasts.
 pub(super) fn tls(
     config: &Config,
-    state: &StateDir,
+    registration: &Registration,
     identity: Option<&Identity>,
+    clock: &Clock,
 ) -> Result<Arc<ClientConfig>, TlsError> {
-    let mut trust = Trust::file(&config.tls.ca_cert);
-    if let Ok(Trust::Roots(more)) = Trust::file(&state.renewed_ca()) {
-        trust = match trust {
-            Ok(Trust::Roots(mut roots)) => {
-                roots.extend(more);
-                Ok(Trust::Roots(roots))
-            }
-            _ => Ok(Trust::Roots(more)),
-        };
-    }
-    client_config(trust?, identity)
+    let trust = Trust::new(registration.ca_sha256, &config.tls.ca_cert);
+    client_config(trust, identity, clock)
 }
 
 /// Whether this is still the machine that was registered.
@@ -88,7 +81,7 @@ pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) ->
 impl Agent {
     /// Sees to a usable certificate; the error is a pause that the gateway asked for, if it did.
     pub(super) async fn ensure_certificate(&mut self) -> Result<(), Option<Duration>> {
-        let now = unix_seconds();
+        let now = self.clock.seconds();
         let valid = self.identity.as_ref().is_some_and(|id| id.is_valid(now));
         if !valid || self.certificate_refused {
             let result = self.recover().await;
@@ -104,11 +97,11 @@ impl Agent {
         }
         let due = self.identity.as_ref().is_some_and(|id| now >= id.renew_at());
         if due
-            && Instant::now() >= self.renew_not_before
+            && instant() >= self.renew_not_before
             && let Err(message) = self.renew().await
         {
             let pause = self.renew_backoff.next(random::up_to);
-            self.renew_not_before = Instant::now().checked_add(pause).unwrap_or_else(Instant::now);
+            self.renew_not_before = instant().checked_add(pause).unwrap_or_else(instant);
             tracing::warn!("the client certificate is not renewed yet: {message}; next try in {pause:?}");
         }
         self.note_certificate();
@@ -128,8 +121,9 @@ impl Agent {
 
     /// Server-authenticated TLS, a challenge, the agent key's signature.
     async fn recover(&mut self) -> Result<(), String> {
-        let tls = tls(&self.config, &self.state, None).map_err(|e| e.to_string())?;
-        let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout);
+        let tls = tls(&self.config, &self.registration, None, &self.clock).map_err(|e| e.to_string())?;
+        let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
+            .dialing(self.world.dial.clone());
         let node = &self.registration.node_id;
         let answer = client
             .post(&challenge_path(node), b"{}".to_vec())
@@ -165,32 +159,27 @@ impl Agent {
         let identity =
             Identity::from_pem(&path, &response.certificate, key_pem).map_err(|e| e.to_string())?;
         let r = &self.registration;
-        if identity
-            .names()
-            .is_none_or(|(c, n)| *c != r.cluster_id || *n != r.node_id)
-        {
-            return Err("the certificate names another node".into());
-        }
+        let ours = (&r.cluster_id, &r.node_id);
+        check_issued(
+            &identity,
+            &response.ca,
+            r.ca_sha256,
+            ours,
+            self.clock.seconds(),
+        )
+        .map_err(|e| e.to_string())?;
         // Certificate and key in one file: they cannot come apart in a crash.
         let both = Zeroizing::new(format!(
             "{}\n{}",
             response.certificate.trim_end(),
             key_pem.as_str()
         ));
-        let ca = self.state.renewed_ca();
-        let kept = write(
-            &ca,
-            response.ca.as_bytes(),
-            0o644,
-            Replace::Yes,
-            Durability::Synced,
-        )
-        .and_then(|()| write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced));
-        if let Err(e) = kept {
+        if let Err(e) = write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced) {
             // It serves until the next start all the same.
             tracing::warn!("the new certificate is in use but cannot be kept: {e}");
         }
-        let tls = tls(&self.config, &self.state, Some(&identity)).map_err(|e| e.to_string())?;
+        let tls = tls(&self.config, &self.registration, Some(&identity), &self.clock)
+            .map_err(|e| e.to_string())?;
         self.client.set_tls(tls);
         self.identity = Some(identity);
         self.renew_backoff.reset();

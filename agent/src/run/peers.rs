@@ -7,7 +7,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::config::ResponderConfig;
 use crate::key::NodeKey;
 use crate::probe::latency::{Known, MOST_PEERS, Measured, Prober, Responder, bind, serve};

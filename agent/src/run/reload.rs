@@ -6,7 +6,7 @@ use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
 use crate::config::{Config, SamplingConfig};
-use crate::sample::{Category, Sampler, Sources, max_staleness, minimum, standard};
+use crate::sample::{Category, Sources, max_staleness, minimum};
 
 impl Agent {
     /// Reads the configuration again; a wrong one leaves the present one in force.
@@ -39,7 +39,7 @@ impl Agent {
             ..new.sources()
         };
         if sources != self.config.sources() {
-            self.sampler = Sampler::new(standard(&sources));
+            self.sampler = (self.world.sampler)(&sources);
         }
         self.client
             .set_endpoints(new.endpoints.clone(), new.request_timeout);
@@ -48,16 +48,43 @@ impl Agent {
             key_path: self.config.key_path.clone(),
             ..new
         };
+        // What the gateway has changed stays changed.
+        let updates = self.updates.clone();
+        self.update_config(&updates);
+        self.history.bound(&self.config.sampling);
         self.identity = super::certificate::best(&self.config, &self.state, &self.registration);
-        match super::certificate::tls(&self.config, &self.state, self.identity.as_ref()) {
+        let identity = self.identity.as_ref();
+        match super::certificate::tls(&self.config, &self.registration, identity, &self.clock) {
             Ok(tls) => self.client.set_tls(tls),
             Err(e) => tracing::error!("{e}"),
         }
         tracing::info!("configuration reloaded");
     }
 
-    /// Takes over settings of the gateway; what is out of range is clamped and said.
-    pub(super) fn update_config(&mut self, updates: &ConfigUpdates) {
+    /// Takes over settings of the gateway, unless they are those in force.
+    pub(super) fn take_updates(&mut self, updates: &ConfigUpdates) {
+        let ConfigUpdates {
+            sampling_interval_seconds,
+            latency_probe_targets,
+            metrics_retention_hours,
+            job_ids,
+        } = updates.clone();
+        let known = self.updates.clone();
+        let merged = ConfigUpdates {
+            sampling_interval_seconds: sampling_interval_seconds.or(known.sampling_interval_seconds),
+            latency_probe_targets: latency_probe_targets.or(known.latency_probe_targets),
+            metrics_retention_hours: metrics_retention_hours.or(known.metrics_retention_hours),
+            job_ids: job_ids.or(known.job_ids),
+        };
+        if merged != self.updates {
+            self.updates = merged;
+            self.update_config(updates);
+            self.history.bound(&self.config.sampling);
+        }
+    }
+
+    /// What is out of range is clamped and said.
+    fn update_config(&mut self, updates: &ConfigUpdates) {
         if let Some(seconds) = updates.sampling_interval_seconds {
             let notices =
                 set_sampling_interval(&mut self.config.sampling, Duration::from_secs(u64::from(seconds)));

@@ -59,6 +59,12 @@ impl<T> Figure<T> {
         self.taken.map(|t| now.saturating_duration_since(t))
     }
 
+    /// When it was measured; none if it never was.
+    #[must_use]
+    pub fn taken(&self) -> Option<Instant> {
+        self.taken
+    }
+
     /// Its category.
     #[must_use]
     pub fn category(&self) -> Category {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::worker::{Done, Job, Outbox, Worker};
 use super::{Category, Collector, Figures, Reading};
+use crate::clock::instant;
 
 /// A collector that takes longer may be slow or stuck; either way the others do not wait for it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -16,6 +17,8 @@ pub struct Sampler {
     worker: Option<Worker>,
     outbox: Arc<Outbox>,
     figures: Figures,
+    /// Collectors run where they are called: in simulated time no thread answers.
+    inline: bool,
 }
 
 struct Slot {
@@ -78,6 +81,16 @@ impl Sampler {
             worker: None,
             outbox: Arc::default(),
             figures: Figures::default(),
+            inline: false,
+        }
+    }
+
+    /// The same without a thread: for simulated time, with collectors that do not hang.
+    #[must_use]
+    pub fn inline(collectors: Vec<Box<dyn Collector>>) -> Self {
+        Self {
+            inline: true,
+            ..Self::new(collectors)
         }
     }
 
@@ -115,7 +128,7 @@ impl Sampler {
     /// Collectors that are left behind.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
-        let now = Instant::now();
+        let now = instant();
         self.slots
             .iter()
             .filter(|s| s.is_stuck(now))
@@ -133,7 +146,7 @@ impl Sampler {
         for done in self.outbox.take() {
             self.finish(done);
         }
-        let now = Instant::now();
+        let now = instant();
         for slot in self.slots.iter_mut().filter(|s| !s.said && s.is_stuck(now)) {
             slot.said = true;
             tracing::warn!(
@@ -148,7 +161,7 @@ impl Sampler {
     /// What is slower than that comes in later.
     pub async fn sample(&mut self, wanted: impl Fn(Category) -> bool, budget: Duration) {
         self.gather();
-        let now = Instant::now();
+        let now = instant();
         let mut jobs = Vec::new();
         for (index, slot) in self
             .slots
@@ -169,7 +182,7 @@ impl Sampler {
             .iter()
             .any(|i| self.slots.get(*i).is_some_and(|s| s.since.is_some() && !s.left))
         {
-            let now = Instant::now();
+            let now = instant();
             if now >= end {
                 break;
             }
@@ -180,12 +193,25 @@ impl Sampler {
                 .await
                 .ok();
             self.gather();
-            self.leave_behind(Instant::now());
+            self.leave_behind(instant());
         }
     }
 
     fn dispatch(&mut self, jobs: impl IntoIterator<Item = Job>) {
         let mut jobs = jobs.into_iter().peekable();
+        if self.inline {
+            for mut job in jobs {
+                let started = instant();
+                let readings = job.collector.collect(started);
+                self.finish(Done {
+                    job,
+                    readings,
+                    started,
+                    finished: started,
+                });
+            }
+            return;
+        }
         if jobs.peek().is_none() {
             return;
         }

@@ -5,12 +5,14 @@
 //! register.json       the request that is under way, 0600; gone once it is answered
 //! sequence            the durable counter
 //! status.json         what `status` prints
+//! outages.json        when heartbeats did not arrive, the last few
+//! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
 //! tls/client.pem      renewed certificate and key in one file, 0600
-//! tls/ca.pem          CA of the last renewal
 //! ```
 
 mod lock;
+mod outage;
 mod registration;
 mod status;
 
@@ -20,8 +22,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use lock::Lock;
+pub use outage::{Outage, Outages};
 pub use registration::{Pending, Registration};
-pub use status::{CertificateStatus, ChainView, Problem, Status};
+pub use status::{CertificateStatus, ChainView, Problem, Receipt, Status};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 
@@ -63,10 +66,14 @@ impl StateDir {
         self.0.join("tls/client.pem")
     }
 
-    /// The CA of the last renewal.
+    /// Samples of each category.
     #[must_use]
-    pub fn renewed_ca(&self) -> PathBuf {
-        self.0.join("tls/ca.pem")
+    pub fn history(&self) -> PathBuf {
+        self.0.join("history")
+    }
+
+    fn outages(&self) -> PathBuf {
+        self.0.join("outages.json")
     }
 
     fn registration(&self) -> PathBuf {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{StateDir, read_json, write_json};
 use crate::files::{Durability, FileError};
 use crate::probe::fingerprint::Fingerprint;
+use crate::uplink::CaPin;
 
 /// What the chain knows of this node, as the gateway answered at registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub struct Registration {
     pub public_key: AgentKey,
     /// The token that it was registered with.
     pub jti: String,
+    /// The gateway's CA, as that token pins it: the only one trusted until the next registration.
+    pub ca_sha256: CaPin,
     /// The hardware that was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,

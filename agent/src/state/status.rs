@@ -44,6 +44,9 @@ pub struct Status {
     pub sequence: u32,
     /// The highest that the gateway has stored.
     pub sequence_ack: u64,
+    /// The last heartbeat that the gateway has stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
     /// Seconds until the next heartbeat, as agreed with the gateway.
     pub interval_seconds: u64,
     /// Round trip of the last heartbeat, in microseconds.
@@ -86,6 +89,17 @@ pub struct ChainView {
     /// Round trip from the gateway to the chain, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
+}
+
+/// Proof of a heartbeat: its hash stands in the signed report on chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Its sequence number.
+    pub sequence: u32,
+    /// Lower-case hex SHA-256 of the payload.
+    pub payload_sha256: String,
+    /// When the gateway acknowledged it, by our clock.
+    pub accepted_at: u64,
 }
 
 /// The client certificate in use.

@@ -1,21 +1,17 @@
 //! One kept-alive HTTP/1.1 connection over TLS, to the first gateway that answers.
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::{Request, header};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
+use super::connect::{Connection, Dial, connect};
+use super::error::{UplinkError, broken};
 use crate::config::Endpoint;
 
 /// Larger answers are cut off: the gateway's largest is a few kilobytes.
@@ -34,94 +30,6 @@ pub struct Answer {
     pub latency: Duration,
 }
 
-/// Why nothing came back.
-#[derive(Debug, thiserror::Error)]
-pub enum UplinkError {
-    /// No gateway could be reached; the last one's reason.
-    #[error("cannot reach {endpoint}: {message}")]
-    Connect {
-        /// The last gateway tried.
-        endpoint: String,
-        /// Why.
-        message: String,
-    },
-    /// TLS failed: unknown CA, wrong name, refused certificate.
-    #[error("TLS with {endpoint}: {message}")]
-    Tls {
-        /// The gateway.
-        endpoint: String,
-        /// Why.
-        message: String,
-        /// The gateway refused our certificate.
-        certificate_refused: bool,
-    },
-    /// No answer in time.
-    #[error("{endpoint} did not answer within {limit:?}")]
-    Timeout {
-        /// The gateway.
-        endpoint: String,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The connection broke on the way.
-    #[error("the connection to {endpoint} broke: {message}")]
-    Broken {
-        /// The gateway.
-        endpoint: String,
-        /// How.
-        message: String,
-    },
-}
-
-impl UplinkError {
-    /// Whether the gateway refused our certificate: it has expired, or was revoked.
-    #[must_use]
-    pub fn certificate_refused(&self) -> bool {
-        matches!(
-            self,
-            Self::Tls {
-                certificate_refused: true,
-                ..
-            }
-        )
-    }
-
-    /// A stable word for status and logs.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Connect { .. } => "gateway_unreachable",
-            Self::Tls {
-                certificate_refused: true,
-                ..
-            } => "certificate_refused",
-            Self::Tls { .. } => "tls_failed",
-            Self::Timeout { .. } => "gateway_timeout",
-            Self::Broken { .. } => "connection_broken",
-        }
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::Connect { .. } => {
-                "check provider_daemon.endpoint, name resolution and firewall; the agent keeps trying"
-            }
-            Self::Tls {
-                certificate_refused: true,
-                ..
-            } => "the agent recovers its certificate by itself; if it cannot, register again",
-            Self::Tls { .. } => {
-                "check provider_daemon.tls.ca_cert and that the endpoint's host is a name in the gateway's certificate"
-            }
-            Self::Timeout { .. } | Self::Broken { .. } => {
-                "check the gateway's log and the network; the agent keeps trying"
-            }
-        }
-    }
-}
-
 /// A client with one connection. Requests are made one after the other.
 pub struct Client {
     endpoints: Vec<Endpoint>,
@@ -129,7 +37,8 @@ pub struct Client {
     current: usize,
     tls: Arc<ClientConfig>,
     limit: Duration,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    dial: Dial,
+    connection: Option<Connection>,
 }
 
 impl Client {
@@ -141,8 +50,15 @@ impl Client {
             current: 0,
             tls,
             limit,
+            dial: Dial::tcp(),
             connection: None,
         }
+    }
+
+    /// Reaches gateways another way.
+    #[must_use]
+    pub fn dialing(self, dial: Dial) -> Self {
+        Self { dial, ..self }
     }
 
     /// The gateway in use.
@@ -207,7 +123,7 @@ impl Client {
         let mut request = self.request(path, body)?;
         let mut fresh = false;
         loop {
-            if self.connection.as_ref().is_none_or(SendRequest::is_closed) {
+            if self.connection.as_ref().is_none_or(Connection::is_closed) {
                 self.connection = Some(self.connect().await?);
                 fresh = true;
                 // Another gateway may have answered: its name stands in the request.
@@ -242,7 +158,7 @@ impl Client {
                 }
                 Ok(Err((e, _))) => {
                     self.connection = None;
-                    return Err(self.broken(&e));
+                    return Err(broken(self.endpoint(), &e));
                 }
                 Ok(Ok(response)) => return self.read(response, sent.elapsed()).await,
             }
@@ -312,12 +228,14 @@ impl Client {
         }
     }
 
-    async fn connect(&mut self) -> Result<SendRequest<Full<Bytes>>, UplinkError> {
+    async fn connect(&mut self) -> Result<Connection, UplinkError> {
         let mut last = None;
         for _ in 0..self.endpoints.len() {
-            match self.connect_current().await {
-                Ok(connection) => return Ok(connection),
-                Err(e) => last = Some(e),
+            if let Some(endpoint) = self.endpoints.get(self.current) {
+                match connect(&self.dial, endpoint, &self.tls, self.limit).await {
+                    Ok(connection) => return Ok(connection),
+                    Err(e) => last = Some(e),
+                }
             }
             self.fail_over();
         }
@@ -325,91 +243,6 @@ impl Client {
             endpoint: String::new(),
             message: "no endpoint configured; set provider_daemon.endpoint".into(),
         }))
-    }
-
-    async fn connect_current(&self) -> Result<SendRequest<Full<Bytes>>, UplinkError> {
-        let shown = self.endpoint();
-        let fail = |message: String| UplinkError::Connect {
-            endpoint: shown.clone(),
-            message,
-        };
-        let Some(endpoint) = self.endpoints.get(self.current) else {
-            return Err(fail("no endpoint".into()));
-        };
-        let limit = self.limit;
-        let work = async {
-            let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
-                .await
-                .map_err(|e| fail(e.to_string()))?;
-            tcp.set_nodelay(true).map_err(|e| fail(e.to_string()))?;
-            let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| fail(e.to_string()))?;
-            let tls = TlsConnector::from(Arc::clone(&self.tls))
-                .connect(name, tcp)
-                .await
-                .map_err(|e| tls_error(&shown, &e))?;
-            let (sender, connection) = Builder::new()
-                // Heartbeats and answers are a few kilobytes.
-                .max_buf_size(64 << 10)
-                .handshake(TokioIo::new(tls))
-                .await
-                .map_err(|e| fail(e.to_string()))?;
-            tokio::spawn(async move {
-                // The request that it breaks tells of it.
-                connection.await.ok();
-            });
-            Ok(sender)
-        };
-        match timeout(limit, work).await {
-            Ok(result) => result,
-            Err(_) => Err(UplinkError::Timeout {
-                endpoint: shown.clone(),
-                limit,
-            }),
-        }
-    }
-
-    fn broken(&self, e: &hyper::Error) -> UplinkError {
-        let endpoint = self.endpoint();
-        // With TLS 1.3 a refused client certificate shows only when the first answer is read.
-        let mut source = e.source();
-        while let Some(s) = source {
-            if let Some(io) = s.downcast_ref::<std::io::Error>()
-                && io
-                    .get_ref()
-                    .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
-            {
-                return tls_error(&endpoint, io);
-            }
-            source = s.source();
-        }
-        UplinkError::Broken {
-            endpoint,
-            message: e.to_string(),
-        }
-    }
-}
-
-fn tls_error(endpoint: &str, e: &std::io::Error) -> UplinkError {
-    use rustls::AlertDescription as Alert;
-    let rustls_error = e
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let certificate_refused = matches!(
-        rustls_error,
-        Some(rustls::Error::AlertReceived(
-            Alert::CertificateExpired
-                | Alert::CertificateRevoked
-                | Alert::CertificateUnknown
-                | Alert::BadCertificate
-                | Alert::CertificateRequired
-                | Alert::UnknownCA
-                | Alert::AccessDenied
-        ))
-    );
-    UplinkError::Tls {
-        endpoint: endpoint.to_owned(),
-        message: e.to_string(),
-        certificate_refused,
     }
 }
 

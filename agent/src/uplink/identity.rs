@@ -108,6 +108,12 @@ impl Identity {
         self.names.as_ref()
     }
 
+    /// Valid from, in UNIX seconds.
+    #[must_use]
+    pub fn not_before(&self) -> u64 {
+        self.not_before
+    }
+
     /// Valid until, in UNIX seconds.
     #[must_use]
     pub fn not_after(&self) -> u64 {

@@ -2,11 +2,18 @@
 
 mod backoff;
 mod client;
+mod connect;
+mod error;
 mod identity;
+mod issued;
 mod pin;
 mod tls;
 
 pub use backoff::Backoff;
-pub use client::{Answer, Client, UplinkError};
+pub use client::{Answer, Client};
+pub use connect::{Dial, Dialing, Stream};
+pub use error::{TlsCause, UplinkError};
 pub use identity::{Identity, IdentityError, newest};
+pub use issued::{IssuedError, check_issued};
+pub use pin::CaPin;
 pub use tls::{TlsError, Trust, client_config, provider};

@@ -1,5 +1,7 @@
-//! Trust in a CA of which only the fingerprint is known, as at registration: the token carries it.
+//! Trust in one CA, known by its fingerprint: the registration token carries it, and it holds for the whole registration.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -7,23 +9,81 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+/// SHA-256 of the DER of the gateway's CA certificate; lower-case hex in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CaPin([u8; 32]);
+
+impl CaPin {
+    /// Whether this certificate is the one.
+    #[must_use]
+    pub fn matches(&self, certificate: &CertificateDer<'_>) -> bool {
+        <[u8; 32]>::from(Sha256::digest(certificate.as_ref())) == self.0
+    }
+
+    /// The certificate among `candidates`.
+    #[must_use]
+    pub fn find<'a>(
+        &self,
+        mut candidates: impl Iterator<Item = &'a CertificateDer<'a>>,
+    ) -> Option<CertificateDer<'static>> {
+        candidates
+            .find(|c| self.matches(c))
+            .map(|c| c.clone().into_owned())
+    }
+}
+
+/// Not a pin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not hex of 32 bytes")]
+pub struct CaPinError;
+
+impl FromStr for CaPin {
+    type Err = CaPinError;
+    fn from_str(s: &str) -> Result<Self, CaPinError> {
+        let mut bytes = [0u8; 32];
+        hex::decode_to_slice(s, &mut bytes).map_err(|_| CaPinError)?;
+        Ok(Self(bytes))
+    }
+}
+
+impl TryFrom<String> for CaPin {
+    type Error = CaPinError;
+    fn try_from(s: String) -> Result<Self, CaPinError> {
+        s.parse()
+    }
+}
+
+impl From<CaPin> for String {
+    fn from(pin: CaPin) -> Self {
+        hex::encode(pin.0)
+    }
+}
+
+impl fmt::Display for CaPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
 
 /// Accepts a server whose chain holds the CA with this fingerprint, and leads to it by the usual rules (signatures,
 /// names, validity).
 #[derive(Debug)]
 pub(super) struct PinnedCa {
-    pub(super) sha256: [u8; 32],
+    pub(super) pin: CaPin,
     /// CA certificates known from a file: a gateway need not send what we have.
     pub(super) known: Vec<CertificateDer<'static>>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
 impl PinnedCa {
-    fn pinned<'a>(&'a self, sent: &'a [CertificateDer<'_>]) -> Option<CertificateDer<'static>> {
-        let matches = |c: &&CertificateDer<'_>| <[u8; 32]>::from(Sha256::digest(c.as_ref())) == self.sha256;
-        let known = self.known.iter().find(|c| matches(c)).cloned();
-        known.or_else(|| sent.iter().find(matches).map(|c| c.clone().into_owned()))
+    fn pinned(&self, sent: &[CertificateDer<'_>]) -> Option<CertificateDer<'static>> {
+        self.pin
+            .find(self.known.iter())
+            .or_else(|| sent.iter().find(|c| self.pin.matches(c)).map(|c| c.clone().into_owned()))
     }
 }
 

@@ -2,62 +2,41 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, version};
 
-use super::Identity;
 use super::pin::PinnedCa;
+use super::{CaPin, Identity};
+use crate::clock::Clock;
 
 /// Why no TLS can be had.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The CA file is missing or holds no certificate.
-    #[error(
-        "provider_daemon.tls.ca_cert {path}: {message}; register the node, or put the gateway's CA there"
-    )]
-    Ca {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        message: String,
-    },
     /// rustls refused.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
 }
 
-/// What the gateway's certificate must lead to.
+/// What the gateway's certificate must lead to: one CA, sent by the gateway or known from a file.
 #[derive(Debug, Clone)]
-pub enum Trust {
-    /// One of these CA certificates.
-    Roots(Vec<CertificateDer<'static>>),
-    /// The CA with this fingerprint (SHA-256 of its DER), sent by the gateway or among `known`.
-    Pinned {
-        /// From the registration token.
-        sha256: [u8; 32],
-        /// Certificates of the CA file, if there is one.
-        known: Vec<CertificateDer<'static>>,
-    },
+pub struct Trust {
+    /// Its fingerprint.
+    pub pin: CaPin,
+    /// Certificates of the CA file, if there is one; of them only the pinned one counts.
+    pub known: Vec<CertificateDer<'static>>,
 }
 
 impl Trust {
-    /// Trust in the certificates of a PEM file.
-    ///
-    /// # Errors
-    /// [`TlsError::Ca`].
-    pub fn file(path: &Path) -> Result<Self, TlsError> {
-        let fail = |message: String| TlsError::Ca {
-            path: path.display().to_string(),
-            message,
-        };
-        let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect)
-            .map_err(|e| fail(e.to_string()))?;
-        if certificates.is_empty() {
-            return Err(fail("holds no certificate".into()));
-        }
-        Ok(Self::Roots(certificates))
+    /// The CA with this fingerprint; `file` may hold it. A file that is missing or holds something else is no trouble:
+    /// the gateway sends its CA.
+    #[must_use]
+    pub fn new(pin: CaPin, file: &Path) -> Self {
+        let known = CertificateDer::pem_file_iter(file)
+            .map(|all| all.filter_map(Result::ok).collect())
+            .unwrap_or_default();
+        Self { pin, known }
     }
 }
 
@@ -67,32 +46,32 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A client's TLS: TLS 1.2 and 1.3, the given trust, this node's certificate unless `None`.
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(self.since_epoch()))
+    }
+}
+
+/// A client's TLS: 1.3 (the protocol asks for it), the given trust, this node's certificate unless `None`.
 ///
 /// # Errors
 /// [`TlsError`].
-pub fn client_config(trust: Trust, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client_config(
+    trust: Trust,
+    identity: Option<&Identity>,
+    clock: &Clock,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let Trust { pin, known } = trust;
     let provider = provider();
-    let builder =
-        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let builder = match trust {
-        Trust::Roots(certificates) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates {
-                roots.add(certificate)?;
-            }
-            builder.with_root_certificates(roots)
-        }
-        Trust::Pinned { sha256, known } => {
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(PinnedCa {
-                    sha256,
-                    known,
-                    provider,
-                }))
-        }
+    let verifier = PinnedCa {
+        pin,
+        known,
+        provider: Arc::clone(&provider),
     };
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(clock.clone()))
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match identity {
         Some(id) => builder.with_client_auth_cert(id.chain().to_vec(), id.key())?,
         None => builder.with_no_client_auth(),

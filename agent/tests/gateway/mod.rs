@@ -53,6 +53,8 @@ pub struct Behaviour {
     pub node_state: NodeState,
     /// Answers nothing at all while set.
     pub hang: bool,
+    /// Hands out certificates and the CA of somebody else.
+    pub issue_by_another: bool,
 }
 
 impl Default for Behaviour {
@@ -69,6 +71,7 @@ impl Default for Behaviour {
             config_updates: None,
             node_state: NodeState::Active,
             hang: false,
+            issue_by_another: false,
         }
     }
 }
@@ -91,6 +94,7 @@ pub struct Seen {
 
 pub struct Shared {
     pub authority: Authority,
+    pub another: Authority,
     pub token_key: NodeKey,
     pub behaviour: Mutex<Behaviour>,
     pub seen: Mutex<Seen>,
@@ -168,6 +172,7 @@ impl Shared {
     pub fn new() -> Self {
         Self {
             authority: Authority::new(),
+            another: Authority::new(),
             token_key: NodeKey::from_seed([9; 32]).unwrap(),
             behaviour: Mutex::default(),
             seen: Mutex::default(),

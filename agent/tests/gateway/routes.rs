@@ -286,10 +286,14 @@ async fn renew(
 }
 
 fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Response {
-    let life = s.behaviour.lock().unwrap().certificate_life;
+    let (life, by) = {
+        let behaviour = s.behaviour.lock().unwrap();
+        let by = if behaviour.issue_by_another { &s.another } else { &s.authority };
+        (behaviour.certificate_life, by)
+    };
     Json(CertificateResponse {
-        certificate: s.authority.issue(csr, &certificate_uri(cluster, node), life),
-        ca: s.authority.pem(),
+        certificate: by.issue(csr, &certificate_uri(cluster, node), life),
+        ca: by.pem(),
     })
     .into_response()
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::key::NodeKey;
-use crate::run::unix_seconds;
+use crate::clock::unix_seconds;
 
 fn key(n: u8) -> NodeKey {
     NodeKey::from_seed([n; 32]).unwrap()

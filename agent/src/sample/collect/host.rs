@@ -11,7 +11,7 @@ use crate::probe::memory::MemoryProbe;
 use crate::probe::network::NetworkProbe;
 use crate::probe::pressure::PressureProbe;
 use crate::probe::storage;
-use crate::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::sample::Category;
 
 /// Cores and memory.

@@ -5,7 +5,7 @@ use super::{Collector, Reading};
 use crate::probe::Roots;
 use crate::probe::services::ServicesProbe;
 use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
-use crate::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::sample::Category;
 
 /// Slurm's programs give up by themselves after eight seconds.

@@ -1,0 +1,201 @@
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::Sample;
+use crate::files::{Durability, FileError, Replace, at, read_text, write};
+
+/// Width of a line, with its end: a number, a time and at most five figures.
+const LINE: usize = 128;
+/// More than the longest file: 10,000 lines.
+const LIMIT: u64 = 4 << 20;
+
+/// A file of a fixed number of lines; the oldest is replaced by the newest.
+#[derive(Debug)]
+pub(super) struct Ring {
+    path: PathBuf,
+    file: File,
+    lines: u64,
+    next: u64,
+}
+
+impl Ring {
+    /// Opens or makes a file of `lines` lines. What it holds stays, but for what is older than `oldest` (UNIX seconds)
+    /// and what does not fit.
+    pub(super) fn open(path: &Path, lines: u32, oldest: u64) -> Result<Self, FileError> {
+        let lines = u64::from(lines.max(1));
+        let wanted = usize::try_from(lines).unwrap_or(usize::MAX);
+        let (all, size) = load(path)?;
+        let mut kept: Vec<(u64, Sample)> = all.iter().filter(|(_, s)| s.at >= oldest).cloned().collect();
+        kept.drain(..kept.len().saturating_sub(wanted));
+        let next = all.last().map_or(0, |(n, _)| n.saturating_add(1));
+        let right_size = size == wanted.saturating_mul(LINE);
+        if !right_size || kept.len() != all.len() {
+            // Full size from the start: later lines need no space.
+            let mut text = vec![blank(); wanted];
+            for (n, sample) in &kept {
+                let place = n.checked_rem(lines).and_then(|i| usize::try_from(i).ok());
+                if let Some(slot) = place.and_then(|i| text.get_mut(i)) {
+                    *slot = encode(*n, sample);
+                }
+            }
+            write(
+                path,
+                text.concat().as_bytes(),
+                0o644,
+                Replace::Yes,
+                Durability::Atomic,
+            )?;
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(at("open", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            lines,
+            next,
+        })
+    }
+
+    /// Replaces the oldest line. Not synchronised: a power cut costs the last samples.
+    pub(super) fn push(&mut self, sample: &Sample) -> Result<(), FileError> {
+        let line = encode(self.next, sample);
+        let place = self.next.checked_rem(self.lines).unwrap_or(0);
+        let width = u64::try_from(LINE).unwrap_or(u64::MAX);
+        self.file
+            .write_all_at(line.as_bytes(), place.saturating_mul(width))
+            .map_err(at("write", &self.path))?;
+        self.next = self.next.saturating_add(1);
+        Ok(())
+    }
+}
+
+/// Samples not older than `oldest`, oldest first; empty if there is no file.
+pub(super) fn read(path: &Path, oldest: u64) -> Result<Vec<Sample>, FileError> {
+    let (all, _) = load(path)?;
+    Ok(all
+        .into_iter()
+        .map(|(_, s)| s)
+        .filter(|s| s.at >= oldest)
+        .collect())
+}
+
+/// Lines that can be read, by number, and the size of the file. A line torn by a power cut is left out.
+fn load(path: &Path) -> Result<(Vec<(u64, Sample)>, usize), FileError> {
+    let text = match read_text(path, LIMIT) {
+        Ok(text) => text,
+        Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(e) => return Err(e),
+    };
+    let mut all: Vec<(u64, Sample)> = text.lines().filter_map(decode).collect();
+    all.sort_by_key(|(n, _)| *n);
+    Ok((all, text.len()))
+}
+
+fn blank() -> String {
+    pad(String::new())
+}
+
+fn pad(mut line: String) -> String {
+    let width = LINE.saturating_sub(1);
+    line.truncate(width);
+    while line.len() < width {
+        line.push(' ');
+    }
+    line.push('\n');
+    line
+}
+
+fn encode(number: u64, sample: &Sample) -> String {
+    let mut line = String::with_capacity(LINE);
+    // Writing to a String does not fail.
+    write!(line, "{number} {}", sample.at).ok();
+    for figure in &sample.figures {
+        match figure {
+            Some(n) => write!(line, " {n}").ok(),
+            None => write!(line, " -").ok(),
+        };
+    }
+    pad(line)
+}
+
+fn decode(line: &str) -> Option<(u64, Sample)> {
+    let mut words = line.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let at = words.next()?.parse().ok()?;
+    let figures = words
+        .map(|w| match w {
+            "-" => Some(None),
+            n => n.parse().ok().map(Some),
+        })
+        .collect::<Option<_>>()?;
+    Some((number, Sample { at, figures }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample(at: u64) -> Sample {
+        Sample {
+            at,
+            figures: vec![Some(i64::MIN), None, Some(i64::MAX), Some(0)],
+        }
+    }
+
+    #[test]
+    fn the_widest_line_fits() {
+        let widest = Sample {
+            at: u64::MAX,
+            figures: vec![Some(i64::MIN); 4],
+        };
+        assert_eq!(encode(u64::MAX, &widest).len(), LINE);
+        assert_eq!(decode(&encode(u64::MAX, &widest)), Some((u64::MAX, widest)));
+    }
+
+    #[test]
+    fn a_torn_line_and_a_file_of_rubbish_lose_only_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut ring = Ring::open(&path, 4, 0).unwrap();
+        for n in 0..3 {
+            ring.push(&sample(n)).unwrap();
+        }
+        ring.file.write_all_at(b"1 x", 128).unwrap();
+        assert_eq!(read(&path, 0).unwrap().len(), 2);
+        std::fs::write(&path, "rubbish").unwrap();
+        Ring::open(&path, 4, 0).unwrap().push(&sample(9)).unwrap();
+        assert_eq!(read(&path, 0).unwrap(), [sample(9)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_newest_samples_stay_over_restarts_and_other_bounds(
+            runs in proptest::collection::vec((1u32..20, 0u64..30), 1..6)
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("r");
+            let mut model: Vec<Sample> = Vec::new();
+            let mut clock = 0;
+            for (lines, pushes) in runs {
+                let oldest = clock.saturating_sub(25);
+                let mut ring = Ring::open(&path, lines, oldest).unwrap();
+                model.retain(|s| s.at >= oldest);
+                for _ in 0..pushes {
+                    ring.push(&sample(clock)).unwrap();
+                    model.push(sample(clock));
+                    clock += 1;
+                }
+                let bound = usize::try_from(lines).unwrap();
+                model.drain(..model.len().saturating_sub(bound));
+                prop_assert_eq!(read(&path, 0).unwrap(), model.clone());
+                prop_assert_eq!(std::fs::metadata(&path).unwrap().len(), u64::from(lines) * 128);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The agent's loop: what is due next, until it is told to stop.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::Agent;
+use crate::clock::instant;
+use crate::random;
+
+/// What the process is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM, SIGINT: say goodbye and end.
+    Stop,
+    /// SIGHUP: read the configuration again.
+    Reload,
+}
+
+impl Agent {
+    /// Runs until [`Signal::Stop`]. Never ends by itself: whatever the gateway does, it waits and tries again.
+    pub async fn run(mut self, mut signals: mpsc::Receiver<Signal>) {
+        tracing::info!(
+            node = %self.registration.node_id,
+            cluster = %self.registration.cluster_id,
+            gateway = %self.client.endpoint(),
+            "started"
+        );
+        self.peers.answer(self.config.responder).await;
+        tell_service_manager(&[sd_notify::NotifyState::Ready]);
+        let watchdog = sd_notify::watchdog_enabled().map(|d| d / 2);
+        let mut next_beat = instant();
+        let mut next_ping = instant();
+        loop {
+            let now = instant();
+            if let Some(period) = watchdog
+                && now >= next_ping
+            {
+                tell_service_manager(&[sd_notify::NotifyState::Watchdog]);
+                next_ping = later(now, period);
+            }
+            if now >= next_beat {
+                match self.beat_unless_stopped(&mut signals).await {
+                    Some(pause) => next_beat = later(instant(), pause),
+                    None => break,
+                }
+                continue;
+            }
+            let mut wake = self.schedule(now).next(self.sampler.categories()).min(next_beat);
+            if watchdog.is_some() {
+                wake = wake.min(next_ping);
+            }
+            tokio::select! {
+                biased;
+                signal = signals.recv() => match signal {
+                    Some(Signal::Reload) => self.reload(),
+                    Some(Signal::Stop) | None => break,
+                },
+                () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
+            }
+            if self.changed() {
+                next_beat = self.early(next_beat);
+            }
+        }
+        tell_service_manager(&[sd_notify::NotifyState::Stopping]);
+        self.farewell().await;
+    }
+
+    /// One heartbeat; none if told to stop meanwhile.
+    async fn beat_unless_stopped(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Option<Duration> {
+        let mut reload = false;
+        let pause = {
+            let mut beat = pin!(self.beat());
+            loop {
+                tokio::select! {
+                    biased;
+                    signal = signals.recv() => match signal {
+                        Some(Signal::Reload) => reload = true,
+                        Some(Signal::Stop) | None => return None,
+                    },
+                    pause = &mut beat => break pause,
+                }
+            }
+        };
+        if reload {
+            self.reload();
+        }
+        Some(pause)
+    }
+
+    /// Last heartbeat, counter, status: within five seconds whatever hangs.
+    async fn farewell(mut self) {
+        let limit = self.timing.farewell;
+        if tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
+            tracing::warn!("the gateway did not take the last heartbeat within {limit:?}");
+        }
+        self.status.stopped_at = Some(self.clock.seconds());
+        self.save_status();
+        if let Err(e) = self.sequence.release() {
+            tracing::warn!("the rest of the block of sequence numbers is skipped: {e}");
+        }
+        tracing::info!("stopped");
+    }
+
+    pub(super) fn save_status(&mut self) {
+        self.status.stuck_collectors = self.sampler.stuck().iter().map(|s| s.name.to_owned()).collect();
+        match self.status.save(&self.state) {
+            Ok(()) => self.over("status", "status can be written again"),
+            Err(e) => self.warn_once("status", &format!("status cannot be written: {e}")),
+        }
+    }
+
+    /// Brings the next heartbeat forward: there is news. At most one such heartbeat in the shortest interval.
+    fn early(&mut self, planned: Instant) -> Instant {
+        let now = instant();
+        let earliest = self.last_early.map_or(now, |last| later(last, self.timing.shortest_interval));
+        let at = later(now, self.timing.out_of_turn).max(earliest);
+        if at >= planned {
+            return planned;
+        }
+        self.out_of_turn = true;
+        self.last_early = Some(at);
+        at
+    }
+
+    /// At most a tenth earlier than agreed, so that a thousand nodes do not beat together.
+    pub(super) fn jittered(pause: Duration) -> Duration {
+        let tenth = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 10;
+        pause.saturating_sub(Duration::from_millis(random::up_to(tenth)))
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by).unwrap_or(now)
+}
+
+fn tell_service_manager(state: &[sd_notify::NotifyState<'_>]) {
+    // Without systemd there is nobody to tell.
+    sd_notify::notify(state).ok();
+}

@@ -1,0 +1,42 @@
+use crate::files::FileError;
+use crate::key::KeyFileError;
+use crate::sequence::SequenceError;
+use crate::uplink::TlsError;
+
+/// Why the agent cannot run. Trouble with the gateway is never among them.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// IO.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The counter cannot be used.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Not registered yet.
+    #[error("this node is not registered; run: virtengine-node-agent register --config …")]
+    NotRegistered,
+    /// The key is not the one that was registered.
+    #[error(
+        "agent.key_path holds {present}, the node is registered with {registered}; restore that key, or register again with a new token"
+    )]
+    OtherKey {
+        /// In the file.
+        present: String,
+        /// On record.
+        registered: String,
+    },
+    /// Another agent runs on this state.
+    #[error(
+        "another agent runs on {path}; two would use the same sequence numbers: stop it, or set another agent.state_dir"
+    )]
+    Running {
+        /// The state directory.
+        path: String,
+    },
+}

@@ -1,0 +1,127 @@
+//! Figures of this node, taken on schedule, and what follows from them at once.
+
+use std::time::{Duration, Instant};
+
+use hpc_schema::heartbeat::{HealthStatus, Jobs};
+use hpc_schema::node::NodeState;
+
+use super::Agent;
+use crate::clock::instant;
+use crate::heartbeat::{Finding, jobs, judge};
+use crate::history::values;
+use crate::sample::{Category, Reading, Schedule};
+
+/// Longest wait for figures before a heartbeat leaves without them.
+const SAMPLE_BUDGET: Duration = Duration::from_millis(1500);
+
+impl Agent {
+    pub(super) fn schedule(&self, now: Instant) -> Schedule<'_> {
+        Schedule {
+            config: &self.config.sampling,
+            adaptive: &self.adaptive,
+            now,
+        }
+    }
+
+    pub(super) async fn sample_due(&mut self) {
+        let now = instant();
+        let schedule = self.schedule(now);
+        let due: Vec<Category> = self
+            .sampler
+            .categories()
+            .filter(|(c, last)| schedule.due(*c, *last))
+            .map(|(c, _)| c)
+            .collect();
+        self.sample(&due).await;
+    }
+
+    /// Before a heartbeat leaves: what is due, and what would be too old before the next one.
+    pub(super) async fn sample_before_sending(&mut self) {
+        let now = instant();
+        let schedule = self.schedule(now);
+        let due: Vec<Category> = self
+            .sampler
+            .categories()
+            .filter(|(c, last)| schedule.due_before_sending(*c, *last, self.interval))
+            .map(|(c, _)| c)
+            .collect();
+        self.sample(&due).await;
+    }
+
+    async fn sample(&mut self, due: &[Category]) {
+        self.sampler.sample(|c| due.contains(&c), SAMPLE_BUDGET).await;
+        let now = instant();
+        self.adaptive.cpu(self.sampler.figures().cpu.fresh(now).copied());
+        for category in due {
+            self.remember(*category, now);
+        }
+    }
+
+    /// Keeps a sample of `category`.
+    fn remember(&mut self, category: Category, now: Instant) {
+        let values = values(category, self.sampler.figures(), now);
+        let unix = self.clock.seconds();
+        match self.history.record(category, &values, unix, now) {
+            Ok(()) => self.over("history", "samples can be kept again"),
+            Err(e) => self.warn_once("history", &format!("samples cannot be kept: {e}")),
+        }
+    }
+
+    /// Takes over what came of the peers, and begins the next round when it is time to. Does not wait for it.
+    pub(super) async fn measure_peers(&mut self) {
+        let now = instant();
+        let s = &self.config.sampling;
+        let interval = self.adaptive.interval(Category::Latency, s.interval(Category::Latency), now);
+        let ended = self
+            .peers
+            .step(now, interval, s.latency_probe_count, s.latency_probe_timeout)
+            .await;
+        if let Some(measured) = ended {
+            self.sampler.put(Reading::Peers(measured), now);
+            self.remember(Category::Latency, now);
+        }
+    }
+
+    /// The node's judgement of itself now.
+    pub(super) fn judge(&self) -> (HealthStatus, Vec<Finding>) {
+        let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
+        let (status, mut findings) = judge(self.sampler.figures(), &stuck, instant());
+        findings.extend(self.hardware_findings.iter().cloned());
+        let status = if status == HealthStatus::Healthy && !self.hardware_findings.is_empty() {
+            HealthStatus::Degraded
+        } else {
+            status
+        };
+        (status, findings)
+    }
+
+    /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a
+    /// draining node has ended.
+    pub(super) fn changed(&self) -> bool {
+        let Some(last) = self.last_health else {
+            return false;
+        };
+        let (health, findings) = self.judge();
+        last != health || kinds(&findings).iter().any(|k| !self.last_findings.contains(k)) || self.work_ended()
+    }
+
+    /// The last job of a draining node has ended: the sooner it is drained, the sooner it can be serviced.
+    fn work_ended(&self) -> bool {
+        let running = |jobs: &Option<Jobs>| jobs.as_ref().and_then(|j| j.running_count);
+        let now = jobs(self.sampler.figures().jobs.fresh(instant()), None);
+        let draining = self
+            .status
+            .chain
+            .as_ref()
+            .is_some_and(|c| c.node_state == NodeState::Draining);
+        draining && running(&self.last_jobs).is_some_and(|n| n > 0) && running(&now) == Some(0)
+    }
+}
+
+/// The kinds among findings, sorted, each once.
+pub(super) fn kinds(findings: &[Finding]) -> Vec<&'static str> {
+    let mut kinds: Vec<&'static str> = findings.iter().map(|f| f.code).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
