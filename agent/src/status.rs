@@ -2,6 +2,9 @@
 
 use crate::state::Status;
 
+/// The gateway's clock and ours may differ by this before it is worth a word; the protocol allows a minute ahead.
+pub const SKEW_MS: u64 = 10_000;
+
 /// Health of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
@@ -54,6 +57,13 @@ fn inspect(s: &Status, running: bool, now: u64, problems: &mut Vec<String>) {
             .as_ref()
             .map_or(String::new(), |e| format!(": {}; {}", e.message, e.remedy));
         problems.push(format!("no heartbeat was accepted for {silent} s{why}"));
+    }
+    if let Some(skew) = s.clock_skew_ms.filter(|ms| ms.unsigned_abs() > SKEW_MS) {
+        let way = if skew > 0 { "behind" } else { "ahead of" };
+        problems.push(format!(
+            "this node's clock is {} s {way} the gateway's; synchronise it (NTP)",
+            skew.unsigned_abs() / 1000
+        ));
     }
     if let Some(c) = s.certificate.as_ref().filter(|c| now >= c.not_after) {
         problems.push(format!(
@@ -110,11 +120,19 @@ mod tests {
             message: String::new(),
             remedy: "re-register".into(),
         });
+        s.clock_skew_ms = Some(-70_500);
         s.health = Some("degraded".into());
         s.findings = vec!["cpu_hot: 99".into()];
         let v = judge(Some(&s), true, 5000);
         let all = v.problems.join("\n");
-        for word in ["key_mismatch", "re-register", "3000 s", "expired", "cpu_hot"] {
+        for word in [
+            "key_mismatch",
+            "re-register",
+            "3000 s",
+            "70 s ahead",
+            "expired",
+            "cpu_hot",
+        ] {
             assert!(all.contains(word), "{word} in {all}");
         }
     }

@@ -18,6 +18,7 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
 use tokio::sync::mpsc;
+use virtengine_node_agent::clock::Clock;
 use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register};
 use virtengine_node_agent::run::{Agent, Signal, Timing, World};
 use virtengine_node_agent::sequence::BLOCK;
@@ -472,7 +473,12 @@ async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down(
     tokio::time::sleep(Duration::from_millis(100)).await;
     let error = status(&home).last_error.unwrap();
     assert_eq!(error.code, "certificate_expired");
-    assert!(error.message.contains("is not the one that the registration token pins"), "{error:?}");
+    assert!(
+        error
+            .message
+            .contains("is not the one that the registration token pins"),
+        "{error:?}"
+    );
     assert!(!renewed.exists());
     // Once the true CA signs again, it recovers by itself.
     gateway.behaviour().issue_by_another = false;
@@ -491,7 +497,7 @@ fn an_issued_certificate_is_taken_only_from_the_pinned_ca_for_this_node_and_in_t
     let now = gateway::now().0;
     let look = |by: &gateway::Authority, ca: &gateway::Authority, uri: &str, at: u64| {
         let csr = Csr::generate(NODE).unwrap();
-        let pem = by.issue(&csr.pem, uri, hour);
+        let pem = by.issue(&csr.pem, uri, hour, &Clock::system());
         let identity = Identity::from_pem(std::path::Path::new("new"), &pem, &csr.key_pem).unwrap();
         check_issued(&identity, &ca.pem(), pin, (&cluster, &node), at)
     };
@@ -499,14 +505,26 @@ fn an_issued_certificate_is_taken_only_from_the_pinned_ca_for_this_node_and_in_t
     look(&ours, &ours, &uri, now).unwrap();
     // Our clock may be behind.
     look(&ours, &ours, &uri, now - 86_400).unwrap();
-    assert!(matches!(look(&ours, &ours, &uri, now + 7200), Err(IssuedError::Invalid(_))));
-    assert!(matches!(look(&other, &ours, &uri, now), Err(IssuedError::Invalid(_))));
-    assert!(matches!(look(&other, &other, &uri, now), Err(IssuedError::OtherCa { .. })));
+    assert!(matches!(
+        look(&ours, &ours, &uri, now + 7200),
+        Err(IssuedError::Invalid(_))
+    ));
+    assert!(matches!(
+        look(&other, &ours, &uri, now),
+        Err(IssuedError::Invalid(_))
+    ));
+    assert!(matches!(
+        look(&other, &other, &uri, now),
+        Err(IssuedError::OtherCa { .. })
+    ));
     let another = certificate_uri(&cluster, &"node-0009".parse().unwrap());
-    assert!(matches!(look(&ours, &ours, &another, now), Err(IssuedError::OtherNode)));
+    assert!(matches!(
+        look(&ours, &ours, &another, now),
+        Err(IssuedError::OtherNode)
+    ));
     // The key of another request does not fit.
     let (a, b) = (Csr::generate(NODE).unwrap(), Csr::generate(NODE).unwrap());
-    let pem = ours.issue(&a.pem, &uri, hour);
+    let pem = ours.issue(&a.pem, &uri, hour, &Clock::system());
     assert!(Identity::from_pem(std::path::Path::new("new"), &pem, &b.key_pem).is_err());
 }
 

@@ -3,13 +3,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hpc_schema::time::UnixSeconds;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::output::print;
 use super::{ConfigArguments, Failure, Format};
-use crate::config::DEFAULT_STATE_DIR;
 use crate::clock::unix_seconds;
-use crate::state::{Lock, StateDir, Status};
+use crate::config::DEFAULT_STATE_DIR;
+use crate::history::{History, Sample, fields};
+use crate::sample::Category;
+use crate::state::{Lock, Outages, StateDir, Status};
 use crate::status::{Verdict, judge};
 
 /// `status`.
@@ -20,6 +22,9 @@ pub(super) struct StatusCommand {
     /// State directory; default: as configured
     #[arg(long)]
     state_dir: Option<PathBuf>,
+    /// Also print the samples that are kept of each category
+    #[arg(long)]
+    history: bool,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -38,10 +43,26 @@ impl StatusCommand {
         let status = Status::load(&state).map_err(|e| Failure::new(1, e))?;
         let now = unix_seconds();
         let verdict = judge(status.as_ref(), running, now);
+        let outages = Outages::load(&state);
+        let samples = if self.history {
+            samples(&state)?
+        } else {
+            Vec::new()
+        };
         match self.output {
-            Format::Text => text(status.as_ref(), &verdict, now),
+            Format::Text => {
+                text(status.as_ref(), &verdict, now);
+                text_outages(&outages, now);
+                samples.iter().for_each(text_samples);
+            }
             format => {
-                let value = json!({"healthy": verdict.healthy, "running": running, "problems": verdict.problems, "status": status});
+                let mut value = json!({
+                    "healthy": verdict.healthy, "running": running, "problems": verdict.problems, "status": status,
+                    "outages": outages,
+                });
+                if let Some(object) = value.as_object_mut().filter(|_| self.history) {
+                    object.insert("history".into(), json_samples(&samples));
+                }
                 print(&value, format)?;
             }
         }
@@ -103,6 +124,10 @@ fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
             c.path
         );
     }
+    if let Some(r) = &s.receipt {
+        let hash: String = r.payload_sha256.chars().take(16).collect();
+        println!("last receipt:    heartbeat {}, SHA-256 {hash}…", r.sequence);
+    }
     for (what, problem) in [
         ("last refusal:   ", &s.last_refusal),
         ("last error:     ", &s.last_error),
@@ -111,5 +136,69 @@ fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
             println!("{what} {}: {} ({})", p.code, p.message, ago(p.at));
             println!("                 remedy: {}", p.remedy);
         }
+    }
+}
+
+/// Outages shown; the JSON has them all.
+const SHOWN: usize = 3;
+
+fn text_outages(outages: &Outages, now: u64) {
+    for o in outages.iter().rev().take(SHOWN) {
+        let end = o.until.unwrap_or(now);
+        let lasted = end.saturating_sub(o.from);
+        let state = if o.until.is_some() { "" } else { ", goes on" };
+        println!(
+            "not delivered:   from {} for {lasted} s: {} ({} attempts{state})",
+            UnixSeconds(o.from),
+            o.code,
+            o.attempts
+        );
+    }
+}
+
+type Samples = (Category, Vec<Sample>);
+
+fn samples(state: &StateDir) -> Result<Vec<Samples>, Failure> {
+    let read = |c| {
+        let all = History::read(&state.history(), c, 0).map_err(|e| Failure::new(1, e))?;
+        Ok((c, all))
+    };
+    Category::ALL.into_iter().map(read).collect()
+}
+
+fn json_samples(all: &[Samples]) -> Value {
+    let rows = |(category, samples): &Samples| {
+        let lines: Vec<Value> = samples
+            .iter()
+            .map(|s| {
+                let named = fields(*category).iter().zip(&s.figures);
+                let mut row: serde_json::Map<String, Value> =
+                    named.map(|(name, n)| ((*name).to_owned(), json!(n))).collect();
+                row.insert("at".into(), json!(s.at));
+                Value::Object(row)
+            })
+            .collect();
+        let name = serde_json::to_value(category).ok()?;
+        Some((name.as_str()?.to_owned(), Value::Array(lines)))
+    };
+    Value::Object(all.iter().filter_map(rows).collect())
+}
+
+fn text_samples((category, samples): &Samples) {
+    if samples.is_empty() {
+        return;
+    }
+    println!("\n{category:?}: {} samples", samples.len());
+    println!("{:<22}{}", "at", fields(*category).join("  "));
+    for s in samples {
+        let row: Vec<String> = fields(*category)
+            .iter()
+            .zip(&s.figures)
+            .map(|(name, n)| {
+                let shown = n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+                format!("{shown:>width$}", width = name.len())
+            })
+            .collect();
+        println!("{:<22}{}", UnixSeconds(s.at).to_string(), row.join("  "));
     }
 }

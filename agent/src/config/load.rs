@@ -39,7 +39,10 @@ impl Overrides {
             if let Some(value) = get(key).filter(|v| !good.contains(&v.as_str())) {
                 return Err(ConfigError::Value {
                     key,
-                    message: format!("{value} is not supported by this host; known here: {}", good.join(", ")),
+                    message: format!(
+                        "{value} is not supported by this host; known here: {}",
+                        good.join(", ")
+                    ),
                 });
             }
         }
@@ -240,13 +243,19 @@ logging:
             (o.endpoint.as_deref(), o.node_id.as_deref(), o.token.as_deref()),
             (Some("https://own:1"), Some("node-0007"), Some("x.y.z"))
         );
-        for (key, bad) in [("NODE_AGENT_OS_FAMILY", "dragonflybsd"), ("NODE_AGENT_QEMU_ACCEL", "nvmm")] {
+        for (key, bad) in [
+            ("NODE_AGENT_OS_FAMILY", "dragonflybsd"),
+            ("NODE_AGENT_QEMU_ACCEL", "nvmm"),
+        ] {
             let e = own
                 .clone()
                 .or_runbook(|name| (name == key).then(|| bad.to_owned()))
                 .unwrap_err()
                 .to_string();
-            assert!(e.starts_with(key) && e.contains(bad) && e.contains("known here"), "{e}");
+            assert!(
+                e.starts_with(key) && e.contains(bad) && e.contains("known here"),
+                "{e}"
+            );
         }
     }
 

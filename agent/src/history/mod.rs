@@ -160,17 +160,11 @@ mod tests {
     #[test]
     fn every_category_has_a_file_and_names_for_its_figures() {
         let now = Instant::now();
-        let mut names: Vec<_> = Category::ALL
-            .iter()
-            .map(|c| path(Path::new("/h"), *c))
-            .collect();
+        let mut names: Vec<_> = Category::ALL.iter().map(|c| path(Path::new("/h"), *c)).collect();
         names.dedup();
         assert_eq!(names.len(), Category::ALL.len());
         for c in Category::ALL {
-            assert_eq!(
-                values(c, &Figures::default(), now).figures.len(),
-                fields(c).len()
-            );
+            assert_eq!(values(c, &Figures::default(), now).figures.len(), fields(c).len());
         }
     }
 }

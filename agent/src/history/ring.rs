@@ -181,7 +181,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("r");
             let mut model: Vec<Sample> = Vec::new();
-            let mut clock = 0;
+            let mut clock = 0u64;
             for (lines, pushes) in runs {
                 let oldest = clock.saturating_sub(25);
                 let mut ring = Ring::open(&path, lines, oldest).unwrap();

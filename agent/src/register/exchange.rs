@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use hpc_schema::token::{TokenClaims, read_token_unverified};
 
 use super::install::install;
 use super::{Csr, CsrError};
-use crate::clock::Clock;
+use crate::clock::{Clock, instant};
 use crate::config::{Config, Token};
 use crate::files::FileError;
 use crate::key::NodeKey;
@@ -19,7 +19,7 @@ use crate::probe::{fingerprint, host};
 use crate::random;
 use crate::state::{Pending, Registration, StateDir};
 use crate::uplink::{
-    Backoff, CaPin, Client, IdentityError, IssuedError, TlsError, Trust, UplinkError, client_config,
+    Backoff, CaPin, Client, Dial, IdentityError, IssuedError, TlsError, Trust, UplinkError, client_config,
 };
 
 /// How a registration ended well.
@@ -95,6 +95,20 @@ pub async fn register(
     config: &Config,
     key: &NodeKey,
     wait: Option<Duration>,
+    progress: impl FnMut(&str),
+) -> Result<Outcome, RegisterError> {
+    register_by(config, key, wait, (&Clock::system(), &Dial::tcp()), progress).await
+}
+
+/// The same by another clock and another way to the gateway.
+///
+/// # Errors
+/// See [`RegisterError`].
+pub async fn register_by(
+    config: &Config,
+    key: &NodeKey,
+    wait: Option<Duration>,
+    (clock, dial): (&Clock, &Dial),
     mut progress: impl FnMut(&str),
 ) -> Result<Outcome, RegisterError> {
     let state = StateDir::new(&config.state_dir);
@@ -114,9 +128,17 @@ pub async fn register(
     let pending = pending(&state, &claims, key)?;
     let fingerprint = fingerprint::read(&config.roots);
     let request = request(config, token, &claims, key, &pending, fingerprint.as_ref())?;
-    let mut client = client(config, &claims)?;
+    let mut client = client(config, &claims, clock)?.dialing(dial.clone());
     let answer = exchange(&mut client, &request, wait, &mut progress).await?;
-    let registration = install(config, &state, &claims, &pending, answer, fingerprint)?;
+    let registration = install(
+        config,
+        &state,
+        &claims,
+        &pending,
+        answer,
+        fingerprint,
+        clock.seconds(),
+    )?;
     Ok(Outcome::Registered(registration))
 }
 
@@ -193,9 +215,9 @@ fn request(
 }
 
 /// Trusts the CA that the token names, and no other.
-fn client(config: &Config, claims: &TokenClaims) -> Result<Client, RegisterError> {
+fn client(config: &Config, claims: &TokenClaims, clock: &Clock) -> Result<Client, RegisterError> {
     let trust = Trust::new(pin(claims)?, &config.tls.ca_cert);
-    let tls = client_config(trust, None, &Clock::system())?;
+    let tls = client_config(trust, None, clock)?;
     Ok(Client::new(config.endpoints.clone(), tls, config.request_timeout))
 }
 
@@ -218,7 +240,7 @@ async fn exchange(
     progress: &mut impl FnMut(&str),
 ) -> Result<RegisterResponse, RegisterError> {
     let body = serde_json::to_vec(request).map_err(|e| RegisterError::BadAnswer(e.to_string()))?;
-    let start = Instant::now();
+    let start = instant();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
     let mut said = String::new();
     loop {
@@ -235,7 +257,7 @@ async fn exchange(
             said.clone_from(&reason);
         }
         if let Some(wait) = wait
-            && start.elapsed().saturating_add(pause) > wait
+            && instant().saturating_duration_since(start).saturating_add(pause) > wait
         {
             return Err(RegisterError::TimedOut {
                 waited: wait,

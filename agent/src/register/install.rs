@@ -6,7 +6,6 @@ use hpc_schema::token::TokenClaims;
 
 use super::RegisterError;
 use super::exchange::pin;
-use crate::clock::unix_seconds;
 use crate::config::Config;
 use crate::files::{Durability, Owner, Replace, create_directory, directory_of, write_for};
 use crate::probe::fingerprint::Fingerprint;
@@ -20,8 +19,9 @@ pub(super) fn install(
     pending: &Pending,
     answer: RegisterResponse,
     fingerprint: Option<Fingerprint>,
+    now: u64,
 ) -> Result<Registration, RegisterError> {
-    check(config, claims, pending, &answer)?;
+    check(config, claims, pending, &answer, now)?;
     // The service's user must be able to read what root writes: it owns the agent's key.
     let owner = Owner::of(&config.key_path).ok();
     for (path, text, mode) in [
@@ -56,7 +56,7 @@ pub(super) fn install(
         jti: claims.jti.clone(),
         ca_sha256: pin(claims)?,
         fingerprint,
-        registered_at: unix_seconds(),
+        registered_at: now,
     };
     registration.save(state)?;
     Pending::remove(state);
@@ -68,6 +68,7 @@ fn check(
     claims: &TokenClaims,
     pending: &Pending,
     answer: &RegisterResponse,
+    now: u64,
 ) -> Result<(), RegisterError> {
     let bad = |what: &str| Err(RegisterError::BadAnswer(what.to_owned()));
     if answer.node_id != claims.sub || answer.cluster_id != claims.cluster_id {
@@ -83,6 +84,6 @@ fn check(
     }
     let identity = Identity::from_pem(&config.tls.client_cert, &answer.certificate, &pending.tls_key)?;
     let ours = (&claims.cluster_id, &claims.sub);
-    check_issued(&identity, &answer.ca, pin(claims)?, ours, unix_seconds())?;
+    check_issued(&identity, &answer.ca, pin(claims)?, ours, now)?;
     Ok(())
 }

@@ -5,4 +5,4 @@ mod exchange;
 mod install;
 
 pub use csr::{Csr, CsrError};
-pub use exchange::{Outcome, RegisterError, register};
+pub use exchange::{Outcome, RegisterError, register, register_by};

@@ -87,7 +87,11 @@ impl Agent {
         self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
         let number = self.sequence.advance().map_err(|e| e.to_string())?;
         let sequence = NonZeroU32::new(number).ok_or("sequence number 0")?;
-        let timestamp = self.clock.wall().rfc3339().ok_or("the clock is beyond the year 9999")?;
+        let timestamp = self
+            .clock
+            .wall()
+            .rfc3339()
+            .ok_or("the clock is beyond the year 9999")?;
         let heartbeat = build(
             Context {
                 node_id: &self.registration.node_id,

@@ -160,14 +160,8 @@ impl Agent {
             Identity::from_pem(&path, &response.certificate, key_pem).map_err(|e| e.to_string())?;
         let r = &self.registration;
         let ours = (&r.cluster_id, &r.node_id);
-        check_issued(
-            &identity,
-            &response.ca,
-            r.ca_sha256,
-            ours,
-            self.clock.seconds(),
-        )
-        .map_err(|e| e.to_string())?;
+        check_issued(&identity, &response.ca, r.ca_sha256, ours, self.clock.seconds())
+            .map_err(|e| e.to_string())?;
         // Certificate and key in one file: they cannot come apart in a crash.
         let both = Zeroizing::new(format!(
             "{}\n{}",
@@ -178,8 +172,8 @@ impl Agent {
             // It serves until the next start all the same.
             tracing::warn!("the new certificate is in use but cannot be kept: {e}");
         }
-        let tls = tls(&self.config, &self.registration, Some(&identity), &self.clock)
-            .map_err(|e| e.to_string())?;
+        let tls =
+            tls(&self.config, &self.registration, Some(&identity), &self.clock).map_err(|e| e.to_string())?;
         self.client.set_tls(tls);
         self.identity = Some(identity);
         self.renew_backoff.reset();

@@ -114,7 +114,9 @@ impl Agent {
     /// Brings the next heartbeat forward: there is news. At most one such heartbeat in the shortest interval.
     fn early(&mut self, planned: Instant) -> Instant {
         let now = instant();
-        let earliest = self.last_early.map_or(now, |last| later(last, self.timing.shortest_interval));
+        let earliest = self
+            .last_early
+            .map_or(now, |last| later(last, self.timing.shortest_interval));
         let at = later(now, self.timing.out_of_turn).max(earliest);
         if at >= planned {
             return planned;

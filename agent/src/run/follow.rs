@@ -10,10 +10,8 @@ use super::{Agent, Effects, effects};
 use crate::clock::{Wall, instant};
 use crate::random;
 use crate::state::{ChainView, Problem, Receipt};
+use crate::status::SKEW_MS;
 use crate::uplink::Answer;
-
-/// The gateway's clock and ours may differ by this before it is worth a word; the protocol allows a minute ahead.
-const SKEW_WORTH_A_WARNING_MS: u64 = 10_000;
 
 impl Agent {
     /// What the answer says, and the pause until the next heartbeat.
@@ -219,8 +217,7 @@ impl Agent {
         if before != Some(view.node_state) {
             tracing::info!(state = %view.node_state, "state on chain");
             if before.is_some() {
-                self.adaptive
-                    .changed(instant(), self.interval.saturating_mul(2));
+                self.adaptive.changed(instant(), self.interval.saturating_mul(2));
             }
         }
         self.status.chain = Some(view);
@@ -229,7 +226,7 @@ impl Agent {
     fn check_clock(&mut self, response: &HeartbeatResponse, wall: Wall) {
         let skew = wall.skew_of(&response.timestamp);
         self.status.clock_skew_ms = Some(skew);
-        if skew.unsigned_abs() > SKEW_WORTH_A_WARNING_MS {
+        if skew.unsigned_abs() > SKEW_MS {
             let way = if skew > 0 { "behind" } else { "ahead of" };
             let seconds = skew.unsigned_abs() / 1000;
             let message = format!(

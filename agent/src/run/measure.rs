@@ -71,7 +71,9 @@ impl Agent {
     pub(super) async fn measure_peers(&mut self) {
         let now = instant();
         let s = &self.config.sampling;
-        let interval = self.adaptive.interval(Category::Latency, s.interval(Category::Latency), now);
+        let interval = self
+            .adaptive
+            .interval(Category::Latency, s.interval(Category::Latency), now);
         let ended = self
             .peers
             .step(now, interval, s.latency_probe_count, s.latency_probe_timeout)
@@ -102,7 +104,9 @@ impl Agent {
             return false;
         };
         let (health, findings) = self.judge();
-        last != health || kinds(&findings).iter().any(|k| !self.last_findings.contains(k)) || self.work_ended()
+        last != health
+            || kinds(&findings).iter().any(|k| !self.last_findings.contains(k))
+            || self.work_ended()
     }
 
     /// The last job of a draining node has ended: the sooner it is drained, the sooner it can be serviced.

@@ -23,7 +23,10 @@ impl Schedule<'_> {
     /// Whether `category`, last measured at `last`, is due.
     #[must_use]
     pub fn due(&self, category: Category, last: Option<Instant>) -> bool {
-        last.is_none_or(|last| self.age(last).saturating_add(SLACK) >= self.interval(category))
+        last.is_none_or(|last| {
+            let age = self.age(last);
+            age >= minimum(category) && age.saturating_add(SLACK) >= self.interval(category)
+        })
     }
 
     /// Whether `category` should be measured before a heartbeat leaves: it is due, or its figures would pass their
@@ -66,6 +69,8 @@ impl Schedule<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn s(n: u64) -> Duration {
@@ -105,5 +110,75 @@ mod tests {
         assert!(!at(20).due_before_sending(Category::Utilization, last, s(10)));
         // But never below the minimum interval.
         assert!(!at(4).due_before_sending(Category::Utilization, last, s(60)));
+    }
+
+    /// What happens to a node in one stretch of simulated time.
+    #[derive(Debug, Clone, Copy)]
+    struct Stretch {
+        cpu: u8,
+        changed: bool,
+        /// Until the next heartbeat, in seconds, as the gateway asked.
+        beat: u64,
+    }
+
+    fn stretch() -> impl Strategy<Value = Stretch> {
+        (0u8..=100, any::<bool>(), 10u64..=120).prop_map(|(cpu, changed, beat)| Stretch {
+            cpu,
+            changed,
+            beat,
+        })
+    }
+
+    proptest! {
+        /// The loop of the agent with its clock in the test's hands: whatever the load, the changes and the interval
+        /// of heartbeats, no category is measured more often than its minimum, and none is too old when a heartbeat
+        /// leaves.
+        #[test]
+        fn no_figure_is_measured_too_often_or_sent_too_old(
+            base in proptest::collection::vec(0u64..=1000, Category::ALL.len()),
+            stretches in proptest::collection::vec(stretch(), 1..60),
+        ) {
+            let mut config = SamplingConfig::default();
+            for (c, thousandth) in Category::ALL.into_iter().zip(base) {
+                let room = max_staleness(c) - minimum(c);
+                config.set_interval(c, minimum(c) + room * u32::try_from(thousandth).unwrap() / 1000);
+            }
+            let mut adaptive = Adaptive::default();
+            let mut now = Instant::now();
+            let mut last: Vec<(Category, Option<Instant>)> = Category::ALL.map(|c| (c, None)).into();
+            for Stretch { cpu, changed, beat } in stretches {
+                adaptive.cpu(Some(cpu));
+                if changed {
+                    adaptive.changed(now, s(beat * 2));
+                }
+                let leaves = now + s(beat);
+                loop {
+                    let schedule = Schedule { config: &config, adaptive: &adaptive, now };
+                    let sending = now >= leaves;
+                    for (c, at) in &mut last {
+                        let due = if sending {
+                            schedule.due_before_sending(*c, *at, s(beat))
+                        } else {
+                            schedule.due(*c, *at)
+                        };
+                        if due {
+                            let age = at.map(|at| now - at);
+                            prop_assert!(age.is_none_or(|age| age >= minimum(*c)), "{c:?} after {age:?}");
+                            *at = Some(now);
+                        }
+                    }
+                    if sending {
+                        for (c, at) in &last {
+                            let age = now - at.unwrap();
+                            prop_assert!(age <= max_staleness(*c), "{c:?} is {age:?} old");
+                        }
+                        break;
+                    }
+                    let next = schedule.next(last.iter().copied());
+                    prop_assert!(next > now || last.iter().any(|(_, at)| at.is_none()), "the loop spins");
+                    now = next.min(leaves);
+                }
+            }
+        }
     }
 }

@@ -94,10 +94,7 @@ mod tests {
         assert_eq!(Outages::load(&state), all);
         assert_eq!(all.iter().count(), LIMIT);
         let last = all.iter().next_back().unwrap();
-        assert_eq!(
-            (last.from, last.until, last.attempts),
-            (990, Some(995), 2)
-        );
+        assert_eq!((last.from, last.until, last.attempts), (990, Some(995), 2));
         assert_eq!(last.code, "gateway_unreachable");
         // Killed during an outage: it goes on.
         all.begin(2000, "gateway_unreachable", &state);

@@ -81,9 +81,11 @@ pub(super) struct PinnedCa {
 
 impl PinnedCa {
     fn pinned(&self, sent: &[CertificateDer<'_>]) -> Option<CertificateDer<'static>> {
-        self.pin
-            .find(self.known.iter())
-            .or_else(|| sent.iter().find(|c| self.pin.matches(c)).map(|c| c.clone().into_owned()))
+        self.pin.find(self.known.iter()).or_else(|| {
+            sent.iter()
+                .find(|c| self.pin.matches(c))
+                .map(|c| c.clone().into_owned())
+        })
     }
 }
 

@@ -19,7 +19,9 @@ use hpc_schema::key::AgentKey;
 use hpc_schema::node::NodeState;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::{TokenClaims, encode_token};
+use virtengine_node_agent::clock::Clock;
 use virtengine_node_agent::key::NodeKey;
+use virtengine_node_agent::uplink::Stream;
 
 pub use pki::Authority;
 
@@ -55,6 +57,8 @@ pub struct Behaviour {
     pub hang: bool,
     /// Hands out certificates and the CA of somebody else.
     pub issue_by_another: bool,
+    /// Of what it has seen, keeps the last heartbeat only.
+    pub forgets: bool,
 }
 
 impl Default for Behaviour {
@@ -72,6 +76,7 @@ impl Default for Behaviour {
             node_state: NodeState::Active,
             hang: false,
             issue_by_another: false,
+            forgets: false,
         }
     }
 }
@@ -101,6 +106,8 @@ pub struct Shared {
     pub registered: Mutex<Option<(AgentKey, String)>>,
     pub challenge: Mutex<Option<[u8; 32]>>,
     pub epoch: u64,
+    /// Its wall clock.
+    pub clock: Clock,
 }
 
 /// A running gateway.
@@ -125,12 +132,34 @@ impl Gateway {
     pub async fn start_at(address: SocketAddr, shared: Arc<Shared>) -> Self {
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let task = routes::serve(listener, Arc::clone(&shared));
+        let (sender, incoming) = tokio::sync::mpsc::channel(64);
+        let serving = routes::serve(incoming, Arc::clone(&shared));
+        let task = tokio::spawn(async move {
+            let accept = async {
+                while let Ok((tcp, _)) = listener.accept().await {
+                    let stream: Box<dyn Stream> = Box::new(tcp);
+                    sender.send(stream).await.ok();
+                }
+            };
+            tokio::join!(accept, serving);
+        });
         Self {
             address,
             shared,
             task,
         }
+    }
+
+    /// A gateway in this process alone, for simulated time: it is reached by the [`Dial`] that comes with it.
+    pub fn start_simulated(shared: Arc<Shared>) -> (Self, tokio::sync::mpsc::Sender<Box<dyn Stream>>) {
+        let (sender, incoming) = tokio::sync::mpsc::channel(64);
+        let task = tokio::spawn(routes::serve(incoming, Arc::clone(&shared)));
+        let gateway = Self {
+            address: "127.0.0.1:1".parse().unwrap(),
+            shared,
+            task,
+        };
+        (gateway, sender)
     }
 
     pub fn url(&self) -> String {
@@ -170,7 +199,12 @@ impl Gateway {
 
 impl Shared {
     pub fn new() -> Self {
+        Self::at(Clock::system())
+    }
+
+    pub fn at(clock: Clock) -> Self {
         Self {
+            clock,
             authority: Authority::new(),
             another: Authority::new(),
             token_key: NodeKey::from_seed([9; 32]).unwrap(),

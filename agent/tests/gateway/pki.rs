@@ -10,6 +10,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
+use virtengine_node_agent::clock::Clock;
 
 /// A CA that issues the gateway's and the nodes' certificates.
 pub struct Authority {
@@ -36,7 +37,7 @@ impl Authority {
     }
 
     /// TLS of the gateway: sends its CA, asks for a client certificate, does without one.
-    pub fn server(&self) -> Arc<rustls::ServerConfig> {
+    pub fn server(&self, clock: &Clock) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -48,7 +49,7 @@ impl Authority {
             .allow_unauthenticated()
             .build()
             .unwrap();
-        let config = rustls::ServerConfig::builder_with_provider(provider)
+        let config = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(clients)
@@ -61,11 +62,11 @@ impl Authority {
     }
 
     /// A node's certificate for the key of a request.
-    pub fn issue(&self, csr: &str, uri: &str, life: Duration) -> String {
+    pub fn issue(&self, csr: &str, uri: &str, life: Duration, clock: &Clock) -> String {
         let mut request = CertificateSigningRequestParams::from_pem(csr).unwrap();
         request.params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
         request.params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let now = OffsetDateTime::now_utc();
+        let now = OffsetDateTime::from_unix_timestamp(clock.seconds().try_into().unwrap()).unwrap();
         request.params.not_before = now - time::Duration::seconds(1);
         request.params.not_after = now + life;
         request.signed_by(&self.ca).unwrap().pem()

@@ -1,6 +1,5 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
@@ -29,25 +28,27 @@ use hpc_schema::time::Rfc3339;
 use hpc_schema::token::verify_token;
 use rustls::pki_types::CertificateSigningRequestDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{CHAIN, CLUSTER, CONTRACT, NODE, Shared, now};
+use super::{CHAIN, CLUSTER, CONTRACT, NODE, Shared};
+use hpc_schema::time::UnixSeconds;
+use virtengine_node_agent::clock::instant;
+use virtengine_node_agent::uplink::Stream;
 
 /// Cluster and node of the client's certificate.
 #[derive(Clone, Debug)]
 struct PeerId(Option<(ClusterId, NodeId)>);
 
 struct Accepted {
-    streams: mpsc::Receiver<(TlsStream<TcpStream>, PeerId)>,
+    streams: mpsc::Receiver<(TlsStream<Box<dyn Stream>>, PeerId)>,
 }
 
 impl Listener for Accepted {
-    type Io = TlsStream<TcpStream>;
+    type Io = TlsStream<Box<dyn Stream>>;
     type Addr = PeerId;
     async fn accept(&mut self) -> (Self::Io, PeerId) {
         match self.streams.recv().await {
@@ -66,9 +67,9 @@ impl Connected<IncomingStream<'_, Accepted>> for PeerId {
     }
 }
 
-pub(super) fn serve(listener: TcpListener, shared: Arc<Shared>) -> tokio::task::JoinHandle<()> {
+pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared: Arc<Shared>) {
     let (sender, streams) = mpsc::channel(64);
-    let acceptor = TlsAcceptor::from(shared.authority.server());
+    let acceptor = TlsAcceptor::from(shared.authority.server(&shared.clock));
     let counted = Arc::clone(&shared);
     let router = Router::new()
         .route("/api/v1/hpc/nodes/register", post(register))
@@ -77,29 +78,26 @@ pub(super) fn serve(listener: TcpListener, shared: Arc<Shared>) -> tokio::task::
         .route("/api/v1/hpc/nodes/{node}/certificate/challenge", post(challenge))
         .route("/api/v1/hpc/nodes/{node}/certificate/recover", post(recover))
         .with_state(shared);
-    tokio::spawn(async move {
-        let accept = async {
-            loop {
-                let (tcp, _): (TcpStream, SocketAddr) = listener.accept().await.unwrap();
-                counted.seen.lock().unwrap().connections += 1;
-                let (acceptor, sender) = (acceptor.clone(), sender.clone());
-                tokio::spawn(async move {
-                    if let Ok(tls) = acceptor.accept(tcp).await {
-                        let id = PeerId(identity(&tls));
-                        sender.send((tls, id)).await.ok();
-                    }
-                });
-            }
-        };
-        let service = router.into_make_service_with_connect_info::<PeerId>();
-        tokio::select! {
-            () = accept => {}
-            result = axum::serve(Accepted { streams }, service) => result.unwrap(),
+    let accept = async {
+        while let Some(stream) = incoming.recv().await {
+            counted.seen.lock().unwrap().connections += 1;
+            let (acceptor, sender) = (acceptor.clone(), sender.clone());
+            tokio::spawn(async move {
+                if let Ok(tls) = acceptor.accept(stream).await {
+                    let id = PeerId(identity(&tls));
+                    sender.send((tls, id)).await.ok();
+                }
+            });
         }
-    })
+    };
+    let service = router.into_make_service_with_connect_info::<PeerId>();
+    tokio::select! {
+        () = accept => {}
+        result = axum::serve(Accepted { streams }, service) => result.unwrap(),
+    }
 }
 
-fn identity(tls: &TlsStream<TcpStream>) -> Option<(ClusterId, NodeId)> {
+fn identity(tls: &TlsStream<Box<dyn Stream>>) -> Option<(ClusterId, NodeId)> {
     let leaf = tls.get_ref().1.peer_certificates()?.first()?;
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let san = certificate.subject_alternative_name().ok()??;
@@ -124,7 +122,7 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
         .registrations
         .push(serde_json::from_slice(&body).unwrap());
     let request: RegisterRequest = serde_json::from_slice(&body).unwrap();
-    let claims = match verify_token(&request.token, &s.token_key.public(), now(), &ZebraVerifier) {
+    let claims = match verify_token(&request.token, &s.token_key.public(), now(&s), &ZebraVerifier) {
         Ok(claims) => claims,
         Err(refusal) => return problem(401, &refusal),
     };
@@ -161,7 +159,7 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
     Json(RegisterResponse {
         certificate: s
             .authority
-            .issue(&request.csr, &certificate_uri(&cluster, &node), life),
+            .issue(&request.csr, &certificate_uri(&cluster, &node), life, &s.clock),
         ca: s.authority.pem(),
         cluster_id: cluster,
         node_id: node,
@@ -175,6 +173,10 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
         task_public_key: None,
     })
     .into_response()
+}
+
+fn now(s: &Shared) -> UnixSeconds {
+    UnixSeconds(s.clock.seconds())
 }
 
 fn ids() -> (ClusterId, NodeId) {
@@ -211,7 +213,7 @@ async fn heartbeat(
         certificate_node_id: &node,
         certificate_cluster_id: &cluster,
         registered,
-        now: now(),
+        now: now(&s),
     };
     let result = HeartbeatRequest::parse(&body).and_then(|request| {
         let verified = verify_heartbeat(&request, &against, &ZebraVerifier)?;
@@ -231,9 +233,12 @@ async fn heartbeat(
                 format_args!("highest is {highest}"),
             ));
         }
+        if behaviour.forgets {
+            seen.heartbeats.clear();
+        }
         seen.heartbeats.push(verified);
         seen.with_section.push(section);
-        seen.arrived.push(Instant::now());
+        seen.arrived.push(instant());
         Ok(())
     });
     if let Err(refusal) = &outcome {
@@ -243,7 +248,7 @@ async fn heartbeat(
         }
     }
     let ack = seen.heartbeats.last().map_or(0, |h| h.report.sequence);
-    let clock = i64::try_from(now().0).unwrap() + behaviour.clock_offset;
+    let clock = i64::try_from(now(&s).0).unwrap() + behaviour.clock_offset;
     let response = HeartbeatResponseBody {
         response: HeartbeatResponse {
             accepted: outcome.is_ok(),
@@ -288,11 +293,15 @@ async fn renew(
 fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Response {
     let (life, by) = {
         let behaviour = s.behaviour.lock().unwrap();
-        let by = if behaviour.issue_by_another { &s.another } else { &s.authority };
+        let by = if behaviour.issue_by_another {
+            &s.another
+        } else {
+            &s.authority
+        };
         (behaviour.certificate_life, by)
     };
     Json(CertificateResponse {
-        certificate: by.issue(csr, &certificate_uri(cluster, node), life),
+        certificate: by.issue(csr, &certificate_uri(cluster, node), life, &s.clock),
         ca: by.pem(),
     })
     .into_response()
@@ -301,7 +310,7 @@ fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Res
 async fn challenge(State(s): State<Arc<Shared>>) -> Response {
     let bytes: [u8; 32] = virtengine_node_agent::random::bytes().unwrap();
     *s.challenge.lock().unwrap() = Some(bytes);
-    let expires_at = Rfc3339::from_unix(now().0 + 60, 0).unwrap();
+    let expires_at = Rfc3339::from_unix(now(&s).0 + 60, 0).unwrap();
     Json(ChallengeResponse {
         challenge: STANDARD.encode(bytes),
         expires_at,

@@ -6,8 +6,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 use super::*;
-use crate::key::NodeKey;
 use crate::clock::unix_seconds;
+use crate::key::NodeKey;
 
 fn key(n: u8) -> NodeKey {
     NodeKey::from_seed([n; 32]).unwrap()

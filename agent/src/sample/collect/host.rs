@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
+use crate::clock::unix_seconds;
 use crate::probe::Roots;
 use crate::probe::cpu::CpuProbe;
 use crate::probe::disk::DiskProbe;
@@ -11,7 +12,6 @@ use crate::probe::memory::MemoryProbe;
 use crate::probe::network::NetworkProbe;
 use crate::probe::pressure::PressureProbe;
 use crate::probe::storage;
-use crate::clock::unix_seconds;
 use crate::sample::Category;
 
 /// Cores and memory.

@@ -2,10 +2,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
+use crate::clock::unix_seconds;
 use crate::probe::Roots;
 use crate::probe::services::ServicesProbe;
 use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
-use crate::clock::unix_seconds;
 use crate::sample::Category;
 
 /// Slurm's programs give up by themselves after eight seconds.

@@ -1,0 +1,343 @@
+//! The whole agent (TLS, HTTP, certificates, counter on disk) against the test gateway, a day in simulated time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gateway::{Gateway, Home, Shared};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use virtengine_node_agent::clock::{Clock, instant};
+use virtengine_node_agent::config::Config;
+use virtengine_node_agent::probe::host::Load;
+use virtengine_node_agent::probe::memory::Memory;
+use virtengine_node_agent::register::register_by;
+use virtengine_node_agent::run::{Agent, Signal, Timing, World};
+use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler};
+use virtengine_node_agent::state::{Outages, StateDir};
+use virtengine_node_agent::uplink::{Dial, Stream};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+/// As the gateway answers; jitter makes it shorter.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// A timeout of a request, and sampling before a heartbeat.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// A machine whose load follows a pattern; what it says rests on how often it was asked alone.
+struct Machine(Category, u64);
+
+impl Collector for Machine {
+    fn name(&self) -> &'static str {
+        "machine"
+    }
+    fn category(&self) -> Category {
+        self.0
+    }
+    fn collect(&mut self, _: Instant) -> Vec<Reading> {
+        self.1 += 1;
+        let n = self.1;
+        match self.0 {
+            Category::Capacity => vec![
+                Reading::Cores(Some(8)),
+                Reading::Memory(Some(Memory {
+                    total: 64 << 30,
+                    available: 32 << 30,
+                })),
+            ],
+            Category::HealthStatus => {
+                let one = n % 8 * 1_000_000;
+                vec![
+                    Reading::Load(Some(Load {
+                        one,
+                        five: one,
+                        fifteen: one,
+                    })),
+                    Reading::Uptime(Some(n)),
+                ]
+            }
+            Category::Utilization => vec![Reading::Cpu(Some(u8::try_from(n % 101).unwrap()))],
+            // Hot for a while: changes of health are sent early.
+            _ => vec![Reading::Temperature(Some(if n % 97 == 0 { 99 } else { 50 }))],
+        }
+    }
+}
+
+/// Moments that are no agent's fault, in simulated time.
+#[derive(Debug, Clone, Copy)]
+struct Disturbed {
+    what: &'static str,
+    from: Instant,
+    until: Instant,
+}
+
+struct Site {
+    gateway: Gateway,
+    home: Home,
+    down: Arc<AtomicBool>,
+    wire: Arc<Mutex<Option<AbortHandle>>>,
+    skew: Arc<AtomicI64>,
+    world: World,
+    config: Config,
+    disturbed: Vec<Disturbed>,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let (base, start) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap(), instant());
+        let simulated = move || base + instant().saturating_duration_since(start);
+        let shared = Arc::new(Shared::at(Clock::new(simulated)));
+        let (gateway, door) = Gateway::start_simulated(shared);
+        let (down, skew) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+        let (closed, off) = (Arc::clone(&down), Arc::clone(&skew));
+        let wire = Arc::new(Mutex::new(None::<AbortHandle>));
+        let kept = Arc::clone(&wire);
+        let clock = Clock::new(move || {
+            let seconds = off.load(Ordering::Relaxed);
+            let by = Duration::from_secs(seconds.unsigned_abs());
+            if seconds < 0 {
+                simulated() - by
+            } else {
+                simulated() + by
+            }
+        });
+        let dial = Dial::new(move |_| {
+            let (closed, door, wires) = (Arc::clone(&closed), door.clone(), Arc::clone(&kept));
+            Box::pin(async move {
+                if closed.load(Ordering::Relaxed) {
+                    return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+                }
+                let (ours, mut near) = tokio::io::duplex(64 << 10);
+                let (mut far, theirs) = tokio::io::duplex(64 << 10);
+                let sent = door.send(Box::new(theirs)).await;
+                sent.map_err(|_| io::Error::from(io::ErrorKind::ConnectionReset))?;
+                let wire = tokio::spawn(async move {
+                    tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+                });
+                // One connection at a time: the former one is gone.
+                if let Some(former) = wires.lock().unwrap().replace(wire.abort_handle()) {
+                    former.abort();
+                }
+                let ours: Box<dyn Stream> = Box::new(ours);
+                Ok(ours)
+            })
+        });
+        let home = Home::new();
+        let world = World {
+            timing: Timing::default(),
+            clock,
+            dial,
+            sampler: |_| {
+                let categories = [
+                    Category::Capacity,
+                    Category::HealthStatus,
+                    Category::Utilization,
+                    Category::Temperature,
+                ];
+                Sampler::inline(
+                    categories
+                        .map(|c| Box::new(Machine(c, 0)) as Box<dyn Collector>)
+                        .into(),
+                )
+            },
+        };
+        let config = Config {
+            // No sockets: they know no simulated time.
+            responder: virtengine_node_agent::config::ResponderConfig {
+                port: None,
+                address: None,
+            },
+            ..home.config(
+                &["https://localhost:1".to_owned()],
+                Some(&gateway.token(&home.key.public())),
+            )
+        };
+        gateway.behaviour().certificate_life = 3 * HOUR;
+        gateway.behaviour().forgets = true;
+        Self {
+            gateway,
+            home,
+            down,
+            wire,
+            skew,
+            world,
+            config,
+            disturbed: Vec::new(),
+        }
+    }
+
+    /// Something goes wrong for a while.
+    async fn disturb(
+        &mut self,
+        what: &'static str,
+        lasts: Duration,
+        on: impl Fn(&Self),
+        off: impl Fn(&Self),
+    ) {
+        let from = instant();
+        on(self);
+        tokio::time::sleep(lasts).await;
+        off(self);
+        let until = instant();
+        self.disturbed.push(Disturbed { what, from, until });
+    }
+
+    fn down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+        if let Some(wire) = self.wire.lock().unwrap().take().filter(|_| down) {
+            wire.abort();
+        }
+    }
+
+    fn hang(&self, hang: bool) {
+        self.gateway.behaviour().hang = hang;
+    }
+
+    /// The agent's clock is off by so many seconds.
+    fn jump(&self, seconds: i64) {
+        self.skew.store(seconds, Ordering::Relaxed);
+    }
+
+    /// The gateway answers the next heartbeats with HTTP errors.
+    fn errors(&self, n: usize) {
+        self.gateway
+            .behaviour()
+            .http_errors
+            .extend(std::iter::repeat_n(503, n));
+    }
+
+    /// Longest time between two accepted heartbeats that nothing explains, and the longest after a disturbance.
+    fn judge(&self, end: Instant) {
+        let mut arrived = self.gateway.seen().arrived.clone();
+        arrived.push(end);
+        for pair in arrived.windows(2) {
+            let (last, next) = (pair[0], pair[1]);
+            let during = self
+                .disturbed
+                .iter()
+                .rev()
+                .find(|d| d.from < next && d.until > last);
+            let (allowed, since) = match during {
+                None => (INTERVAL + SLACK, last),
+                // A refusal waits for its interval, a failure at most for the bound of the backoff.
+                Some(d) => (Timing::default().backoff_longest + SLACK, d.until.max(last)),
+            };
+            let gap = next.saturating_duration_since(since);
+            let why = during.map_or("nothing", |d| d.what);
+            assert!(gap <= allowed, "no heartbeat for {gap:?} after {why}");
+        }
+    }
+}
+
+/// Resident memory of this process in KiB.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A disk that takes nothing: no byte can be written beyond the limit, into whatever file.
+fn full_disk(full: bool) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let current = if full { Some(0) } else { maximum };
+    setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_of_outages_renewals_clock_jumps_and_a_full_disk_leaves_no_gap_and_no_growth() {
+    // What cannot be written is then an error, as with a full disk, and no signal that kills.
+    let _ignored = signal(SignalKind::from_raw(25)).unwrap();
+    let mut site = Site::start().await;
+    let way = (&site.world.clock, &site.world.dial);
+    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
+        .await
+        .unwrap();
+    let config = Config {
+        token: None,
+        ..site.config.clone()
+    };
+    let agent = Agent::new(config, site.world.clone()).unwrap();
+    let (stop, signals) = mpsc::channel(1);
+    let running = tokio::spawn(agent.run(signals));
+    let start = instant();
+    let mut warm = 0;
+    for hour in 0..24u32 {
+        tokio::time::sleep_until((start + HOUR * hour + 7 * MINUTE).into()).await;
+        let minutes = MINUTE * (hour % 5 + 1);
+        match hour % 6 {
+            0 => {
+                site.disturb(
+                    "refused connections",
+                    minutes * 4,
+                    |s| s.down(true),
+                    |s| s.down(false),
+                )
+                .await
+            }
+            1 => {
+                site.disturb("a hanging gateway", MINUTE, |s| s.hang(true), |s| s.hang(false))
+                    .await
+            }
+            2 => {
+                site.disturb("a clock ahead", minutes, |s| s.jump(600), |s| s.jump(0))
+                    .await
+            }
+            3 => {
+                site.disturb("a clock behind", minutes, |s| s.jump(-600), |s| s.jump(0))
+                    .await
+            }
+            4 => {
+                // No disturbance: heartbeats must go on meanwhile.
+                full_disk(true);
+                tokio::time::sleep(15 * MINUTE).await;
+                full_disk(false);
+            }
+            _ => site.disturb("overload", MINUTE, |s| s.errors(3), |_| {}).await,
+        }
+        if hour == 10 {
+            // Longer than the certificate lives.
+            site.disturb("a long outage", 4 * HOUR, |s| s.down(true), |s| s.down(false))
+                .await;
+        }
+        if hour == 3 {
+            warm = resident();
+        }
+    }
+    tokio::time::sleep_until((start + 24 * HOUR).into()).await;
+    let end = instant();
+    let grown = resident().saturating_sub(warm);
+    site.judge(end);
+    stop.send(Signal::Stop).await.unwrap();
+    running.await.unwrap();
+    let seen = site.gateway.seen();
+    assert!(seen.arrived.len() > 2000, "{}", seen.arrived.len());
+    assert!(
+        seen.renewals >= 5 && seen.recoveries >= 1,
+        "{} {}",
+        seen.renewals,
+        seen.recoveries
+    );
+    // Refused for its clock, and for nothing else: no number was used twice.
+    assert!(
+        seen.refusals.iter().all(|r| r.contains("timestamp")),
+        "{:?}",
+        seen.refusals.last()
+    );
+    assert!(seen.sequences.windows(2).all(|w| w[0] < w[1]));
+    assert!(grown < 2048, "grew by {grown} KiB");
+    let outages = Outages::load(&StateDir::new(&site.home.path("state")));
+    assert!(outages.iter().count() >= 10 && outages.iter().all(|o| o.until.is_some()));
+}
