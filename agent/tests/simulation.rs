@@ -71,15 +71,32 @@ impl Collector for Machine {
             }
             Category::Utilization => vec![Reading::Cpu(Some(u8::try_from(n % 101).unwrap()))],
             // Hot for a while: changes of health are sent early.
-            _ => vec![Reading::Temperature(Some(if n % 97 == 0 { 99 } else { 50 }))],
+            _ => vec![Reading::Temperature(Some(if n.is_multiple_of(97) {
+                99
+            } else {
+                50
+            }))],
         }
     }
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// Nobody listens.
+    Refused,
+    /// Requests are taken and not answered.
+    Hanging,
+    /// The agent's clock is off by so many seconds.
+    ClockOff(i64),
+    /// The gateway answers the next heartbeats with HTTP errors.
+    Overload,
 }
 
 /// Moments that are no agent's fault, in simulated time.
 #[derive(Debug, Clone, Copy)]
 struct Disturbed {
-    what: &'static str,
+    what: Fault,
     from: Instant,
     until: Instant,
 }
@@ -180,19 +197,23 @@ impl Site {
     }
 
     /// Something goes wrong for a while.
-    async fn disturb(
-        &mut self,
-        what: &'static str,
-        lasts: Duration,
-        on: impl Fn(&Self),
-        off: impl Fn(&Self),
-    ) {
+    async fn disturb(&mut self, what: Fault, lasts: Duration) {
         let from = instant();
-        on(self);
+        self.set(what, true);
         tokio::time::sleep(lasts).await;
-        off(self);
+        self.set(what, false);
         let until = instant();
         self.disturbed.push(Disturbed { what, from, until });
+    }
+
+    fn set(&self, fault: Fault, on: bool) {
+        match fault {
+            Fault::Refused => self.down(on),
+            Fault::Hanging => self.gateway.behaviour().hang = on,
+            Fault::ClockOff(seconds) => self.skew.store(if on { seconds } else { 0 }, Ordering::Relaxed),
+            Fault::Overload if on => self.gateway.behaviour().http_errors.extend([503, 429, 503]),
+            Fault::Overload => {}
+        }
     }
 
     fn down(&self, down: bool) {
@@ -200,23 +221,6 @@ impl Site {
         if let Some(wire) = self.wire.lock().unwrap().take().filter(|_| down) {
             wire.abort();
         }
-    }
-
-    fn hang(&self, hang: bool) {
-        self.gateway.behaviour().hang = hang;
-    }
-
-    /// The agent's clock is off by so many seconds.
-    fn jump(&self, seconds: i64) {
-        self.skew.store(seconds, Ordering::Relaxed);
-    }
-
-    /// The gateway answers the next heartbeats with HTTP errors.
-    fn errors(&self, n: usize) {
-        self.gateway
-            .behaviour()
-            .http_errors
-            .extend(std::iter::repeat_n(503, n));
     }
 
     /// Longest time between two accepted heartbeats that nothing explains, and the longest after a disturbance.
@@ -236,8 +240,8 @@ impl Site {
                 Some(d) => (Timing::default().backoff_longest + SLACK, d.until.max(last)),
             };
             let gap = next.saturating_duration_since(since);
-            let why = during.map_or("nothing", |d| d.what);
-            assert!(gap <= allowed, "no heartbeat for {gap:?} after {why}");
+            let why = during.map(|d| d.what);
+            assert!(gap <= allowed, "no heartbeat for {gap:?} after {why:?}");
         }
     }
 }
@@ -276,41 +280,25 @@ async fn a_day_of_outages_renewals_clock_jumps_and_a_full_disk_leaves_no_gap_and
     let mut warm = 0;
     for hour in 0..24u32 {
         tokio::time::sleep_until((start + HOUR * hour + 7 * MINUTE).into()).await;
-        let minutes = MINUTE * (hour % 5 + 1);
-        match hour % 6 {
-            0 => {
-                site.disturb(
-                    "refused connections",
-                    minutes * 4,
-                    |s| s.down(true),
-                    |s| s.down(false),
-                )
-                .await
-            }
-            1 => {
-                site.disturb("a hanging gateway", MINUTE, |s| s.hang(true), |s| s.hang(false))
-                    .await
-            }
-            2 => {
-                site.disturb("a clock ahead", minutes, |s| s.jump(600), |s| s.jump(0))
-                    .await
-            }
-            3 => {
-                site.disturb("a clock behind", minutes, |s| s.jump(-600), |s| s.jump(0))
-                    .await
-            }
-            4 => {
+        let minutes = MINUTE * (hour % 5 * 3 + 1);
+        let fault = match hour % 6 {
+            0 => Fault::Refused,
+            1 => Fault::Hanging,
+            2 => Fault::ClockOff(600),
+            3 => Fault::ClockOff(-600),
+            4 => Fault::Overload,
+            _ => {
                 // No disturbance: heartbeats must go on meanwhile.
                 full_disk(true);
                 tokio::time::sleep(15 * MINUTE).await;
                 full_disk(false);
+                continue;
             }
-            _ => site.disturb("overload", MINUTE, |s| s.errors(3), |_| {}).await,
-        }
+        };
+        site.disturb(fault, minutes).await;
         if hour == 10 {
             // Longer than the certificate lives.
-            site.disturb("a long outage", 4 * HOUR, |s| s.down(true), |s| s.down(false))
-                .await;
+            site.disturb(Fault::Refused, 4 * HOUR).await;
         }
         if hour == 3 {
             warm = resident();
@@ -339,5 +327,5 @@ async fn a_day_of_outages_renewals_clock_jumps_and_a_full_disk_leaves_no_gap_and
     assert!(seen.sequences.windows(2).all(|w| w[0] < w[1]));
     assert!(grown < 2048, "grew by {grown} KiB");
     let outages = Outages::load(&StateDir::new(&site.home.path("state")));
-    assert!(outages.iter().count() >= 10 && outages.iter().all(|o| o.until.is_some()));
+    assert!(outages.iter().count() >= 8 && outages.iter().all(|o| o.until.is_some()));
 }
