@@ -1,9 +1,11 @@
 //! Real processes under test: a chain (embedded or wasmd), the provider, agents, the command line; and what a test
 //! needs to drive them. The suites are in `tests/tests/`, run by `scripts/test`.
 
+pub mod agent;
 pub mod bench;
 pub mod chain;
 pub mod cli;
+pub mod ledger;
 pub mod node;
 pub mod outcome;
 pub mod port;

@@ -1,6 +1,5 @@
 //! A whole site: chain, contract, active cluster, provider daemon; agents are added by the test.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -21,6 +20,21 @@ pub const CLUSTER: &str = "hpc-cluster-1";
 
 /// Longest wait for something that takes a batch and a few blocks.
 pub const SETTLED: Duration = Duration::from_secs(60);
+
+/// How a report ended, as the provider recorded it.
+#[derive(Debug, Clone, serde::Deserialize)]
+pub struct End {
+    /// Its number.
+    pub sequence: u32,
+    /// The first of those that it replaced before they were sent.
+    pub superseded_from: Option<u32>,
+    /// `on_chain`, `refused` or `superseded`.
+    pub ended: String,
+    /// Why, where it was refused.
+    pub code: Option<String>,
+    /// The block.
+    pub height: Option<u64>,
+}
 
 /// A site in the test's folder. Dropping it kills all of it.
 #[derive(Debug)]
@@ -182,6 +196,24 @@ impl Site {
         self.cli.json(&["query", "hpc", "node", node])
     }
 
+    /// The node's epoch, and how its reports ended, as the provider recorded it.
+    ///
+    /// # Errors
+    /// If the provider does not know it.
+    pub fn ends(&self, node: &str) -> Result<(u64, Vec<End>)> {
+        #[derive(serde::Deserialize)]
+        struct Shown {
+            epoch: u64,
+            reports: Vec<End>,
+        }
+        let mut command = self.provider_command()?;
+        command
+            .args(["node", "show", node, "--reports", "10000", "-o", "json", "--home"])
+            .arg(&self.home);
+        let shown: Shown = serde_json::from_str(&process::output(&mut command)?)?;
+        Ok((shown.epoch, shown.reports))
+    }
+
     /// State of a node on chain.
     ///
     /// # Errors
@@ -232,43 +264,6 @@ impl Site {
         )
     }
 
-    /// Makes keys, token and configuration of an agent, registers it; it does not run yet.
-    ///
-    /// # Errors
-    /// If any step fails.
-    pub fn agent(&self, scene: &Scene, node: &str) -> Result<Agent> {
-        let folder = scene.folder(&format!("agent-{node}"))?;
-        let agent = Agent {
-            folder,
-            log: scene.log(&format!("agent-{node}")),
-        };
-        agent.run(&["keygen", "--output-dir", &agent.path("keys")])?;
-        let public = fs::read_to_string(agent.path("keys/agent.pub"))?;
-        let token = self.token(node, public.trim(), "1h")?;
-        fs::write(agent.path("token"), &token)?;
-        process::output(Command::new("chmod").args(["600", &agent.path("token")]))?;
-        let config = format!(
-            "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
-             provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
-             agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
-             sampling:\n  base_interval: 10s\n",
-            url = self.gateway().url,
-            ca = agent.path("ca.crt"),
-            cert = agent.path("client.crt"),
-            key = agent.path("client.key"),
-            agent_key = agent.path("keys/agent.key"),
-            token = agent.path("token"),
-            state = agent.path("state"),
-        );
-        fs::write(agent.path("config.yaml"), config)?;
-        agent.run(&["register", "--config", &agent.path("config.yaml")])?;
-        ensure!(
-            fs::exists(agent.path("client.crt"))?,
-            "register wrote no certificate"
-        );
-        Ok(agent)
-    }
-
     fn provider_command(&self) -> Result<Command> {
         let mut command = Command::new(program::path("virtengine-provider")?);
         let gateway = format!("127.0.0.1:{}", self.gateway_port);
@@ -286,38 +281,5 @@ impl Site {
             command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);
         }
         Ok(command)
-    }
-}
-
-/// A node agent's files.
-#[derive(Debug)]
-pub struct Agent {
-    folder: PathBuf,
-    log: PathBuf,
-}
-
-impl Agent {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start(&self) -> Result<Process> {
-        let mut command = Command::new(program::path("virtengine-node-agent")?);
-        command.args(["run", "--config", &self.path("config.yaml")]);
-        Process::start("agent", command, &self.log)
-    }
-
-    /// Runs one of its commands to the end.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub fn run(&self, arguments: &[&str]) -> Result<String> {
-        process::output(Command::new(program::path("virtengine-node-agent")?).args(arguments))
-    }
-
-    /// A path in its folder.
-    #[must_use]
-    pub fn path(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
     }
 }

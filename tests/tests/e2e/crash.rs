@@ -1,14 +1,15 @@
 //! Whatever is killed, whenever: what was accepted is on chain, superseded, or ended with a recorded refusal; nothing
-//! takes effect twice.
+//! takes effect twice. Both are counted: in the chain's blocks, and in the provider's record of how its reports ended.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hpc_tests::ledger::{Ledger, Name};
 use hpc_tests::outcome::Outcome;
 use hpc_tests::raw::{RawAgent, key, public};
 use hpc_tests::scene::{self, Scene};
-use hpc_tests::site::{SETTLED, Site};
+use hpc_tests::site::{End, SETTLED, Site};
 use hpc_tests::{program, wait};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -55,10 +56,10 @@ fn runs() -> u64 {
         .unwrap_or(5)
 }
 
-/// Nodes that report by the test's hand, and the last sequence of each that the gateway accepted.
+/// Nodes that report by the test's hand, and the sequences of each that the gateway accepted.
 struct Fleet {
     agents: Vec<RawAgent>,
-    accepted: Vec<u64>,
+    accepted: Vec<Vec<u64>>,
     next: u64,
 }
 
@@ -71,7 +72,7 @@ impl Fleet {
             agents.push(site.gateway().register(scene, &token, &key)?);
         }
         Ok(Self {
-            accepted: vec![0; agents.len()],
+            accepted: vec![Vec::new(); agents.len()],
             agents,
             next: 1,
         })
@@ -83,7 +84,7 @@ impl Fleet {
         self.next += 1;
         for (agent, accepted) in self.agents.iter().zip(&mut self.accepted) {
             if agent.send(&agent.draft(sequence)?)?.accepted() {
-                *accepted = sequence;
+                accepted.push(sequence);
             }
         }
         Ok(())
@@ -94,7 +95,7 @@ impl Fleet {
         self.report()?;
         let sent = self.next - 1;
         ensure!(
-            self.accepted.iter().all(|a| *a == sent),
+            self.accepted.iter().all(|a| a.last() == Some(&sent)),
             "not every heartbeat {sent} was accepted: {:?}",
             self.accepted
         );
@@ -104,7 +105,8 @@ impl Fleet {
     /// Waits until the chain has what was accepted last of every node.
     fn settle(&self, site: &Site) -> Result<()> {
         for (agent, accepted) in self.agents.iter().zip(&self.accepted) {
-            let settled = site.wait_sequence(agent.node.as_str(), *accepted)?;
+            let last = accepted.last().copied().unwrap_or_default();
+            let settled = site.wait_sequence(agent.node.as_str(), last)?;
             ensure!(
                 settled < self.next,
                 "the chain has a sequence that was never sent: {settled}"
@@ -112,6 +114,64 @@ impl Fleet {
         }
         Ok(())
     }
+
+    /// What the blocks and the provider's record say of every heartbeat that was accepted: it took effect exactly
+    /// once, a later one took its place, or it ended with a refusal that is on record. Nothing took effect twice.
+    fn account(&self, site: &Site) -> Result<()> {
+        // The provider notes an end a moment after the block.
+        wait::until("an end of every accepted heartbeat", SETTLED, || {
+            let ledger = Ledger::read(&site.chain.rpc(), &site.contract)?;
+            let applied = ledger.applied_once()?;
+            let mut sums = [0; 3];
+            for (agent, accepted) in self.agents.iter().zip(&self.accepted) {
+                let (epoch, ends) = site.ends(agent.node.as_str())?;
+                for sequence in accepted {
+                    let name = Name {
+                        node: agent.node.to_string(),
+                        epoch,
+                        sequence: u32::try_from(*sequence)?,
+                    };
+                    let kind = fate(&ledger, &name, &ends)?;
+                    if let Some(sum) = sums.get_mut(kind) {
+                        *sum += 1;
+                    }
+                }
+            }
+            let [effective, superseded, refused] = sums;
+            println!(
+                "{} blocks, {applied} reports took effect, each once; of {} accepted heartbeats {effective} did, \
+                 {superseded} were superseded, {refused} refused on record",
+                ledger.blocks(),
+                self.accepted.iter().map(Vec::len).sum::<usize>()
+            );
+            Ok(Some(()))
+        })
+    }
+}
+
+/// 0: it took effect; 1: a later one took its place before it was sent; 2: its refusal is on record.
+fn fate(ledger: &Ledger, name: &Name, ends: &[End]) -> Result<usize> {
+    let applied = ledger.of(name).iter().find(|e| e.refused.is_none());
+    if let Some(end) = ends.iter().find(|e| e.sequence == name.sequence) {
+        let as_recorded = match end.ended.as_str() {
+            "on_chain" => applied.is_some_and(|a| Some(a.height) == end.height),
+            _ => applied.is_none() && end.code.is_some(),
+        };
+        ensure!(
+            as_recorded,
+            "{name:?}: recorded as {end:?}, on chain {:?}",
+            ledger.of(name)
+        );
+        return Ok(if applied.is_some() { 0 } else { 2 });
+    }
+    let replaced =
+        |e: &&End| e.superseded_from.is_some_and(|from| from <= name.sequence) && e.sequence > name.sequence;
+    ensure!(
+        ends.iter().any(|e| replaced(&e)) && applied.is_none(),
+        "{name:?}: no end on record, on chain {:?}",
+        ledger.of(name)
+    );
+    Ok(1)
 }
 
 #[test]
@@ -134,6 +194,7 @@ fn a_provider_killed_at_any_step_loses_nothing_that_it_accepted() -> Result<()> 
         }
         fleet.report_all()?;
         fleet.settle(&site)?;
+        fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-steps");
         outcome.set("states", states(&site, &fleet)?);
         outcome.save()
@@ -156,6 +217,7 @@ fn a_provider_killed_at_any_moment_loses_nothing_that_it_accepted() -> Result<()
         }
         fleet.report_all()?;
         fleet.settle(&site)?;
+        fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-provider");
         outcome.set("states", states(&site, &fleet)?);
         outcome.save()
@@ -180,6 +242,7 @@ fn a_chain_killed_at_any_moment_keeps_its_state_and_gets_what_was_accepted() -> 
         }
         fleet.report_all()?;
         fleet.settle(&site)?;
+        fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-chain");
         outcome.set("states", states(&site, &fleet)?);
         site.chain.verify()?;

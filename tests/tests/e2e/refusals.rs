@@ -3,13 +3,15 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use hpc_tests::ledger::Ledger;
 use hpc_tests::outcome::Outcome;
 use hpc_tests::raw::{Draft, RawAgent, Registration, key, public};
-use hpc_tests::site::Site;
-use hpc_tests::{raw, scene};
+use hpc_tests::site::{SETTLED, Site};
+use hpc_tests::{raw, scene, wait};
 
 const NODE: &str = "node-hpc1-compute-042";
+const UNKNOWN: &str = "node-hpc1-compute-999";
 
 /// One wrong heartbeat: how it differs from a right one, and what it must be answered.
 type Wrong = (&'static str, fn(&mut Draft), &'static str);
@@ -63,7 +65,6 @@ fn a_refused_heartbeat_has_its_code_and_stores_nothing() -> Result<()> {
             raw::expect(&answer, word).with_context(|| name.to_owned())?;
             outcome.set(name, answer.word());
         }
-        sleep(Duration::from_secs(5));
         assert_eq!(site.state(NODE)?, "pending");
 
         let first = agent.draft(7)?;
@@ -74,8 +75,11 @@ fn a_refused_heartbeat_has_its_code_and_stores_nothing() -> Result<()> {
         let repeated = agent.send(&agent.draft(7)?)?;
         raw::expect(&repeated, "200 stale_sequence")?;
         outcome.set("replayed sequence", repeated.word());
-        sleep(Duration::from_secs(3));
-        assert_eq!(site.sequence(NODE)?, 7);
+
+        // One more passes, and by then all that was stored would have come to its end.
+        raw::expect(&agent.send(&agent.draft(8)?)?, "accepted")?;
+        assert_eq!(site.wait_sequence(NODE, 8)?, 8);
+        only(&site, NODE, &[7, 8])?;
         outcome.save()
     })
 }
@@ -95,20 +99,30 @@ fn a_node_can_only_speak_for_itself() -> Result<()> {
         raw::expect(&answer, "403 identity_mismatch")?;
         outcome.set("another node's certificate", answer.word());
 
-        // No certificate names a node that was never registered.
+        // Under another name than that of its certificate, known or not, nobody gets as far as being looked up.
         let mut draft = agent.draft(5)?;
-        draft.node = "node-hpc1-compute-999".parse()?;
+        draft.node = UNKNOWN.parse()?;
         let answer = agent.send(&draft)?;
         raw::expect(&answer, "403 identity_mismatch")?;
-        outcome.set("unknown node in the path", answer.word());
-        assert!(site.node("node-hpc1-compute-999").is_err());
-        let said = site
-            .cli
-            .fails(&["query", "hpc", "node", "node-hpc1-compute-999"])?;
+        outcome.set("an unknown node's name", answer.word());
+
+        // A certificate of this site's CA, rightly used, of a node that is not on record.
+        let stranger = agent.certified_as(UNKNOWN)?;
+        let answer = stranger.send(&stranger.draft(5)?)?;
+        raw::expect(&answer, "200 unknown_node")?;
+        outcome.set("a node that is not on record", answer.word());
+        assert!(site.node(UNKNOWN).is_err());
+        let said = site.cli.fails(&["query", "hpc", "node", UNKNOWN])?;
         assert!(said.contains("unknown_node"), "{said}");
-        sleep(Duration::from_secs(3));
         assert_eq!(site.state(NODE)?, "pending");
-        assert_eq!(site.state("node-hpc1-compute-043")?, "pending");
+        assert_eq!(site.state(other.node.as_str())?, "pending");
+
+        // Each can speak for itself, and nothing else was ever stored of either.
+        for (agent, sequence) in [(&agent, 2), (&other, 3)] {
+            raw::expect(&agent.send(&agent.draft(sequence)?)?, "accepted")?;
+            assert_eq!(site.wait_sequence(agent.node.as_str(), sequence)?, sequence);
+            only(&site, agent.node.as_str(), &[u32::try_from(sequence)?])?;
+        }
         outcome.save()
     })
 }
@@ -139,6 +153,30 @@ fn a_token_serves_one_key_once_and_in_time() -> Result<()> {
         outcome.set("state", site.state(NODE)?);
         outcome.save()
     })
+}
+
+/// Of this node exactly these reports were stored: the provider's record has no other, and no block.
+fn only(site: &Site, node: &str, sequences: &[u32]) -> Result<()> {
+    let epoch = wait::until("an end of the last report on record", SETTLED, || {
+        let (epoch, ends) = site.ends(node)?;
+        let mut ended: Vec<u32> = ends.iter().map(|e| e.sequence).collect();
+        ended.sort_unstable();
+        ensure!(ended == sequences, "{node}: {ends:?} instead of {sequences:?}");
+        ensure!(
+            ends.iter().all(|e| e.superseded_from.is_none()),
+            "{node}: {ends:?}"
+        );
+        Ok(Some(epoch))
+    })?;
+    let ledger = Ledger::read(&site.chain.rpc(), &site.contract)?;
+    let names = ledger.names().filter(|n| n.node == node);
+    let found: Vec<_> = names.map(|n| (n.epoch, n.sequence)).collect();
+    let expected: Vec<_> = sequences.iter().map(|s| (epoch, *s)).collect();
+    ensure!(
+        found == expected,
+        "{node}: in blocks {found:?} instead of {expected:?}"
+    );
+    Ok(())
 }
 
 fn register(scene: &hpc_tests::scene::Scene, site: &Site, node: &str, number: u8) -> Result<RawAgent> {

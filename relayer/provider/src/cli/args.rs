@@ -157,6 +157,9 @@ pub(super) enum NodeCommand {
         /// Its cluster, if several have a node of this id.
         #[arg(long)]
         cluster_id: Option<ClusterId>,
+        /// How many of its ended reports are shown, the newest.
+        #[arg(long, default_value_t = 20)]
+        reports: u32,
         #[command(flatten)]
         out: Out,
     },

@@ -13,9 +13,6 @@ use crate::registry::{self, Known};
 use crate::spool::{self, EndRow};
 use crate::store::Store;
 
-/// How many ends of reports `show` shows.
-const ENDS: u32 = 20;
-
 /// What an operator wants to know of a node.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -94,6 +91,7 @@ pub(super) async fn run(home: &Home, command: NodeCommand) -> anyhow::Result<()>
         NodeCommand::Show {
             node_id,
             cluster_id,
+            reports,
             out,
         } => {
             let mut found: Vec<Known> = registry::known(store.reader())
@@ -111,7 +109,7 @@ pub(super) async fn run(home: &Home, command: NodeCommand) -> anyhow::Result<()>
             let Some(known) = found.pop() else {
                 bail!("{node_id} is not on record; see: virtengine-provider node list");
             };
-            let reports = spool::ends_of(store.reader(), &known.cluster_id, &node_id, ENDS).await?;
+            let reports = spool::ends_of(store.reader(), &known.cluster_id, &node_id, reports).await?;
             let full = Full {
                 row: row(&store, &known).await?,
                 page: known.chain.page,

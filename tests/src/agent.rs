@@ -1,0 +1,84 @@
+//! Our agent at a site, as a real process.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::process::{self, Process};
+use crate::program;
+use crate::scene::Scene;
+use crate::site::{CLUSTER, Site};
+
+/// A node agent's files.
+#[derive(Debug)]
+pub struct Agent {
+    folder: PathBuf,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self) -> Result<Process> {
+        let mut command = Command::new(program::path("virtengine-node-agent")?);
+        command.args(["run", "--config", &self.path("config.yaml")]);
+        Process::start("agent", command, &self.log)
+    }
+
+    /// Runs one of its commands to the end.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        process::output(Command::new(program::path("virtengine-node-agent")?).args(arguments))
+    }
+
+    /// A path in its folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+impl Site {
+    /// Makes keys, token and configuration of an agent, registers it; it does not run yet.
+    ///
+    /// # Errors
+    /// If any step fails.
+    pub fn agent(&self, scene: &Scene, node: &str) -> Result<Agent> {
+        let folder = scene.folder(&format!("agent-{node}"))?;
+        let agent = Agent {
+            folder,
+            log: scene.log(&format!("agent-{node}")),
+        };
+        agent.run(&["keygen", "--output-dir", &agent.path("keys")])?;
+        let public = fs::read_to_string(agent.path("keys/agent.pub"))?;
+        let token = self.token(node, public.trim(), "1h")?;
+        fs::write(agent.path("token"), &token)?;
+        process::output(Command::new("chmod").args(["600", &agent.path("token")]))?;
+        let config = format!(
+            "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
+             provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
+             agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
+             sampling:\n  base_interval: 10s\n",
+            url = self.gateway().url,
+            ca = agent.path("ca.crt"),
+            cert = agent.path("client.crt"),
+            key = agent.path("client.key"),
+            agent_key = agent.path("keys/agent.key"),
+            token = agent.path("token"),
+            state = agent.path("state"),
+        );
+        fs::write(agent.path("config.yaml"), config)?;
+        agent.run(&["register", "--config", &agent.path("config.yaml")])?;
+        ensure!(
+            fs::exists(agent.path("client.crt"))?,
+            "register wrote no certificate"
+        );
+        Ok(agent)
+    }
+}
