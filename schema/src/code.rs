@@ -142,6 +142,8 @@ codes! {
     InvalidDeposit = 45, "invalid_deposit", "send exactly the deposit that params name";
     /// The node has other work on the chain that must settle first.
     RegistrationPending = 46, "registration_pending", "repeat the same request after Retry-After";
+    /// The gateway cannot answer now.
+    Unavailable = 47, "unavailable", "repeat the request after Retry-After; see the gateway's log if it lasts";
 }
 
 impl std::fmt::Display for Code {

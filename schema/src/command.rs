@@ -1,6 +1,9 @@
 //! Orders from the provider to a node, signed by the cluster's task key (protocol decision 11):
 //! whoever takes over the gateway's TLS cannot shut a site down.
 
+mod ack;
+mod parameters;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,6 +18,9 @@ use crate::id::{ClusterId, NodeId};
 use crate::key::{AgentKey, Verifier};
 use crate::refusal::Refusal;
 use crate::time::{Rfc3339, UnixSeconds};
+
+pub use ack::{Acknowledgement, AcknowledgementStatus, MAX_ACKNOWLEDGEMENT_DETAIL, MAX_ACKNOWLEDGEMENTS};
+pub use parameters::{MAX_PARAMETERS_BYTES, Parameters, Reason, RunDiagnostic, UpdateAgent};
 
 /// What a command asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

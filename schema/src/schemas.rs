@@ -42,6 +42,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("certificate-recover.json", schema::<gateway::RecoverRequest>()),
         ("problem.json", schema::<gateway::Problem>()),
         ("token-claims.json", schema::<token::TokenClaims>()),
+        ("token-join-claims.json", schema::<token::JoinClaims>()),
         ("sampling-config.json", schema::<sampling::SamplingConfig>()),
         ("node-identity.json", schema::<registration::NodeIdentity>()),
         ("registry-params.json", schema::<registry::Params>()),

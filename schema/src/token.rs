@@ -50,6 +50,49 @@ pub struct TokenClaims {
     pub endpoint: Option<String>,
 }
 
+/// What a join token says: as [`TokenClaims`] without node and key. Several nodes of the cluster register with
+/// it, each under the `node_id` and with the key of its request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JoinClaims {
+    /// Who issued it: the gateway.
+    pub iss: String,
+    /// Always `join`; tells it from a node's token.
+    pub purpose: JoinPurpose,
+    /// The cluster.
+    pub cluster_id: ClusterId,
+    /// Bech32 address of the cluster's owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_address: Option<String>,
+    /// Names this token.
+    #[schemars(length(min = 1, max = 64))]
+    pub jti: String,
+    /// When it was issued.
+    pub iat: UnixSeconds,
+    /// From when on it no longer counts.
+    pub exp: UnixSeconds,
+    /// Lower-case hex SHA-256 of the gateway CA's DER.
+    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
+    pub ca_sha256: String,
+    /// The chain.
+    pub chain_id: String,
+    /// Bech32 address of the registry contract.
+    pub contract: String,
+    /// Key that signs commands and tasks, once the cluster has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_key: Option<AgentKey>,
+    /// The gateway's URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+/// The only purpose of a [`JoinClaims`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JoinPurpose {
+    /// Registers nodes of one cluster.
+    Join,
+}
+
 #[derive(Deserialize)]
 struct Header {
     alg: String,

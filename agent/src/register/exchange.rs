@@ -211,6 +211,9 @@ fn request(
         hardware_fingerprint: fingerprint.map(|f| f.value.clone()),
         agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         probe_port: config.responder.port,
+        node_id: None,
+        registration_nonce: None,
+        rotation_signature: None,
     })
 }
 

@@ -1,9 +1,12 @@
 //! The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
 
+pub mod admin;
 pub mod admission;
 pub mod cli;
 pub mod clock;
+pub mod command;
 pub mod config;
+pub mod control;
 pub mod daemon;
 pub mod enrol;
 pub mod fault;

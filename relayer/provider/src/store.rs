@@ -81,15 +81,7 @@ impl Store {
             .max_connections(1)
             .connect_with(options.clone())
             .await?;
-        Migrator::with_migrations(vec![Migration::new(
-            1,
-            "init".into(),
-            MigrationType::Simple,
-            include_str!("../migrations/0001_init.sql").into_sql_str(),
-            false,
-        )])
-        .run(&write)
-        .await?;
+        migrations().run(&write).await?;
         let read = SqlitePoolOptions::new()
             .max_connections(3)
             .connect_with(options.read_only(true))
@@ -153,6 +145,23 @@ impl Store {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+fn migrations() -> Migrator {
+    let scripts = [
+        ("init", include_str!("../migrations/0001_init.sql")),
+        ("control", include_str!("../migrations/0002_control.sql")),
+    ];
+    let migration = |(version, (name, sql)): (i64, (&'static str, &'static str))| {
+        Migration::new(
+            version,
+            name.into(),
+            MigrationType::Simple,
+            sql.into_sql_str(),
+            false,
+        )
+    };
+    Migrator::with_migrations((1..).zip(scripts).map(migration).collect())
 }
 
 /// A count or time as SQLite's integer.

@@ -36,6 +36,17 @@ pub struct RegisterRequest {
     /// UDP port that answers latency probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_port: Option<u16>,
+    /// The node, with a join token, which names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// Base64 of 32 fresh random bytes that the provider puts into the identity it signs; needed with
+    /// `rotation_signature`, which covers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration_nonce: Option<String>,
+    /// Base64 Ed25519 signature by the **old** agent key over
+    /// [`key_rotation_message`](crate::registration::key_rotation_message): replaces the key of a live node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation_signature: Option<String>,
 }
 
 impl std::fmt::Debug for RegisterRequest {

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::code::Code;
+use crate::command::{Acknowledgement, MAX_ACKNOWLEDGEMENTS};
 use crate::refusal::Refusal;
 
 /// Bodies of heartbeats above this are refused unread: HTTP 413, `body_too_large`.
@@ -21,6 +22,9 @@ pub struct HeartbeatRequest {
     pub heartbeat: Box<RawValue>,
     /// Signatures and report.
     pub auth: HeartbeatAuth,
+    /// What became of commands; at most [`MAX_ACKNOWLEDGEMENTS`], the rest with the next heartbeat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acknowledgements: Vec<Acknowledgement>,
 }
 
 /// `auth` of a heartbeat. Base64 is the standard alphabet with padding.
@@ -54,7 +58,8 @@ impl HeartbeatRequest {
     /// Reads a request body.
     ///
     /// # Errors
-    /// [`Code::BodyTooLarge`] above [`MAX_HEARTBEAT_BYTES`]; [`Code::Malformed`] if it is not JSON of this shape.
+    /// [`Code::BodyTooLarge`] above [`MAX_HEARTBEAT_BYTES`]; [`Code::Malformed`] if it is not JSON of this shape
+    /// or carries too many acknowledgements.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         if body.len() > MAX_HEARTBEAT_BYTES {
             return Err(Refusal::whole(
@@ -65,7 +70,13 @@ impl HeartbeatRequest {
                 ),
             ));
         }
-        serde_json::from_slice(body).map_err(|e| Refusal::whole(Code::Malformed, e).malformed())
+        let request: Self =
+            serde_json::from_slice(body).map_err(|e| Refusal::whole(Code::Malformed, e).malformed())?;
+        if request.acknowledgements.len() > MAX_ACKNOWLEDGEMENTS {
+            let what = format!("has more than {MAX_ACKNOWLEDGEMENTS} entries");
+            return Err(Refusal::field(Code::Malformed, "acknowledgements", what).malformed());
+        }
+        Ok(request)
     }
 }
 

@@ -97,6 +97,7 @@ pub fn sign_heartbeat<E>(
         request: HeartbeatRequest {
             heartbeat: payload,
             auth,
+            acknowledgements: Vec::new(),
         },
         report,
     })

@@ -10,6 +10,7 @@ use hpc_schema::report::section_digest;
 use hpc_schema::time::UnixSeconds;
 
 use super::nonce::Nonces;
+use crate::control::Controls;
 use crate::fault;
 use crate::identity::PeerIdentity;
 use crate::registry::{Node, Registry};
@@ -50,6 +51,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Judge {
     registry: Arc<Registry>,
+    controls: Arc<Controls>,
     spool: Spool,
     nonces: Nonces,
 }
@@ -57,9 +59,10 @@ pub struct Judge {
 impl Judge {
     /// With this record and queue.
     #[must_use]
-    pub fn new(registry: Arc<Registry>, spool: Spool) -> Self {
+    pub fn new(registry: Arc<Registry>, controls: Arc<Controls>, spool: Spool) -> Self {
         Self {
             registry,
+            controls,
             spool,
             nonces: Nonces::default(),
         }
@@ -77,10 +80,19 @@ impl Judge {
     }
 
     /// Verifies a heartbeat and stores its report; an accepted one is durable when this returns.
-    pub async fn judge(&self, peer: &PeerIdentity, path_node: &str, body: &[u8], now_ms: u64) -> Verdict {
+    pub async fn judge(
+        &self,
+        peer: &PeerIdentity,
+        path_node: &str,
+        request: &HeartbeatRequest,
+        now_ms: u64,
+    ) -> Verdict {
         let now = UnixSeconds(now_ms / 1000);
         let node = self.registry.node(&peer.cluster_id, &peer.node_id);
-        let verified = match self.verify(peer, path_node, body, node.as_deref(), now) {
+        if let Some(disabled) = self.controls.disabled(&peer.cluster_id, &peer.node_id) {
+            return refuse((&*disabled).into(), node);
+        }
+        let verified = match self.verify(peer, path_node, request, node.as_deref(), now) {
             Ok(verified) => verified,
             Err(refusal) => return refuse(refusal, node),
         };
@@ -113,11 +125,10 @@ impl Judge {
         &self,
         peer: &PeerIdentity,
         path_node: &str,
-        body: &[u8],
+        request: &HeartbeatRequest,
         node: Option<&Node>,
         now: UnixSeconds,
     ) -> Result<VerifiedHeartbeat, Refusal> {
-        let request = HeartbeatRequest::parse(body)?;
         let job_ids = self
             .registry
             .cluster(&peer.cluster_id)
@@ -135,7 +146,7 @@ impl Judge {
             registered,
             now,
         };
-        verify_heartbeat(&request, &against, &ZebraVerifier)
+        verify_heartbeat(request, &against, &ZebraVerifier)
     }
 
     async fn store(&self, node: Arc<Node>, verified: VerifiedHeartbeat, now_ms: u64) -> Verdict {

@@ -2,6 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use hpc_schema::command::CommandType;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 
@@ -46,6 +47,12 @@ pub(super) enum Command {
     /// Nodes as the gateway knows them; works while the daemon runs.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Orders to nodes and what became of them; works while the daemon runs.
+    #[command(subcommand, name = "command")]
+    Order(OrderCommand),
+    /// Certificates of nodes; works while the daemon runs.
+    #[command(subcommand)]
+    Certificate(CertificateCommand),
     /// Keys of this directory.
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -146,22 +153,143 @@ pub(super) enum TokenCommand {
     },
 }
 
+/// Which node is meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct Whose {
+    /// The node.
+    pub(super) node_id: NodeId,
+    /// Its cluster, if several have a node of this id.
+    #[arg(long)]
+    pub(super) cluster_id: Option<ClusterId>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum NodeCommand {
-    /// Lists nodes: last received, last on chain, last refusal.
+    /// Lists nodes: last received, last on chain, last refusal with its remedy.
     List(Out),
-    /// Shows one node and how its newest reports ended.
+    /// Shows one node, its newest orders, and how its newest reports ended.
     Show {
-        /// The node.
-        node_id: NodeId,
-        /// Its cluster, if several have a node of this id.
-        #[arg(long)]
-        cluster_id: Option<ClusterId>,
+        #[command(flatten)]
+        whose: Whose,
         /// How many of its ended reports are shown, the newest.
         #[arg(long, default_value_t = 20)]
         reports: u32,
         #[command(flatten)]
         out: Out,
+    },
+    /// Lists nodes again and again until Ctrl-C.
+    Watch {
+        /// Only this node.
+        node_id: Option<NodeId>,
+        /// How often.
+        #[arg(long, default_value = "2s")]
+        every: Span,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Refuses a node's traffic within a second; the node is told the reason.
+    #[command(
+        after_help = "Example:\n  virtengine-provider node disable node-hpc1-compute-042 --reason 'disk is failing, ticket 4711'"
+    )]
+    Disable {
+        #[command(flatten)]
+        whose: Whose,
+        /// Why; the node shows it.
+        #[arg(long)]
+        reason: String,
+    },
+    /// Takes a node's traffic again.
+    Enable {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Records a drain on chain, signed and paid by the operator key: the node takes no new work.
+    Drain {
+        #[command(flatten)]
+        whose: Whose,
+        /// For people; becomes public.
+        #[arg(long)]
+        reason: Option<String>,
+        /// For how long a drained node that is switched off is not deregistered [default: 7 days].
+        #[arg(long, value_name = "SPAN")]
+        lasts: Option<Span>,
+    },
+    /// Ends a drain on chain.
+    Resume {
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OrderCommand {
+    /// Orders something; prints the order's id.
+    #[command(after_help = "Examples:\n  \
+        virtengine-provider command send node-hpc1-compute-042 --type run_diagnostic --parameters '{\"name\":\"gpu_memory\"}'\n  \
+        virtengine-provider command send node-hpc1-compute-042 --type shutdown --parameters '{\"reason\":\"moving racks\"}' --deadline 2h")]
+    Send(SendArgs),
+    /// Lists orders, newest first.
+    List {
+        /// Only of this node.
+        #[arg(long)]
+        node_id: Option<NodeId>,
+        /// How many.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Shows one order.
+    Show {
+        /// Its id.
+        command_id: String,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Takes back an order that the node has not acknowledged.
+    Cancel {
+        /// Its id.
+        command_id: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SendArgs {
+    #[command(flatten)]
+    pub(super) whose: Whose,
+    /// shutdown, update_agent or run_diagnostic; drain and resume are `node drain` and `node resume`.
+    #[arg(long = "type")]
+    pub(super) kind: CommandType,
+    /// JSON object; see docs/protocol.md, section 2.5.
+    #[arg(long, default_value = "{}")]
+    pub(super) parameters: String,
+    /// Not to be begun later than this, up to 7 days from now.
+    #[arg(long, default_value = "1h", value_name = "SPAN")]
+    pub(super) deadline: Span,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CertificateCommand {
+    /// Lists certificates, newest first.
+    List {
+        /// Only of this node.
+        #[arg(long)]
+        node_id: Option<NodeId>,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Revokes certificates within a second, on open connections too. The node gets a new one with its agent key; to keep
+    /// it out, disable it.
+    Revoke {
+        /// The one of this serial number.
+        #[arg(long, conflicts_with = "node_id")]
+        serial: Option<String>,
+        /// All of this node.
+        #[arg(long)]
+        node_id: Option<NodeId>,
+        /// Its cluster, if several have a node of this id.
+        #[arg(long)]
+        cluster_id: Option<ClusterId>,
     },
 }
 

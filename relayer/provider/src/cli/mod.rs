@@ -1,6 +1,8 @@
 //! The command line: `init`, `run`, tokens, nodes, keys, status.
 
 mod args;
+mod certificate;
+mod command;
 mod init;
 mod keys;
 mod log;
@@ -57,10 +59,19 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         }
         Command::Config(ConfigCommand::Show(out)) => output::value(&load(&home)?, out.output),
         Command::NodeToken(command) => token::run(&home, &load(&home)?, command).await,
-        Command::Node(command) => node::run(&home, command).await,
+        Command::Node(command) => Box::pin(node::run(&home, &load(&home)?, command)).await,
+        Command::Order(command) => command::run(&home, command).await,
+        Command::Certificate(command) => certificate::run(&home, command).await,
         Command::Keys(command) => keys::run(&home, &load(&home)?, command),
         Command::Status(out) => status::run(&home, &load(&home)?, out.output).await,
     }
+}
+
+/// Who uses the command line, for the record.
+fn who() -> String {
+    std::env::var("SUDO_USER")
+        .or_else(|_| std::env::var("USER"))
+        .unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()))
 }
 
 fn load(home: &Home) -> Result<Config, StartError> {

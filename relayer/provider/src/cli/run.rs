@@ -1,8 +1,9 @@
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 
 use super::{load, log};
-use crate::daemon::Daemon;
+use crate::daemon::{Alive, Daemon};
 use crate::home::Home;
 
 /// Runs until a signal; stops gracefully, at the second signal at once.
@@ -13,6 +14,8 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut daemon = Daemon::start(home, config).await?;
     notify(&[NotifyState::Ready]);
+    // Until the process ends: a stop takes its time as well.
+    let watched = tokio::spawn(watchdog(daemon.alive()));
     tokio::select! {
         e = daemon.failed() => {
             tracing::error!(error = %e, "stopping");
@@ -23,10 +26,30 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     notify(&[NotifyState::Stopping]);
-    tokio::select! {
+    let stopped = tokio::select! {
         () = daemon.stop() => Ok(()),
-        _ = terminate.recv() => anyhow::bail!("stopped at once by a second signal; the next start goes on"),
-        _ = interrupt.recv() => anyhow::bail!("stopped at once by a second signal; the next start goes on"),
+        _ = terminate.recv() => Err(anyhow::anyhow!("stopped at once by a second signal; the next start goes on")),
+        _ = interrupt.recv() => Err(anyhow::anyhow!("stopped at once by a second signal; the next start goes on")),
+    };
+    watched.abort();
+    stopped
+}
+
+/// Tells the service manager that the daemon works, as long as it does; nothing without `WatchdogSec=`.
+async fn watchdog(alive: Alive) {
+    let Some(period) = sd_notify::watchdog_enabled() else {
+        return;
+    };
+    let mut stuck = false;
+    loop {
+        let works = alive.check().await;
+        if works {
+            notify(&[NotifyState::Watchdog]);
+        } else if !stuck {
+            tracing::error!("the store does not answer; the service manager is not told that all is well");
+        }
+        stuck = !works;
+        sleep(period / 3).await;
     }
 }
 

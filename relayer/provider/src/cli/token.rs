@@ -6,7 +6,7 @@ use super::output;
 use crate::clock;
 use crate::config::{Config, Span};
 use crate::daemon::{StartError, load_ca};
-use crate::enrol::{self, TokenRow, TokenState};
+use crate::enrol::{self, Revoked, TokenRow, TokenState};
 use crate::home::Home;
 use crate::identity::{Claims, Seed, TokenKey};
 use crate::registry::{self, TaskKeys};
@@ -90,10 +90,16 @@ pub(super) async fn run(home: &Home, config: &Config, command: TokenCommand) -> 
             let mut tx = store.begin().await?;
             let revoked = enrol::revoke(&mut tx, &jti, clock::now()).await?;
             tx.commit().await?;
-            if !revoked {
-                bail!("there is no unused token {jti}; see: virtengine-provider node-token list");
+            match revoked {
+                Revoked::Unknown => {
+                    bail!("there is no unused token {jti}; see: virtengine-provider node-token list")
+                }
+                Revoked::Done => output::line(&format!("token {jti} is revoked")),
+                Revoked::Sent => output::line(&format!(
+                    "token {jti} is revoked, but its registration is in a transaction already: the node gets no \
+                     certificate; if it appears on chain, deregister it"
+                )),
             }
-            output::line(&format!("token {jti} is revoked"))
         }
     }
 }

@@ -85,8 +85,27 @@ impl Config {
             Span::seconds(0),
             Span::seconds(300),
         )?;
-        if !(1..=1_000_000).contains(&self.gateway.max_connections) {
-            fail("gateway.max_connections", "must be 1 to 1000000")?;
+        range(
+            "gateway.header_timeout",
+            self.gateway.header_timeout,
+            Span::millis(100),
+            Span::seconds(60),
+        )?;
+        for (key, value) in [
+            ("gateway.max_connections", self.gateway.max_connections),
+            (
+                "gateway.max_connections_per_node",
+                self.gateway.max_connections_per_node,
+            ),
+            ("gateway.max_anonymous", self.gateway.max_anonymous),
+            (
+                "gateway.max_anonymous_per_address",
+                self.gateway.max_anonymous_per_address,
+            ),
+        ] {
+            if !(1..=1_000_000).contains(&value) {
+                fail(key, "must be 1 to 1000000")?;
+            }
         }
         if !(4096..=1_048_576).contains(&self.gateway.max_body_bytes) {
             fail("gateway.max_body_bytes", "must be 4096 to 1048576")?;

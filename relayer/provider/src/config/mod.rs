@@ -85,14 +85,22 @@ pub struct Gateway {
     pub endpoint: Option<String>,
     /// Host names and addresses in the server certificate.
     pub names: Vec<String>,
-    /// Open connections; more wait in the kernel's queue.
+    /// Open connections of nodes. Beyond, the oldest of the node that has the most goes.
     pub max_connections: usize,
+    /// Open connections of one node; beyond, its oldest goes.
+    pub max_connections_per_node: usize,
+    /// Open connections that have not shown a certificate. Beyond, the oldest of the address that has the most goes.
+    pub max_anonymous: usize,
+    /// The same of one address (of IPv6 a /64); beyond, its oldest goes.
+    pub max_anonymous_per_address: usize,
     /// Largest request body in bytes.
     pub max_body_bytes: usize,
     /// From the first byte of a request to the last byte of its body, and then again to the answer.
     pub request_timeout: Span,
     /// TLS handshake, and the first request of a connection without certificate.
     pub handshake_timeout: Span,
+    /// From the first byte of a request to the end of its head.
+    pub header_timeout: Span,
     /// Connections of nodes are closed after this long without a request.
     pub idle_timeout: Span,
     /// Requests a node may make within a minute.
@@ -108,9 +116,13 @@ impl Default for Gateway {
             endpoint: None,
             names: vec!["localhost".into(), "127.0.0.1".into()],
             max_connections: 12_000,
+            max_connections_per_node: 4,
+            max_anonymous: 2_048,
+            max_anonymous_per_address: 256,
             max_body_bytes: 65_536,
             request_timeout: Span::seconds(10),
             handshake_timeout: Span::seconds(10),
+            header_timeout: Span::seconds(5),
             idle_timeout: Span::seconds(180),
             requests_per_minute: 30,
             certificate_lifetime: Span::seconds(24 * 3600),

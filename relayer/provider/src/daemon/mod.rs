@@ -1,6 +1,8 @@
 //! The daemon: everything is started here, and stopped in order.
 
+mod alive;
 mod check;
+mod files;
 mod open;
 mod tasks;
 
@@ -13,12 +15,14 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+pub use alive::Alive;
 pub use open::{StartError, load_key, prefix_of};
-pub(crate) use open::{load_ca, passphrase};
+pub(crate) use open::{client, load_ca, passphrase};
 
 use crate::admission::Judge;
 use crate::config::Config;
-use crate::gateway::{self, Gateway, Parts};
+use crate::control::Controls;
+use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
@@ -52,6 +56,7 @@ impl Daemon {
     pub async fn start(home: Home, config: Config) -> Result<Self, StartError> {
         config.require_chain()?;
         let lock = open::lock(&home)?;
+        files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
         let store = Store::open(&home.store()).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
@@ -60,9 +65,14 @@ impl Daemon {
         check::chain(&client, &config, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
         registry::load(&store, &registry, clock::now()).await?;
+        let controls = Arc::new(Controls::default());
+        controls.refresh(&store).await?;
 
         let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
-        let tls = gateway::server_config(keys.ca.der(), Arc::clone(&certificate))?;
+        let tls = Arc::new(Tls::new(gateway::server_config(
+            keys.ca.der(),
+            Arc::clone(&certificate),
+        )?));
         let bind = |addr: SocketAddr| async move {
             TcpListener::bind(addr)
                 .await
@@ -84,9 +94,10 @@ impl Daemon {
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),
-            judge: Judge::new(Arc::clone(&registry), spool),
+            judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
+            controls: Arc::clone(&controls),
         }));
         let driver = Driver::resume(DriverParts {
             config: config.clone(),
@@ -108,6 +119,7 @@ impl Daemon {
             registry,
             health,
             metrics,
+            controls,
         };
         let mut stop_ops = rest_stops.clone();
         let ops_task = ops::serve(
@@ -123,6 +135,7 @@ impl Daemon {
                 }
             }),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
+            tokio::spawn(tasks::control(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::keep(
                 shared,
                 Arc::downgrade(&gateway),
@@ -130,7 +143,7 @@ impl Daemon {
                 rest_stops,
             )),
         ];
-        let intake = tokio::spawn(gateway::serve(listener, Arc::new(tls), gateway, intake_stops));
+        let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
         let driver = tokio::spawn(driver.run(settlement_stops));
         tracing::info!(gateway = %gateway_addr, ops = %ops_addr, "virtengine-provider is up");
         Ok(Self {
@@ -158,6 +171,12 @@ impl Daemon {
     #[must_use]
     pub fn ops_addr(&self) -> SocketAddr {
         self.ops_addr
+    }
+
+    /// Whether it works, for a watchdog.
+    #[must_use]
+    pub fn alive(&self) -> Alive {
+        Alive::new(self.store.clone())
     }
 
     /// Ends when something ends that should not.

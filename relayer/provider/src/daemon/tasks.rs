@@ -6,18 +6,23 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
+use crate::control::Controls;
 use crate::gateway::{Gateway, ServerCertificate};
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, spool};
+use crate::{clock, command, spool};
 
 /// How often it is asked which nodes there are at all.
 const DISCOVER_EVERY: Duration = Duration::from_secs(600);
 /// How often gauges are set and old records forgotten.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often operators' decisions are looked for.
+const CONTROL_EVERY: Duration = Duration::from_millis(250);
+/// How long ended orders stay on record.
+const COMMANDS_KEPT_SECONDS: u64 = 30 * 24 * 3600;
 /// How often the gateway's certificate is looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 
@@ -31,6 +36,27 @@ pub(super) struct Shared {
     pub(super) registry: Arc<Registry>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) controls: Arc<Controls>,
+}
+
+/// Looks for operators' decisions; a quarter of a second is how late a revocation takes effect.
+pub(super) async fn control(shared: Shared, mut stop: watch::Receiver<bool>) {
+    let Shared {
+        store,
+        controls,
+        health,
+        ..
+    } = shared;
+    loop {
+        match controls.refresh(&store).await {
+            Ok(_) => health.clear("controls_failing"),
+            Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
+        }
+        tokio::select! {
+            () = sleep(CONTROL_EVERY) => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
 }
 
 /// Reads the chain again and again.
@@ -84,9 +110,15 @@ pub(super) async fn keep(
                 renew(&shared, &gateway, &certificate);
             }
         }
-        tokio::select! {
-            () = sleep(KEEP_EVERY) => {}
-            _ = stop.wait_for(|s| *s) => return,
+        let stops = tokio::select! {
+            () = sleep(KEEP_EVERY) => false,
+            _ = stop.wait_for(|s| *s) => true,
+        };
+        if stops {
+            if let Err(e) = registry::save_contacts(&shared.store, &shared.registry).await {
+                tracing::warn!(error = %e, "where nodes were last seen is not on disk");
+            }
+            return;
         }
     }
 }
@@ -102,7 +134,11 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     Driver::measure(store, registry, metrics).await?;
     let kept = u64::try_from(config.store.history.duration().as_millis()).unwrap_or(u64::MAX);
     let before = clock::now_ms().saturating_sub(kept);
+    registry::save_contacts(store, registry).await?;
+    let now = clock::now();
     let mut tx = store.begin().await?;
+    command::expire(&mut tx, now).await?;
+    command::prune(&mut tx, now.minus(COMMANDS_KEPT_SECONDS)).await?;
     spool::prune(&mut tx, before).await?;
     settle::prune_batches(&mut tx, before).await?;
     tx.commit().await?;

@@ -5,6 +5,7 @@ use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use super::registration;
 use crate::identity::Claims;
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
@@ -118,17 +119,40 @@ pub async fn list(pool: &SqlitePool) -> Result<Vec<TokenRow>, StoreError> {
     rows.iter().map(TokenRow::read).collect()
 }
 
-/// Takes a token back; whether there was an unused one.
+/// What [`revoke`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revoked {
+    /// It counts no more, and what waited because of it has ended.
+    Done,
+    /// It counts no more, but a registration with it is in a transaction that cannot be called back.
+    Sent,
+    /// There is no unused token of this id.
+    Unknown,
+}
+
+/// Takes a token back, and the registration that waits because of it.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn revoke(conn: &mut SqliteConnection, jti: &str, now: UnixSeconds) -> Result<bool, StoreError> {
+pub async fn revoke(conn: &mut SqliteConnection, jti: &str, now: UnixSeconds) -> Result<Revoked, StoreError> {
     let done = sqlx::query(
         "UPDATE token SET revoked_at_s = ? WHERE jti = ? AND used_at_s IS NULL AND revoked_at_s IS NULL",
     )
     .bind(int(now.0))
     .bind(jti)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(done.rows_affected() > 0)
+    if done.rows_affected() == 0 {
+        return Ok(Revoked::Unknown);
+    }
+    registration::end_revoked(&mut *conn, now.0.saturating_mul(1000)).await?;
+    let sent = sqlx::query("SELECT 1 FROM registration WHERE jti = ? AND state = 'sent'")
+        .bind(jti)
+        .fetch_optional(conn)
+        .await?;
+    Ok(if sent.is_some() {
+        Revoked::Sent
+    } else {
+        Revoked::Done
+    })
 }

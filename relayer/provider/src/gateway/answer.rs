@@ -5,6 +5,7 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::Problem;
 use hpc_schema::refusal::Refusal;
 
+use crate::control::Disabled;
 use crate::store::StoreError;
 
 /// A request that is not answered as it wished: `application/problem+json` with a stable code.
@@ -36,20 +37,48 @@ impl Failure {
         Self::new(403, Refusal::whole(code, what))
     }
 
-    /// 429 or 503: come again after so many seconds.
-    pub(super) fn later(status: u16, seconds: u64, what: impl std::fmt::Display) -> Self {
+    /// 401: a certificate of ours that counts no more. The agent's key gets a new one.
+    pub(super) fn certificate(what: impl std::fmt::Display) -> Self {
+        let what = format!("{what}; recover it at …/certificate/challenge");
+        Self::new(401, Refusal::whole(Code::IdentityMismatch, what))
+    }
+
+    /// 429: come again after so many seconds.
+    pub(super) fn rate_limited(seconds: u64) -> Self {
         Self {
-            status,
-            refusal: Refusal::whole(Code::RateLimited, what),
+            status: 429,
+            refusal: Refusal::whole(Code::RateLimited, "too many requests"),
             retry_after: Some(seconds),
         }
+    }
+
+    /// 503: the gateway cannot answer now; come again after so many seconds.
+    pub(super) fn unavailable(seconds: u64, what: impl std::fmt::Display) -> Self {
+        Self {
+            status: 503,
+            refusal: Refusal::whole(Code::Unavailable, what),
+            retry_after: Some(seconds),
+        }
+    }
+}
+
+impl From<&Disabled> for Refusal {
+    fn from(d: &Disabled) -> Self {
+        let what = format!("the operator has disabled the node: {}", d.reason);
+        Self::whole(Code::NodeDisabled, what)
+    }
+}
+
+impl From<&Disabled> for Failure {
+    fn from(d: &Disabled) -> Self {
+        Self::new(403, d.into())
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(e: StoreError) -> Self {
         tracing::error!(error = %e, "a request could not be served");
-        Self::later(503, 5, "the gateway's store is not available")
+        Self::unavailable(5, "the gateway's store is not available")
     }
 }
 

@@ -17,17 +17,11 @@ const DISCARD: usize = 16 * 1024 * 1024;
 
 /// The whole body, if it is at most `limit` bytes and arrives in time.
 pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Vec<u8>, Failure> {
-    // Nobody here inflates anything: a compressed body is refused unread.
-    if request
+    // Nobody here inflates anything: a compressed body is thrown away as it came.
+    let encoded = request
         .headers()
         .get(CONTENT_ENCODING)
-        .is_some_and(|v| v != "identity")
-    {
-        return Err(Failure::new(
-            415,
-            Refusal::whole(Code::Malformed, "the body must come without Content-Encoding").malformed(),
-        ));
-    }
+        .is_some_and(|v| v != "identity");
     let announced = request
         .headers()
         .get(CONTENT_LENGTH)
@@ -38,7 +32,7 @@ pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Re
     if announced > limit && (waits || announced > DISCARD) {
         return Err(too_large(limit));
     }
-    timeout(within, gather(request.into_body(), limit))
+    let bytes = timeout(within, gather(request.into_body(), limit))
         .await
         .unwrap_or_else(|_| {
             let what = format!("the body did not arrive within {} s", within.as_secs());
@@ -46,7 +40,20 @@ pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Re
                 408,
                 Refusal::whole(Code::Malformed, what).malformed(),
             ))
-        })
+        })?;
+    if encoded {
+        let what = "the body must come without Content-Encoding";
+        return Err(Failure::new(
+            415,
+            Refusal::whole(Code::Malformed, what).malformed(),
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Throws a small body away, so that the answer is not lost when the connection is closed with bytes unread.
+pub(super) async fn discard(request: Request, within: Duration) {
+    drop(timeout(within, gather(request.into_body(), 0)).await);
 }
 
 async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,16 +9,17 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::{
     CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, recover_message,
 };
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::NodeId;
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
 use super::connection::Connection;
+use super::path::PathIds;
 use super::{Gateway, body};
 use crate::enrol;
-use crate::identity::NodeCsr;
+use crate::identity::{NodeCsr, NodeSubject};
 use crate::registry::Node;
 use crate::{clock, store::StoreError};
 
@@ -29,30 +30,30 @@ const MAX_BYTES: usize = 16 * 1024;
 pub(super) async fn issue(
     gateway: &Gateway,
     csr: &NodeCsr,
-    cluster: &ClusterId,
-    node: &NodeId,
+    subject: &NodeSubject<'_>,
     registration: Option<u64>,
     now_ms: u64,
 ) -> Result<String, Failure> {
     let now = UnixSeconds(now_ms / 1000);
+    let NodeSubject { cluster, node, epoch } = *subject;
     let fail = |e: &dyn std::fmt::Display| {
         tracing::error!(%cluster, %node, error = %e, "a certificate could not be issued");
-        Failure::later(503, 10, "the gateway's CA is not available")
+        Failure::unavailable(10, "the gateway's CA is not available")
     };
     let serial = clock::random().map_err(|e| fail(&e))?;
     let lifetime = gateway.config.gateway.certificate_lifetime.as_secs();
     let issued = gateway
         .ca
-        .issue_node(csr, cluster, node, now, lifetime, serial)
+        .issue_node(csr, subject, now, lifetime, serial)
         .map_err(|e| fail(&e))?;
     let mut tx = gateway.store.begin().await?;
-    enrol::record_certificate(&mut tx, cluster, node, &issued, now).await?;
+    enrol::record_certificate(&mut tx, cluster, node, epoch, &issued, now).await?;
     let certificate = match registration {
         Some(id) => enrol::store_certificate(&mut tx, id, &issued.pem).await?,
         None => issued.pem.clone(),
     };
     tx.commit().await.map_err(StoreError::from)?;
-    tracing::info!(%cluster, %node, serial = %issued.serial, until = %issued.not_after, "certificate issued");
+    tracing::info!(%cluster, %node, epoch, serial = %issued.serial, until = %issued.not_after, "certificate issued");
     Ok(certificate)
 }
 
@@ -60,29 +61,35 @@ pub(super) async fn issue(
 pub(super) async fn renew(
     State(gateway): State<Arc<Gateway>>,
     Extension(connection): Extension<Connection>,
-    Path(path_node): Path<String>,
+    PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Json<CertificateResponse>, Failure> {
-    let peer = connection.node(&path_node, clock::now())?.clone();
     let bytes = body::read(
         request,
         MAX_BYTES,
         gateway.config.gateway.request_timeout.duration(),
     )
     .await?;
+    let peer = connection.node(&gateway, &path_node, clock::now())?;
     let request: CertificateRequest = body::json(&bytes)?;
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
-    refuse_deregistered(node.as_deref())?;
-    let certificate = issue(
-        &gateway,
-        &csr,
-        &peer.cluster_id,
-        &peer.node_id,
-        None,
-        clock::now_ms(),
-    )
-    .await?;
+    certify(&gateway, &csr, node.as_deref()).await
+}
+
+/// The answer of renewal and recovery: a certificate for the node's present registration.
+async fn certify(
+    gateway: &Gateway,
+    csr: &NodeCsr,
+    node: Option<&Node>,
+) -> Result<Json<CertificateResponse>, Failure> {
+    let node = may_have_one(gateway, node)?;
+    let subject = NodeSubject {
+        cluster: &node.cluster_id,
+        node: &node.node_id,
+        epoch: node.chain.epoch,
+    };
+    let certificate = issue(gateway, csr, &subject, None, clock::now_ms()).await?;
     Ok(Json(CertificateResponse {
         certificate,
         ca: gateway.ca.pem().to_owned(),
@@ -92,13 +99,13 @@ pub(super) async fn renew(
 /// `POST …/{node_id}/certificate/challenge`: anybody may ask; only the agent's key can answer.
 pub(super) async fn challenge(
     State(gateway): State<Arc<Gateway>>,
-    Path(path_node): Path<String>,
+    PathIds(path_node): PathIds<String>,
 ) -> Result<Json<ChallengeResponse>, Failure> {
     let node: NodeId = path_node.parse().map_err(|e| Failure::malformed("node_id", e))?;
-    let challenge = clock::random::<32>().map_err(|e| Failure::later(503, 10, e))?;
+    let challenge = clock::random::<32>().map_err(|e| Failure::unavailable(10, e))?;
     let until = gateway.challenges.put(challenge, node, clock::now());
     let expires_at =
-        Rfc3339::from_unix(until.0, 0).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+        Rfc3339::from_unix(until.0, 0).map_err(|_| Failure::unavailable(60, "the clock is wrong"))?;
     Ok(Json(ChallengeResponse {
         challenge: STANDARD.encode(challenge),
         expires_at,
@@ -108,7 +115,7 @@ pub(super) async fn challenge(
 /// `POST …/{node_id}/certificate/recover`: the agent's key stands in for an expired certificate.
 pub(super) async fn recover(
     State(gateway): State<Arc<Gateway>>,
-    Path(path_node): Path<String>,
+    PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Json<CertificateResponse>, Failure> {
     let bytes = body::read(
@@ -147,32 +154,21 @@ pub(super) async fn recover(
             Refusal::field(Code::SignatureInvalid, "signature", what),
         ));
     };
-    refuse_deregistered(Some(&node))?;
-    let certificate = issue(
-        &gateway,
-        &csr,
-        &node.cluster_id,
-        &node.node_id,
-        None,
-        clock::now_ms(),
-    )
-    .await?;
-    Ok(Json(CertificateResponse {
-        certificate,
-        ca: gateway.ca.pem().to_owned(),
-    }))
+    certify(&gateway, &csr, Some(&node)).await
 }
 
-fn refuse_deregistered(node: Option<&Node>) -> Result<(), Failure> {
-    match node {
-        None => Err(Failure::new(
-            404,
-            Refusal::whole(Code::UnknownNode, "the node is not registered"),
-        )),
-        Some(n) if n.is_deregistered() => Err(Failure::forbidden(
-            Code::NodeDeregistered,
-            "the node has been deregistered",
-        )),
-        Some(_) => Ok(()),
+/// The node, if it may have a certificate.
+pub(super) fn may_have_one<'a>(gateway: &Gateway, node: Option<&'a Node>) -> Result<&'a Node, Failure> {
+    let Some(node) = node else {
+        let what = "the node is not registered";
+        return Err(Failure::new(404, Refusal::whole(Code::UnknownNode, what)));
+    };
+    if node.is_deregistered() {
+        let what = "the node has been deregistered";
+        return Err(Failure::forbidden(Code::NodeDeregistered, what));
+    }
+    match gateway.controls.disabled(&node.cluster_id, &node.node_id) {
+        Some(disabled) => Err(Failure::from(&*disabled)),
+        None => Ok(node),
     }
 }

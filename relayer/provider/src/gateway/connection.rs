@@ -3,6 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use hpc_schema::code::Code;
 use hpc_schema::time::UnixSeconds;
 
+use super::Gateway;
 use super::answer::Failure;
 use crate::identity::PeerIdentity;
 
@@ -23,24 +24,51 @@ impl Connection {
     }
 
     /// The node that the path names, if the certificate is its and still counts: a connection may outlive it.
-    pub(super) fn node(&self, path_node: &str, now: UnixSeconds) -> Result<&PeerIdentity, Failure> {
+    pub(super) fn node(
+        &self,
+        gateway: &Gateway,
+        path_node: &str,
+        now: UnixSeconds,
+    ) -> Result<&PeerIdentity, Failure> {
         let mismatch = |what: String| Failure::forbidden(Code::IdentityMismatch, what);
         let peer = self
             .peer
             .as_ref()
             .ok_or_else(|| mismatch("this request needs the node's client certificate".into()))?;
-        if now >= peer.not_after {
-            return Err(mismatch(format!(
-                "the client certificate expired at {}; recover it at …/certificate/challenge",
-                peer.not_after
-            )));
-        }
         if peer.node_id.as_str() != path_node {
             return Err(mismatch(format!(
                 "the path names another node than the certificate ({})",
                 peer.node_id
             )));
         }
+        still_counts(gateway, peer, now)?;
         Ok(peer)
+    }
+}
+
+/// Whether a certificate that TLS has verified counts now: within its time, not revoked, of the node's present
+/// registration.
+fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), Failure> {
+    if now >= peer.not_after {
+        let what = format!("the client certificate expired at {}", peer.not_after);
+        return Err(Failure::certificate(what));
+    }
+    if gateway.controls.is_revoked(&peer.serial) {
+        return Err(Failure::certificate("the client certificate has been revoked"));
+    }
+    // A node that is not on record is refused for that.
+    let Some(node) = gateway.registry.node(&peer.cluster_id, &peer.node_id) else {
+        return Ok(());
+    };
+    match peer.epoch {
+        Some(epoch) if epoch == node.chain.epoch => Ok(()),
+        // Another gateway of the site, or this one before its store was restored, has seen more of the chain.
+        Some(epoch) if epoch > node.chain.epoch => Err(Failure::unavailable(
+            2,
+            "the gateway has not read the node's newest registration yet",
+        )),
+        _ => Err(Failure::certificate(
+            "the client certificate belongs to an earlier registration of the node",
+        )),
     }
 }

@@ -1,37 +1,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{
     ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, next_heartbeat_seconds,
 };
-use hpc_schema::heartbeat::HealthStatus;
+use hpc_schema::heartbeat::{HealthStatus, HeartbeatRequest};
 use hpc_schema::id::ClusterId;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::{Gateway, body};
+use super::path::PathIds;
+use super::{Gateway, body, orders};
 use crate::admission::Verdict;
 use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::ops::HeartbeatLabels;
-use crate::registry::{Node, commands_for};
 
 /// `POST …/{node_id}/heartbeat` over mutual TLS.
 pub(super) async fn heartbeat(
     State(gateway): State<Arc<Gateway>>,
     Extension(connection): Extension<Connection>,
-    Path(path_node): Path<String>,
+    PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Json<HeartbeatResponseBody>, Failure> {
     let arrived = Instant::now();
-    let peer = connection.node(&path_node, clock::now())?.clone();
     let limits = &gateway.config.gateway;
     let bytes = body::read(request, limits.max_body_bytes, limits.request_timeout.duration()).await?;
     let now_ms = clock::now_ms();
+    let peer = connection.node(&gateway, &path_node, UnixSeconds(now_ms / 1000))?;
     let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
     let count = |result: &'static str| {
         gateway
@@ -40,7 +40,20 @@ pub(super) async fn heartbeat(
             .get_or_create(&HeartbeatLabels { result })
             .inc();
     };
-    match gateway.judge.judge(&peer, &path_node, &bytes, now_ms).await {
+    let request = match HeartbeatRequest::parse(&bytes) {
+        Ok(request) => request,
+        Err(refusal) => {
+            count(refusal.code.as_str());
+            let status = if refusal.code == Code::BodyTooLarge {
+                413
+            } else {
+                400
+            };
+            return Err(Failure::new(status, refusal));
+        }
+    };
+    orders::acknowledge(&gateway, peer, &request.acknowledgements, now_ms).await?;
+    match gateway.judge.judge(peer, &path_node, &request, now_ms).await {
         Verdict::Accepted {
             node,
             sequence,
@@ -61,7 +74,7 @@ pub(super) async fn heartbeat(
                 connection.ip(),
             );
             gateway.wake.notify_one();
-            answer(&gateway, &peer, Some(health), Vec::new(), now_ms)
+            answer(&gateway, peer, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused { refusal, node } => {
             count(refusal.code.as_str());
@@ -71,7 +84,7 @@ pub(super) async fn heartbeat(
                     .registry
                     .turned_away(cluster, node_id, refusal.code, now_ms);
             }
-            answer(&gateway, &peer, None, vec![Notice::from(&refusal)], now_ms)
+            answer(&gateway, peer, None, vec![Notice::from(&refusal)], now_ms).await
         }
         Verdict::Problem { status, refusal } => {
             count(refusal.code.as_str());
@@ -82,7 +95,7 @@ pub(super) async fn heartbeat(
 }
 
 /// The specification's response; `health` is there if the heartbeat was accepted.
-fn answer(
+async fn answer(
     gateway: &Gateway,
     peer: &PeerIdentity,
     health: Option<HealthStatus>,
@@ -108,7 +121,7 @@ fn answer(
     }
     let nanos = u32::try_from(now_ms % 1000 * 1_000_000).unwrap_or(0);
     let timestamp =
-        Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::later(503, 60, "the clock is wrong"))?;
+        Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::unavailable(60, "the clock is wrong"))?;
     let interval = u32::try_from(gateway.config.batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
     // An eighth of the queue filled stretches the interval once more.
     let stretch = u32::try_from(1 + gateway.judge.load_permille() / 125).unwrap_or(1);
@@ -129,10 +142,7 @@ fn answer(
         sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.floor())),
         timestamp,
         next_heartbeat_seconds: next,
-        commands: node
-            .as_ref()
-            .map(|n| commands(gateway, n, now))
-            .unwrap_or_default(),
+        commands: orders::told(gateway, peer, now).await,
         config_updates: config_updates(gateway, &peer.cluster_id, &peers),
         errors,
         chain: node.as_ref().map(|n| {
@@ -148,29 +158,6 @@ fn answer(
         peers,
     };
     Ok(Json(HeartbeatResponseBody { response }))
-}
-
-fn commands(gateway: &Gateway, node: &Node, now: UnixSeconds) -> Vec<hpc_schema::command::Command> {
-    if node.contact.order.is_none() {
-        return Vec::new();
-    }
-    match gateway.tasks.get(&node.cluster_id) {
-        Ok(Some(key)) => commands_for(
-            node,
-            gateway.registry.chain_id(),
-            gateway.registry.contract(),
-            &key,
-            now,
-        ),
-        Ok(None) => {
-            tracing::warn!(cluster = %node.cluster_id, "an order cannot be signed: the cluster has no task key here");
-            Vec::new()
-        }
-        Err(e) => {
-            tracing::error!(cluster = %node.cluster_id, error = %e, "an order cannot be signed");
-            Vec::new()
-        }
-    }
 }
 
 fn config_updates(

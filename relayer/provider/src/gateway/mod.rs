@@ -2,11 +2,16 @@
 
 mod answer;
 mod body;
+mod budget;
 mod certificate;
 mod challenge;
 mod connection;
 mod heartbeat;
 mod listener;
+mod once;
+mod orders;
+mod pace;
+mod path;
 mod register;
 mod router;
 mod tls;
@@ -21,10 +26,15 @@ pub use answer::Failure;
 pub use challenge::Challenges;
 pub use connection::Connection;
 pub use listener::serve;
-pub use tls::{ServerCertificate, TlsError, server_config};
+pub use tls::{ServerCertificate, Tls, TlsError, server_config};
+
+use budget::Budget;
+use once::Once;
 
 use crate::admission::{Judge, Limiter};
+use crate::clock;
 use crate::config::Config;
+use crate::control::Controls;
 use crate::identity::{Ca, TokenKey};
 use crate::ops::Metrics;
 use crate::registry::{Registry, TaskKeys};
@@ -58,8 +68,15 @@ pub struct Gateway {
     pub wake: Arc<Notify>,
     /// For recoveries.
     pub challenges: Challenges,
+    /// What operators have decided.
+    pub controls: Arc<Controls>,
     nodes: Limiter<(ClusterId, NodeId)>,
     anonymous: Limiter<IpAddr>,
+    /// Places of connections without a certificate, by address.
+    strangers: Arc<Budget<IpAddr>>,
+    /// Places of nodes' connections.
+    members: Arc<Budget<(ClusterId, NodeId)>>,
+    once: Once,
 }
 
 /// The parts of a [`Gateway`].
@@ -83,6 +100,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Told when there is something to settle.
     pub wake: Arc<Notify>,
+    /// What operators have decided.
+    pub controls: Arc<Controls>,
 }
 
 impl Gateway {
@@ -99,9 +118,13 @@ impl Gateway {
             judge,
             metrics,
             wake,
+            controls,
         } = parts;
         let nodes = Limiter::new(config.gateway.requests_per_minute, LIMITER_KEYS);
         let anonymous = Limiter::new(ANONYMOUS_PER_MINUTE, LIMITER_KEYS);
+        let limits = &config.gateway;
+        let strangers = Budget::new(limits.max_anonymous, limits.max_anonymous_per_address);
+        let members = Budget::new(limits.max_connections, limits.max_connections_per_node);
         Self {
             config,
             ca,
@@ -113,8 +136,19 @@ impl Gateway {
             metrics,
             wake,
             challenges: Challenges::default(),
+            controls,
             nodes,
             anonymous,
+            strangers,
+            members,
+            once: Once::default(),
+        }
+    }
+
+    /// Logs that an address is refused something, once.
+    fn log_once(&self, from: IpAddr, what: &'static str) {
+        if let Some(before) = self.once.note(budget::network(from), what, clock::now_ms()) {
+            tracing::warn!(%from, passed_over = before, "refused: {what}; the same from there is not logged for ten minutes");
         }
     }
 }

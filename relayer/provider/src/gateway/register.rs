@@ -13,14 +13,16 @@ use hpc_schema::gateway::{
 };
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
+use hpc_schema::registration::key_rotation_message;
 use hpc_schema::time::UnixSeconds;
 
 use super::answer::Failure;
+use super::certificate::{issue, may_have_one};
 use super::connection::Connection;
 use super::{Gateway, body};
 use crate::clock;
 use crate::enrol::{self, Claimed, NewRegistration, Registration, RegistrationState};
-use crate::identity::{Claims, NodeCsr, TokenError};
+use crate::identity::{Claims, NodeCsr, NodeSubject, TokenError};
 use crate::spool;
 
 /// After a refusal by the chain, a repeated request is tried anew after so long.
@@ -49,6 +51,12 @@ pub(super) async fn register(
         csr: csr.der(),
         hostname: request.hostname.as_deref(),
         hardware_fingerprint: request.hardware_fingerprint.as_deref(),
+        rotation: request
+            .registration_nonce
+            .as_deref()
+            .zip(request.rotation_signature.as_deref()),
+        probe: (request.probe_port, connection.ip()),
+        held: false,
     };
     let mut tx = gateway.store.begin().await?;
     let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
@@ -125,6 +133,7 @@ fn check(
         );
         return Err(Failure::new(403, refusal));
     }
+    check_rotation(gateway, request, &claims)?;
     let plain = |field: &str, text: &Option<String>, max: usize| {
         let good = |s: &String| {
             (1..=max).contains(&s.len())
@@ -151,6 +160,46 @@ fn check(
         ));
     }
     Ok((claims, csr))
+}
+
+/// The old key's consent, checked against the node on record; the contract has the last word.
+fn check_rotation(gateway: &Gateway, request: &RegisterRequest, claims: &Claims) -> Result<(), Failure> {
+    let (nonce, signature) = match (&request.registration_nonce, &request.rotation_signature) {
+        (None, None) => return Ok(()),
+        (Some(nonce), Some(signature)) => (nonce, signature),
+        _ => {
+            let what = "is needed together with the other of registration_nonce and rotation_signature";
+            return Err(Failure::malformed("rotation_signature", what));
+        }
+    };
+    let nonce: [u8; 32] = base64_exact(nonce)
+        .ok_or_else(|| Failure::malformed("registration_nonce", "must be base64 of 32 bytes"))?;
+    let signature: [u8; 64] = base64_exact(signature)
+        .ok_or_else(|| Failure::malformed("rotation_signature", "must be base64 of 64 bytes"))?;
+    let registry = &gateway.registry;
+    let Some(node) = registry.node(&claims.cluster_id, &claims.sub) else {
+        return Ok(());
+    };
+    // Once the rotation is on chain, the repeated request finds the new key there.
+    if *node.key() == claims.pubkey {
+        return Ok(());
+    }
+    let message = key_rotation_message(
+        registry.chain_id(),
+        registry.contract(),
+        &claims.cluster_id,
+        &claims.sub,
+        &claims.pubkey,
+        &nonce,
+    );
+    if ZebraVerifier.verify(&message, &signature, node.key().as_bytes()) {
+        return Ok(());
+    }
+    let what = "does not verify over the new key and registration_nonce with the node's present key";
+    Err(Failure::new(
+        403,
+        Refusal::field(Code::SignatureInvalid, "rotation_signature", what),
+    ))
 }
 
 fn pending() -> Response {
@@ -186,29 +235,36 @@ async fn done(
 ) -> Result<Response, Failure> {
     let (cluster_id, node_id) = (&claims.cluster_id, &claims.sub);
     let registry = &gateway.registry;
-    // The certificate is of use only once heartbeats are known to belong to the new epoch.
     let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
         return Ok(pending());
     };
-    if registry
+    // The certificate is of use only once heartbeats are known to belong to the new epoch.
+    let Some(node) = registry
         .node(cluster_id, node_id)
-        .is_none_or(|n| n.chain.epoch < epoch)
-    {
+        .filter(|n| n.chain.epoch >= epoch)
+    else {
         gateway.wake.notify_one();
         return Ok(pending());
+    };
+    // The answer of a registration that has been replaced would hand out the old identity again.
+    if node.chain.epoch > epoch {
+        let what = "the node has been registered anew since";
+        return Err(Failure::forbidden(Code::TokenUsed, what));
     }
+    may_have_one(gateway, Some(&node))?;
     let certificate = match &registration.certificate {
         Some(certificate) => certificate.clone(),
         None => {
-            super::certificate::issue(gateway, csr, cluster_id, node_id, Some(registration.id), now_ms)
-                .await?
+            let subject = NodeSubject {
+                cluster: cluster_id,
+                node: node_id,
+                epoch,
+            };
+            issue(gateway, csr, &subject, Some(registration.id), now_ms).await?
         }
     };
     let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
-    let chain_sequence = registry
-        .node(cluster_id, node_id)
-        .filter(|n| n.chain.epoch == epoch)
-        .map_or(0, |n| n.chain.sequence);
+    let chain_sequence = node.chain.sequence;
     let task_public_key = gateway
         .tasks
         .get(cluster_id)

@@ -1,6 +1,9 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
@@ -12,9 +15,14 @@ use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::{Gateway, certificate, heartbeat, register};
+use super::{Gateway, body, certificate, heartbeat, register};
 use crate::clock;
 use crate::ops::RequestLabels;
+
+const MAX_HEADERS: usize = 64;
+/// How long the rest of a refused request is read.
+const DISCARD_WITHIN: Duration = Duration::from_secs(1);
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// Every path of the agents.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
@@ -52,16 +60,25 @@ async fn guard(
     next: Next,
 ) -> Response {
     let route = route_name(&request);
-    let response = match admit(&gateway, &connection) {
-        Err(failure) => failure.into_response(),
+    let admitted = admit(&gateway, &connection).and_then(|()| bounded(request.headers()));
+    let mut response = match admitted {
+        Err(failure) => {
+            body::discard(request, DISCARD_WITHIN).await;
+            failure.into_response()
+        }
         Ok(()) => {
             // Once for the body, once for the answer.
             let within = gateway.config.gateway.request_timeout.duration() * 2;
             timeout(within, next.run(request))
                 .await
-                .unwrap_or_else(|_| Failure::later(503, 5, "the gateway is overloaded").into_response())
+                .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())
         }
     };
+    if closes(&connection, response.status()) {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let labels = RequestLabels {
         route,
         status: response.status().as_u16(),
@@ -78,7 +95,35 @@ fn admit(gateway: &Gateway, connection: &Connection) -> Result<(), Failure> {
             .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
         None => gateway.anonymous.take(connection.ip(), now),
     };
-    taken.map_err(|wait| Failure::later(429, wait.as_secs().max(1), "too many requests"))
+    taken.map_err(|wait| {
+        gateway.log_once(connection.ip(), "more requests than it may make");
+        Failure::rate_limited(wait.as_secs().max(1))
+    })
+}
+
+/// More than this gets no answer but the bare status of the HTTP layer, which has its own limits.
+fn bounded(headers: &HeaderMap) -> Result<(), Failure> {
+    let bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if headers.len() <= MAX_HEADERS && bytes <= MAX_HEADER_BYTES {
+        return Ok(());
+    }
+    let what = format!("the head has more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES} bytes");
+    Err(Failure::new(431, Refusal::whole(Code::BodyTooLarge, what)))
+}
+
+/// Whether the connection ends with this answer: who has no certificate gets no second try on it, and who asks too
+/// much or shows a certificate that counts no more, neither.
+fn closes(connection: &Connection, status: StatusCode) -> bool {
+    match status {
+        StatusCode::UNAUTHORIZED
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => true,
+        _ => connection.peer.is_none() && !status.is_success(),
+    }
 }
 
 /// The route without ids: labels of metrics must stay few.

@@ -67,6 +67,29 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
+/// The TLS configuration of new connections, which can be replaced while others are open.
+#[derive(Debug)]
+pub struct Tls(RwLock<Arc<ServerConfig>>);
+
+impl Tls {
+    /// With this one.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        Self(RwLock::new(Arc::new(config)))
+    }
+
+    /// The one in use.
+    #[must_use]
+    pub fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes another into use; open connections keep theirs.
+    pub fn replace(&self, config: ServerConfig) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+}
+
 /// TLS 1.3 only. A client certificate may be left out, for registration and recovery; one that is shown
 /// must come from our CA and be within its time, else there is no connection.
 ///

@@ -17,6 +17,8 @@ use super::NodeCsr;
 
 /// Certificates start this long ago, for clocks that are behind.
 const BACKDATE_SECONDS: u64 = 3600;
+/// X.520 serialNumber of the subject: there stands the epoch, in decimal.
+const SUBJECT_SERIAL_NUMBER: [u64; 4] = [2, 5, 4, 5];
 const CA_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
 /// Lifetime of the gateway's own certificate; the daemon renews it at two thirds.
 pub(crate) const SERVER_LIFETIME_SECONDS: u64 = 90 * 24 * 3600;
@@ -49,6 +51,17 @@ pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: Vec<u8>,
+}
+
+/// Whom a node's certificate names.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSubject<'a> {
+    /// The cluster.
+    pub cluster: &'a ClusterId,
+    /// The node.
+    pub node: &'a NodeId,
+    /// The registration that it counts for.
+    pub epoch: u64,
 }
 
 /// A fresh certificate.
@@ -129,14 +142,16 @@ impl Ca {
     pub fn issue_node(
         &self,
         csr: &NodeCsr,
-        cluster: &ClusterId,
-        node: &NodeId,
+        subject: &NodeSubject<'_>,
         now: UnixSeconds,
         lifetime: u64,
         serial: [u8; 16],
     ) -> Result<Issued, CaError> {
+        let NodeSubject { cluster, node, epoch } = subject;
         let mut params = base(now, lifetime, serial)?;
         params.distinguished_name.push(DnType::CommonName, node.as_str());
+        let kind = DnType::CustomDnType(SUBJECT_SERIAL_NUMBER.to_vec());
+        params.distinguished_name.push(kind, epoch.to_string());
         let uri = certificate_uri(cluster, node)
             .try_into()
             .map_err(CaError::Rcgen)?;
@@ -256,16 +271,25 @@ mod tests {
             "hpc-cluster-1".parse().unwrap(),
             "node-hpc1-compute-042".parse().unwrap(),
         );
-        let issued = ca
-            .issue_node(&csr, &cluster, &node, now, 86_400, [0xee; 16])
-            .unwrap();
+        let subject = NodeSubject {
+            cluster: &cluster,
+            node: &node,
+            epoch: u64::MAX,
+        };
+        let issued = ca.issue_node(&csr, &subject, now, 86_400, [0xee; 16]).unwrap();
         let der = first_certificate(&issued.pem).unwrap();
         let peer = PeerIdentity::from_der(&der).unwrap();
         assert_eq!((&peer.cluster_id, &peer.node_id), (&cluster, &node));
+        assert_eq!(peer.epoch, Some(u64::MAX));
         assert_eq!((peer.not_after, &peer.serial), (issued.not_after, &issued.serial));
         let (_, x) = x509_parser::parse_x509_certificate(&der).unwrap();
         assert!(!x.is_ca());
-        assert_eq!(x.subject().to_string(), "CN=node-hpc1-compute-042");
+        let names: Vec<_> = x
+            .subject()
+            .iter_common_name()
+            .map(|n| n.as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["node-hpc1-compute-042"]);
         assert_eq!(
             x.subject_alternative_name()
                 .unwrap()

@@ -7,7 +7,7 @@ mod seed;
 mod token;
 
 pub(crate) use ca::SERVER_LIFETIME_SECONDS;
-pub use ca::{Ca, CaError, Issued, server_names};
+pub use ca::{Ca, CaError, Issued, NodeSubject, server_names};
 pub use csr::{CsrError, NodeCsr};
 pub use peer::{PeerError, PeerIdentity};
 pub use seed::{Seed, SeedError};

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub heartbeats: Family<HeartbeatLabels, Counter>,
     /// Open connections of agents.
     pub connections: Count,
+    /// Connections closed because their place was needed.
+    pub connections_evicted: Counter,
     /// TLS handshakes that failed.
     pub handshakes_failed: Counter,
     /// Seconds from the arrival of a heartbeat to its durable acceptance.
@@ -100,6 +102,11 @@ impl Metrics {
             "connections",
             "Open connections of agents",
             self.connections.clone(),
+        );
+        r.register(
+            "connections_evicted",
+            "Connections closed because their place was needed",
+            self.connections_evicted.clone(),
         );
         r.register(
             "handshakes_failed",

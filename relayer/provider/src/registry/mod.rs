@@ -1,7 +1,6 @@
 //! The chain as the gateway last saw it: parameters, clusters, nodes; and what the gateway knows of a node
 //! beside the chain (address, orders). In memory for admission, on disk for a start without the chain.
 
-mod command;
 mod node;
 mod peers;
 mod store;
@@ -9,9 +8,8 @@ mod sync;
 mod task_keys;
 mod view;
 
-pub use command::commands_for;
 pub use node::{Contact, Node, Order, OrderKind};
-pub use store::{Known, cluster_owner, known, load};
+pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};
 pub use sync::{SyncError, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;
 pub use view::{Registry, Tip};

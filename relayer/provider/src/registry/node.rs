@@ -109,10 +109,16 @@ impl Order {
     #[must_use]
     pub fn next(before: Option<&Self>, drain: Option<&Drain>, epoch: u64, now: UnixSeconds) -> Option<Self> {
         match (before, drain) {
-            (Some(o), Some(d)) if o.kind == OrderKind::Drain && o.at == d.ordered_at => Some(Self {
-                until: d.until.max(now.plus(3600)),
-                ..o.clone()
-            }),
+            (Some(o), Some(d)) if o.kind == OrderKind::Drain && o.at == d.ordered_at => {
+                // Moved on in steps: each is written down.
+                let until = d.until.max(o.until);
+                let until = if until < now.plus(600) {
+                    now.plus(3600)
+                } else {
+                    until
+                };
+                Some(Self { until, ..o.clone() })
+            }
             // A drain is in force until resumed; `until` ends only its protection.
             (_, Some(d)) => Some(Self {
                 kind: OrderKind::Drain,

@@ -1,3 +1,6 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
@@ -232,7 +235,70 @@ pub(super) async fn delete_node(
     Ok(())
 }
 
-pub(super) async fn save_contact(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+/// Keeps what a registering node says of its probes, whether or not it is on record already.
+///
+/// # Errors
+/// If the store fails.
+pub async fn keep_probe(
+    conn: &mut SqliteConnection,
+    cluster: &ClusterId,
+    node: &NodeId,
+    port: Option<u16>,
+    from: IpAddr,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO contact (cluster_id, node_id, address, probe_port) VALUES (?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET address = excluded.address, probe_port = excluded.probe_port",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(from.to_string())
+    .bind(port.map(i64::from))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What is known of a node beside the chain, if anything.
+pub(super) async fn contact_of(
+    conn: &mut SqliteConnection,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<Option<Contact>, StoreError> {
+    let row = sqlx::query("SELECT * FROM contact WHERE cluster_id = ? AND node_id = ?")
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .fetch_optional(conn)
+        .await?;
+    row.as_ref().map(contact).transpose()
+}
+
+/// Writes what has changed of nodes beside the chain.
+///
+/// # Errors
+/// If the store fails; then it is tried again with the next call.
+pub async fn save_contacts(store: &Store, registry: &Registry) -> Result<(), StoreError> {
+    let dirty = registry.take_dirty();
+    if dirty.is_empty() {
+        return Ok(());
+    }
+    let saved = write_contacts(store, &dirty).await;
+    if saved.is_err() {
+        registry.mark_dirty(&dirty);
+    }
+    saved
+}
+
+async fn write_contacts(store: &Store, nodes: &[Arc<Node>]) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    for node in nodes {
+        save_contact(&mut tx, node).await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+async fn save_contact(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
     let Contact {
         address,
         probe_port,

@@ -8,10 +8,11 @@ use hpc_schema::registry::NodeFilter;
 use hpc_schema::time::UnixSeconds;
 use sqlx::Row as _;
 
+use super::node::Node;
 use super::store;
 use super::view::Registry;
-use crate::spool;
 use crate::store::{Store, StoreError};
+use crate::{command, spool};
 
 /// Nodes asked for at once; the contract answers at most 100.
 const CHUNK: usize = 100;
@@ -58,13 +59,12 @@ pub async fn sync(
     discover: bool,
     now_ms: u64,
 ) -> Result<(), SyncError> {
+    // Before the chain is asked: it may not answer.
+    store::save_contacts(db, registry).await?;
     let params = client.params().await?.value;
     registry.set_params(params.clone());
     let mut tx = db.begin().await?;
     store::save_params(&mut tx, &params).await?;
-    for node in registry.take_dirty() {
-        store::save_contact(&mut tx, &node).await?;
-    }
     tx.commit().await.map_err(StoreError::from)?;
     for cluster_id in served(db, configured).await? {
         if !sync_cluster(client, db, registry, &cluster_id).await? {
@@ -146,13 +146,23 @@ pub async fn sync_nodes(
         let found: BTreeSet<NodeId> = answer.value.nodes.iter().map(|n| n.node_id.clone()).collect();
         let mut tx = db.begin().await?;
         for view in answer.value.nodes {
-            let before = registry.node(cluster, &view.node_id).map(|n| n.chain.epoch);
-            let Some(node) = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000))
-            else {
-                continue;
-            };
+            let id = view.node_id.clone();
+            let before = registry.node(cluster, &id);
+            let changed = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000));
+            if before.is_none()
+                && let Some(contact) = store::contact_of(&mut tx, cluster, &id).await?
+            {
+                registry.adopt_contact(cluster, &id, &contact);
+            }
+            let order = |n: &Node| n.contact.order.clone();
+            if let Some(after) = registry.node(cluster, &id)
+                && before.as_deref().and_then(order) != order(&after)
+            {
+                command::record_order(&mut tx, &after).await?;
+            }
+            let Some(node) = changed else { continue };
             store::save_node(&mut tx, &node).await?;
-            if before != Some(node.chain.epoch) {
+            if before.map(|n| n.chain.epoch) != Some(node.chain.epoch) {
                 spool::supersede_older(&mut tx, cluster, &node.node_id, node.chain.epoch, now_ms).await?;
             }
         }

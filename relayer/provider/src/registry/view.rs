@@ -301,6 +301,23 @@ impl Registry {
             .collect()
     }
 
+    /// These have not been written after all.
+    pub fn mark_dirty(&self, nodes: &[Arc<Node>]) {
+        let keys = nodes.iter().map(|n| (n.cluster_id.clone(), n.node_id.clone()));
+        self.write().dirty.extend(keys);
+    }
+
+    /// What was kept of a node before it came on record. Its order follows from the chain and stays.
+    pub fn adopt_contact(&self, cluster: &ClusterId, node: &NodeId, kept: &Contact) {
+        self.change(cluster, node, |n| {
+            let contact = &mut n.contact;
+            contact.address = contact.address.or(kept.address);
+            contact.probe_port = contact.probe_port.or(kept.probe_port);
+            contact.refusal = contact.refusal.or(kept.refusal);
+            false
+        });
+    }
+
     /// Draws up anew who can be measured.
     pub fn refresh_peers(&self, now_ms: u64) {
         let mut by_cluster: HashMap<ClusterId, Vec<Peer>> = HashMap::new();

@@ -146,6 +146,11 @@ pub(super) fn registration(
             "the gateway's clock is wrong".into(),
         )));
     };
+    // Of a rotation the old key has signed the nonce already.
+    let (registration_nonce, rotation_signature) = match &r.rotation {
+        Some((nonce, signature)) => (nonce.clone(), Some(signature.clone())),
+        None => (STANDARD.encode(nonce), None),
+    };
     let node_identity = NodeIdentity {
         node_id: r.node_id.clone(),
         cluster_id: r.cluster_id.clone(),
@@ -153,7 +158,7 @@ pub(super) fn registration(
         agent_pubkey: r.public_key,
         hostname: r.hostname.clone(),
         hardware_fingerprint: r.hardware_fingerprint.clone(),
-        registration_nonce: STANDARD.encode(nonce),
+        registration_nonce,
         registration_timestamp,
     };
     let signed = operator.sign_registration(prefix, registry.chain_id(), registry.contract(), &node_identity);
@@ -162,7 +167,7 @@ pub(super) fn registration(
             node_identity,
             provider_signature: STANDARD.encode(signature),
             provider_pubkey: STANDARD.encode(operator.public_key()),
-            rotation_signature: None,
+            rotation_signature,
         })),
         Err(KeyError::Field(e)) => Ok(Err((Code::InvalidField, e.to_string()))),
         Err(e) => Err(e.into()),

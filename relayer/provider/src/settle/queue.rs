@@ -30,14 +30,15 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
     let mut queue = Queue::default();
     let mut over = Vec::new();
     for meta in spool::metas(store.reader()).await? {
-        // Not read from the chain yet, or a newer epoch's: the next sync decides.
-        let Some(node) = registry
+        // Not read from the chain yet, or a newer epoch's: the next sync decides, unless time has.
+        let node = registry
             .node(&meta.cluster_id, &meta.node_id)
-            .filter(|n| n.chain.epoch >= meta.epoch)
-        else {
-            continue;
+            .filter(|n| n.chain.epoch >= meta.epoch);
+        let end = match &node {
+            Some(node) => end_here(&meta, node, now_ms),
+            None => too_old(&meta, now_ms),
         };
-        if let Some(end) = end_here(&meta, &node, now_ms) {
+        if let Some(end) = end {
             if end.ended == EndedAs::Refused {
                 let code = Code::TimestampExpired;
                 tracing::warn!(cluster = %meta.cluster_id, node = %meta.node_id, sequence = meta.sequence, %code,
@@ -47,6 +48,7 @@ pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Res
             over.push((meta, end));
             continue;
         }
+        let Some(node) = node else { continue };
         queue.waiting.push(waiting(&meta, &node, &params));
         queue.of.push((meta, node));
     }
@@ -77,6 +79,10 @@ fn end_here(meta: &Meta, node: &Node, now_ms: u64) -> Option<End> {
         // Somebody else has relayed it, or a later one.
         return Some(End::local(EndedAs::OnChain, Some(Code::StaleSequence)));
     }
+    too_old(meta, now_ms)
+}
+
+fn too_old(meta: &Meta, now_ms: u64) -> Option<End> {
     let age = (now_ms / 1000).saturating_sub(u64::from(meta.time));
     (age > MAX_AGE_SECONDS - AGE_MARGIN_SECONDS)
         .then(|| End::local(EndedAs::Refused, Some(Code::TimestampExpired)))

@@ -10,10 +10,14 @@
 
 mod agent;
 mod cli;
+mod commands;
+mod floods;
 mod heartbeats;
 mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
+mod raw;
 mod registration;
+mod rotation;
 mod settlement;
 mod site;

@@ -1,0 +1,29 @@
+use hpc_schema::code::Code;
+use hpc_schema::refusal::Refusal;
+
+use crate::clock::NoRandomness;
+use crate::store::StoreError;
+
+/// Why something was not shown or done.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// It cannot be, for the reason that the refusal names.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The store fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No random bytes.
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+    /// The chain does not do it.
+    #[error("{0}")]
+    Chain(String),
+}
+
+impl AdminError {
+    /// A refusal of `field`.
+    pub(super) fn field(code: Code, field: &str, what: impl std::fmt::Display) -> Self {
+        Self::Refused(Refusal::field(code, field, what))
+    }
+}

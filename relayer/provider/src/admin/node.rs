@@ -1,0 +1,241 @@
+use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::node::NodeState;
+use hpc_schema::time::UnixSeconds;
+use serde::Serialize;
+
+use super::error::AdminError;
+use crate::command::{self, CommandRow};
+use crate::control::{self, Disabled};
+use crate::registry::{self, Known};
+use crate::spool::{self, EndRow};
+use crate::store::{Store, StoreError};
+
+/// How many orders are shown.
+const RECENT: u32 = 20;
+/// Longest reason in bytes.
+const MAX_REASON: usize = 256;
+
+/// What an operator wants to know of a node.
+#[derive(Debug, Serialize)]
+pub struct NodeRow {
+    /// Its cluster.
+    pub cluster_id: ClusterId,
+    /// Its id.
+    pub node_id: NodeId,
+    /// The chain's state, effective.
+    pub state: NodeState,
+    /// Why the operator has disabled it, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<String>,
+    /// Registration epoch.
+    pub epoch: u64,
+    /// Highest sequence accepted here.
+    pub last_received: u32,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_at: Option<String>,
+    /// Highest sequence on chain.
+    pub last_on_chain: u32,
+    /// Accepted and not yet on chain: newest minus settled.
+    pub lag: u32,
+    /// The chain's time of the last report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_on_chain: Option<String>,
+    /// Where it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// UDP port that answers latency probes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_port: Option<u16>,
+    /// The newest refusal, here or on chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_refusal: Option<Refused>,
+}
+
+/// A refusal with what to do.
+#[derive(Debug, Serialize)]
+pub struct Refused {
+    /// Stable code.
+    pub code: Code,
+    /// `gateway` or `chain`.
+    pub by: &'static str,
+    /// When.
+    pub at: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// A node in full.
+#[derive(Debug, Serialize)]
+pub struct NodeFull {
+    /// As in the list.
+    #[serde(flatten)]
+    pub row: NodeRow,
+    /// Its page on chain.
+    pub page: u16,
+    /// Its slot there.
+    pub slot: u8,
+    /// The agent's key.
+    pub public_key: String,
+    /// Whether a provider's drain is in force.
+    pub drained: bool,
+    /// Its newest orders.
+    pub commands: Vec<CommandRow>,
+    /// How its newest reports ended.
+    pub reports: Vec<EndRow>,
+}
+
+/// Every node on record.
+///
+/// # Errors
+/// If the store fails.
+pub async fn list(store: &Store) -> Result<Vec<NodeRow>, StoreError> {
+    let disabled = control::disabled(store.reader()).await?;
+    let mut rows = Vec::new();
+    for known in registry::known(store.reader()).await? {
+        rows.push(row(store, &known, &disabled).await?);
+    }
+    Ok(rows)
+}
+
+/// The one node of this id.
+///
+/// # Errors
+/// If there is none, or several.
+pub async fn resolve(
+    store: &Store,
+    node_id: &NodeId,
+    cluster_id: Option<&ClusterId>,
+) -> Result<Known, AdminError> {
+    let mut found: Vec<Known> = registry::known(store.reader())
+        .await?
+        .into_iter()
+        .filter(|k| k.node_id == *node_id && cluster_id.is_none_or(|c| *c == k.cluster_id))
+        .collect();
+    if found.len() > 1 {
+        let clusters: Vec<_> = found.iter().map(|k| k.cluster_id.to_string()).collect();
+        let what = format!("is in several clusters: {}", clusters.join(", "));
+        return Err(AdminError::field(Code::AmbiguousNode, "node_id", what));
+    }
+    found.pop().ok_or_else(|| {
+        let what = format!("{node_id} is not on record (virtengine-provider node list)");
+        AdminError::field(Code::UnknownNode, "node_id", what)
+    })
+}
+
+/// One node in full, with its newest ended reports.
+///
+/// # Errors
+/// If there is none, or several.
+pub async fn show(
+    store: &Store,
+    node_id: &NodeId,
+    cluster_id: Option<&ClusterId>,
+    reports: u32,
+) -> Result<NodeFull, AdminError> {
+    let known = resolve(store, node_id, cluster_id).await?;
+    let of = (&known.cluster_id, node_id);
+    let disabled = control::disabled(store.reader()).await?;
+    Ok(NodeFull {
+        row: row(store, &known, &disabled).await?,
+        page: known.chain.page,
+        slot: known.chain.slot,
+        public_key: known.chain.agent_pubkey.to_base64(),
+        drained: known.chain.drain.is_some(),
+        commands: command::history(store.reader(), Some(of), RECENT).await?,
+        reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
+    })
+}
+
+/// Refuses the node's traffic from now on; the node is told the reason.
+///
+/// # Errors
+/// If there is no such node, or the reason is too long.
+pub async fn disable(
+    store: &Store,
+    node_id: &NodeId,
+    cluster_id: Option<&ClusterId>,
+    reason: &str,
+    by: &str,
+    now: UnixSeconds,
+) -> Result<Disabled, AdminError> {
+    let known = resolve(store, node_id, cluster_id).await?;
+    if reason.trim().is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
+        let what = format!("must be 1 to {MAX_REASON} bytes of one line");
+        return Err(AdminError::field(Code::InvalidField, "reason", what));
+    }
+    let disabled = Disabled {
+        cluster_id: known.cluster_id,
+        node_id: known.node_id,
+        reason: reason.to_owned(),
+        by: by.to_owned(),
+        disabled_at: now,
+    };
+    let mut tx = store.begin().await?;
+    control::disable(&mut tx, &disabled).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(disabled)
+}
+
+/// Takes the node's traffic again.
+///
+/// # Errors
+/// If there is no such node, or it is not disabled.
+pub async fn enable(
+    store: &Store,
+    node_id: &NodeId,
+    cluster_id: Option<&ClusterId>,
+) -> Result<(), AdminError> {
+    let known = resolve(store, node_id, cluster_id).await?;
+    let mut tx = store.begin().await?;
+    let was = control::enable(&mut tx, &known.cluster_id, &known.node_id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    if was {
+        return Ok(());
+    }
+    Err(AdminError::field(
+        Code::InvalidState,
+        "node_id",
+        "the node is not disabled",
+    ))
+}
+
+async fn row(store: &Store, known: &Known, disabled: &[Disabled]) -> Result<NodeRow, StoreError> {
+    let (cluster, node) = (&known.cluster_id, &known.node_id);
+    let intake = spool::intake_of(store.reader(), cluster, node).await?;
+    let intake = intake.filter(|i| i.epoch == known.chain.epoch);
+    let on_chain = spool::last_refusal(store.reader(), cluster, node).await?;
+    let refused = |code: Code, by, at_ms: u64| Refused {
+        code,
+        by,
+        at: UnixSeconds(at_ms / 1000).to_string(),
+        remedy: code.remedy(),
+    };
+    let here = known
+        .contact
+        .refusal
+        .map(|(code, at)| (at, refused(code, "gateway", at)));
+    let there = on_chain.map(|r| (r.at, refused(r.code, "chain", r.at)));
+    let newest = here.into_iter().chain(there).max_by_key(|(at, _)| *at);
+    let last_received = intake.as_ref().map_or(0, |i| i.acked_sequence);
+    let heartbeat = known.chain.last_heartbeat;
+    Ok(NodeRow {
+        cluster_id: cluster.clone(),
+        node_id: node.clone(),
+        state: known.chain.state,
+        disabled: disabled
+            .iter()
+            .find(|d| d.cluster_id == *cluster && d.node_id == *node)
+            .map(|d| d.reason.clone()),
+        epoch: known.chain.epoch,
+        last_received,
+        received_at: intake.map(|i| UnixSeconds(i.received_at / 1000).to_string()),
+        last_on_chain: known.chain.sequence,
+        lag: last_received.saturating_sub(known.chain.sequence),
+        last_heartbeat_on_chain: (heartbeat.0 > 0).then(|| heartbeat.to_string()),
+        address: known.contact.address.map(|a| a.to_string()),
+        probe_port: known.contact.probe_port,
+        last_refusal: newest.map(|(_, r)| r),
+    })
+}

@@ -1,0 +1,44 @@
+use hpc_schema::command::CommandType;
+use sha2::{Digest as _, Sha256};
+use sqlx::SqliteConnection;
+
+use super::rows::{NewCommand, submit};
+use crate::registry::{Node, OrderKind};
+use crate::store::StoreError;
+
+/// Puts the order that follows from a node's drain on chain on record, so that it is told until acknowledged. The
+/// same order has the same id each time.
+///
+/// # Errors
+/// If the store fails.
+pub async fn record_order(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+    let Some(order) = &node.contact.order else {
+        return Ok(());
+    };
+    let kind = match order.kind {
+        OrderKind::Drain => CommandType::Drain,
+        OrderKind::Resume => CommandType::Resume,
+    };
+    let reason = node.chain.drain.as_ref().and_then(|d| d.reason.clone());
+    let parameters = match (kind, reason) {
+        (CommandType::Drain, Some(reason)) => serde_json::json!({ "reason": reason }).to_string(),
+        _ => "{}".to_owned(),
+    };
+    let digest = Sha256::digest(format!("nonce|{}", order.id));
+    let new = NewCommand {
+        command_id: order.id.clone(),
+        cluster_id: node.cluster_id.clone(),
+        node_id: node.node_id.clone(),
+        kind,
+        parameters,
+        nonce: digest.first_chunk().copied().unwrap_or_default(),
+        issued_by: "chain".to_owned(),
+        issued_at: order.at,
+        deadline: order.until,
+    };
+    if !submit(conn, &new).await? {
+        tracing::warn!(cluster = %node.cluster_id, node = %node.node_id, command = %new.command_id,
+            "the node has too many orders waiting; this one is not told");
+    }
+    Ok(())
+}

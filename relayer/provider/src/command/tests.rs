@@ -1,0 +1,138 @@
+use hpc_schema::command::{
+    Acknowledgement, AcknowledgementStatus, CommandScope, CommandType, verify_command,
+};
+use hpc_schema::key::ZebraVerifier;
+use hpc_schema::time::UnixSeconds;
+
+use super::*;
+use crate::identity::Seed;
+use crate::store::Store;
+
+fn order(id: &str, kind: CommandType) -> NewCommand {
+    NewCommand {
+        command_id: id.to_owned(),
+        cluster_id: "hpc-cluster-1".parse().unwrap(),
+        node_id: "node-0001".parse().unwrap(),
+        kind,
+        parameters: "{}".to_owned(),
+        nonce: [7; 16],
+        issued_by: "alice".to_owned(),
+        issued_at: UnixSeconds(1000),
+        deadline: UnixSeconds(2000),
+    }
+}
+
+fn ack(id: &str, status: AcknowledgementStatus) -> Acknowledgement {
+    Acknowledgement {
+        command_id: id.to_owned(),
+        status,
+        code: None,
+        detail: Some("x\u{7}".repeat(300)),
+    }
+}
+
+async fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn an_acknowledged_order_is_told_no_more_and_stays_on_record() {
+    let (_dir, store) = store().await;
+    let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+    let other = "node-0002".parse().unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert!(
+        submit(&mut tx, &order("c1", CommandType::Shutdown))
+            .await
+            .unwrap()
+    );
+    let done = ack("c1", AcknowledgementStatus::Done);
+    let now = UnixSeconds(1500);
+    assert!(
+        !acknowledge(&mut tx, &cluster, &other, &done, now).await.unwrap(),
+        "another node's"
+    );
+    assert!(acknowledge(&mut tx, &cluster, &node, &done, now).await.unwrap());
+    assert!(
+        !acknowledge(&mut tx, &cluster, &node, &done, now).await.unwrap(),
+        "once"
+    );
+    tx.commit().await.unwrap();
+    assert!(pending(store.reader()).await.unwrap().is_empty());
+    let row = find(store.reader(), "c1").await.unwrap().unwrap();
+    assert_eq!((row.state, row.acknowledged_at), (CommandState::Done, Some(now)));
+    assert_eq!(row.detail.unwrap().len(), 256);
+}
+
+#[tokio::test]
+async fn a_drain_takes_back_a_waiting_resume_and_a_deadline_ends_an_order() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    submit(&mut tx, &order("r", CommandType::Resume)).await.unwrap();
+    submit(&mut tx, &order("d", CommandType::Drain)).await.unwrap();
+    submit(&mut tx, &order("s", CommandType::RunDiagnostic))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let ids = |rows: Vec<CommandRow>| rows.into_iter().map(|r| r.command_id).collect::<Vec<_>>();
+    assert_eq!(ids(pending(store.reader()).await.unwrap()), ["d", "s"]);
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(expire(&mut tx, UnixSeconds(2000)).await.unwrap(), 0);
+    assert_eq!(expire(&mut tx, UnixSeconds(2001)).await.unwrap(), 2);
+    tx.commit().await.unwrap();
+    assert_eq!(history(store.reader(), None, 10).await.unwrap().len(), 3);
+    let mut tx = store.begin().await.unwrap();
+    prune(&mut tx, UnixSeconds(3000)).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(history(store.reader(), None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_orders_of_a_node_are_bounded() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    for i in 0..16 {
+        assert!(
+            submit(&mut tx, &order(&format!("c{i}"), CommandType::RunDiagnostic))
+                .await
+                .unwrap()
+        );
+    }
+    assert!(
+        !submit(&mut tx, &order("c16", CommandType::RunDiagnostic))
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn an_agent_accepts_the_signed_order_until_its_deadline() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    submit(&mut tx, &order("c1", CommandType::Shutdown))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let rows = pending(store.reader()).await.unwrap();
+    let key = Seed::from_bytes(&[9; 32]).unwrap();
+    assert!(signed(&rows, "hpc-1", "wasm1abc", &key, UnixSeconds(2001)).is_empty());
+    let commands = signed(&rows, "hpc-1", "wasm1abc", &key, UnixSeconds(1500));
+    let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+    let scope = CommandScope {
+        chain_id: "hpc-1",
+        contract: "wasm1abc",
+        cluster_id: &cluster,
+        node_id: &node,
+    };
+    let kind = verify_command(
+        &commands[0],
+        &scope,
+        key.public(),
+        UnixSeconds(1500),
+        &ZebraVerifier,
+    )
+    .unwrap();
+    assert_eq!(kind, CommandType::Shutdown);
+}

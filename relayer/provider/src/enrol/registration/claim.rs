@@ -1,0 +1,121 @@
+use hpc_schema::time::UnixSeconds;
+use sqlx::SqliteConnection;
+
+use super::super::tokens::{self, TokenState};
+use super::row::{NewRegistration, Registration, RegistrationState};
+use crate::registry;
+use crate::store::{StoreError, int};
+
+/// What [`claim`] found.
+#[derive(Debug, Clone)]
+pub enum Claimed {
+    /// The registration of exactly this request, new or from before.
+    Ours(Box<Registration>),
+    /// The token is not on record.
+    Unknown,
+    /// The operator has taken the token back.
+    Revoked,
+    /// Another key or certificate request has used the token.
+    Used,
+    /// The token has expired.
+    Expired,
+}
+
+/// Binds a token to one request: the same request finds its registration again, another is turned away
+/// once the first has reached the chain or is on its way. A refused one makes room for a better one, and
+/// is queued anew when repeated at least `retry_ms` after its refusal.
+///
+/// # Errors
+/// If the store fails.
+pub async fn claim(
+    conn: &mut SqliteConnection,
+    new: &NewRegistration<'_>,
+    now_ms: u64,
+    retry_ms: u64,
+) -> Result<Claimed, StoreError> {
+    let Some(token) = tokens::find(&mut *conn, new.jti).await? else {
+        return Ok(Claimed::Unknown);
+    };
+    let state = token.state(UnixSeconds(now_ms / 1000));
+    match state {
+        TokenState::Revoked => return Ok(Claimed::Revoked),
+        TokenState::Expired => return Ok(Claimed::Expired),
+        TokenState::Used if now_ms / 1000 >= token.expires_at.0 => return Ok(Claimed::Expired),
+        TokenState::Open | TokenState::Used => {}
+    }
+    let (port, from) = new.probe;
+    let Some(found) = by_jti(&mut *conn, new.jti).await? else {
+        insert(&mut *conn, new, now_ms).await?;
+        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, port, from).await?;
+        return ours(conn, new.jti).await;
+    };
+    let rotation = found.rotation.as_ref().map(|(n, s)| (n.as_str(), s.as_str()));
+    let same = found.csr == new.csr && found.public_key == *new.public_key && rotation == new.rotation;
+    if found.state != RegistrationState::Refused {
+        if !same {
+            return Ok(Claimed::Used);
+        }
+        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, port, from).await?;
+        return Ok(Claimed::Ours(Box::new(found)));
+    }
+    if same && now_ms.saturating_sub(found.updated_at) < retry_ms {
+        return Ok(Claimed::Ours(Box::new(found)));
+    }
+    let (nonce, signature) = new.rotation.unzip();
+    sqlx::query(
+        "UPDATE registration SET state = 'queued', csr = ?, hostname = ?, hardware_fingerprint = ?,
+         registration_nonce = ?, rotation_signature = ?,
+         code = NULL, detail = NULL, updated_at = ? WHERE id = ? AND state = 'refused'",
+    )
+    .bind(new.csr)
+    .bind(new.hostname)
+    .bind(new.hardware_fingerprint)
+    .bind(nonce)
+    .bind(signature)
+    .bind(int(now_ms))
+    .bind(int(found.id))
+    .execute(&mut *conn)
+    .await?;
+    ours(conn, new.jti).await
+}
+
+async fn ours(conn: &mut SqliteConnection, jti: &str) -> Result<Claimed, StoreError> {
+    let found = by_jti(conn, jti).await?;
+    Ok(found.map_or(Claimed::Unknown, |r| Claimed::Ours(Box::new(r))))
+}
+
+async fn by_jti(conn: &mut SqliteConnection, jti: &str) -> Result<Option<Registration>, StoreError> {
+    let row = sqlx::query("SELECT * FROM registration WHERE jti = ?")
+        .bind(jti)
+        .fetch_optional(conn)
+        .await?;
+    row.as_ref().map(Registration::read).transpose()
+}
+
+async fn insert(
+    conn: &mut SqliteConnection,
+    new: &NewRegistration<'_>,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let (nonce, signature) = new.rotation.unzip();
+    sqlx::query(
+        "INSERT INTO registration (jti, cluster_id, node_id, public_key, csr, hostname, hardware_fingerprint,
+         registration_nonce, rotation_signature, held, state, created_at, updated_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
+    )
+    .bind(new.jti)
+    .bind(new.cluster_id.as_str())
+    .bind(new.node_id.as_str())
+    .bind(new.public_key.as_bytes().as_slice())
+    .bind(new.csr)
+    .bind(new.hostname)
+    .bind(new.hardware_fingerprint)
+    .bind(nonce)
+    .bind(signature)
+    .bind(i64::from(new.held))
+    .bind(int(now_ms))
+    .bind(int(now_ms))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

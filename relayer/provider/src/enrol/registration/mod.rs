@@ -1,0 +1,10 @@
+//! One registration a token: from the agent's request to the chain's answer.
+
+mod batch;
+mod claim;
+mod row;
+
+pub(super) use batch::end_revoked;
+pub use batch::{bind_to_batch, in_batch, on_chain, queued, refused, release, store_certificate};
+pub use claim::{Claimed, claim};
+pub use row::{NewRegistration, Registration, RegistrationState};

@@ -1,0 +1,68 @@
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+/// The same refusal of the same address is logged again after so long.
+const AGAIN_MS: u64 = 600_000;
+/// Addresses remembered; beyond, what they do is only counted.
+const CAPACITY: usize = 4096;
+
+/// When it was logged, and how often it was passed over since.
+type Logged = (u64, u64);
+
+/// Sees to it that a refusal is logged once, and not ten thousand times.
+#[derive(Debug, Default)]
+pub(super) struct Once(Mutex<HashMap<(IpAddr, &'static str), Logged>>);
+
+impl Once {
+    /// Whether to log now, and how many were passed over since the last time.
+    pub(super) fn note(&self, from: IpAddr, what: &'static str, now_ms: u64) -> Option<u64> {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, passed_over)) = map.get_mut(&(from, what)) {
+            if now_ms.saturating_sub(*at) < AGAIN_MS {
+                *passed_over = passed_over.saturating_add(1);
+                return None;
+            }
+            *at = now_ms;
+            return Some(std::mem::take(passed_over));
+        }
+        if map.len() >= CAPACITY {
+            map.retain(|_, (at, _)| now_ms.saturating_sub(*at) < AGAIN_MS);
+        }
+        if map.len() >= CAPACITY {
+            return None;
+        }
+        map.insert((from, what), (now_ms, 0));
+        Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_one_line_and_then_one_with_the_count() {
+        let once = Once::default();
+        let a: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!(once.note(a, "idle", 1000), Some(0));
+        for i in 0..999 {
+            assert_eq!(once.note(a, "idle", 1001 + i), None);
+        }
+        assert_eq!(
+            once.note(a, "flood", 2000),
+            Some(0),
+            "another thing is another line"
+        );
+        assert_eq!(once.note(a, "idle", 1000 + AGAIN_MS), Some(999));
+    }
+
+    #[test]
+    fn many_addresses_do_not_fill_the_memory_or_the_log() {
+        let once = Once::default();
+        let logged = (0..100_000u32)
+            .filter(|i| once.note(IpAddr::V4((*i).into()), "idle", 1).is_some())
+            .count();
+        assert_eq!(logged, CAPACITY);
+    }
+}

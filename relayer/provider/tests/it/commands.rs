@@ -1,0 +1,233 @@
+//! Orders to nodes: told until acknowledged, on record afterwards; and what operators decide about a node's traffic.
+
+use hpc_schema::command::{CommandScope, verify_command};
+use hpc_schema::gateway::{HeartbeatResponse, certificate_path};
+use hpc_schema::key::ZebraVerifier;
+use hpc_schema::node::NodeState;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use virtengine_provider::clock;
+
+use crate::agent::{Agent, answer, csr, post, problem};
+use crate::raw;
+use crate::site::{CHAIN_ID, Site, cluster, eventually};
+
+async fn beat_with(
+    agent: &Agent,
+    client: &reqwest::Client,
+    site: &Site,
+    sequence: u32,
+    acks: Value,
+) -> HeartbeatResponse {
+    let text = agent.heartbeat_text(sequence, clock::now_ms());
+    // Put in as text: the payload's bytes are signed.
+    let text = format!(
+        "{},\"acknowledgements\":{acks}}}",
+        text.strip_suffix('}').unwrap()
+    );
+    answer(agent.send_text(client, site, text).await).await
+}
+
+fn show(site: &Site, id: &str) -> Value {
+    let (out, err, code) = site.run(&["command", "show", id, "-o", "json"]);
+    assert_eq!(code, 0, "{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_told_signed_until_the_node_acknowledges_it() {
+    let mut site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let send = ["command", "send", "node-0001", "--type", "run_diagnostic"];
+    let (_, err, code) = site.run(&[&send[..], &["--parameters", r#"{"name":"rm -rf /"}"#]].concat());
+    assert!(code != 0 && err.contains("[a-z0-9_-]"), "{err}");
+    let (out, err, code) = site.run(&[&send[..], &["--parameters", r#"{"name":"gpu_memory"}"#]].concat());
+    assert_eq!(code, 0, "{err}");
+    let id = out.trim().to_owned();
+    let mut sequence = 0;
+    let mut told = None;
+    eventually("the order", async || {
+        sequence += 1;
+        told = agent.beat(&client, &site, sequence).await.commands.pop();
+        told.is_some()
+    })
+    .await;
+    let told = told.unwrap();
+    assert_eq!(
+        (&told.command_id, told.command_type.as_str()),
+        (&id, "run_diagnostic")
+    );
+    let (cluster_id, node_id) = (cluster(), agent.node.parse().unwrap());
+    let scope = CommandScope {
+        chain_id: CHAIN_ID,
+        contract: &site.contract,
+        cluster_id: &cluster_id,
+        node_id: &node_id,
+    };
+    let key = agent.registered.as_ref().unwrap().task_public_key.unwrap();
+    verify_command(&told, &scope, &key, clock::now(), &ZebraVerifier).unwrap();
+    // A restart forgets nothing.
+    site.stop_daemon().await;
+    site.start_daemon().await;
+    sequence += 1;
+    let again = agent.beat(&client, &site, sequence).await.commands.pop().unwrap();
+    assert_eq!(again.signature, told.signature, "the same order, the same bytes");
+    // Under way, then done; nothing is told again, and the very answer to the acknowledgement is without it.
+    for (status, state) in [("accepted", "accepted"), ("done", "done")] {
+        sequence += 1;
+        let acks = json!([{ "command_id": id, "status": status, "detail": "0 errors" }]);
+        let response = beat_with(&agent, &client, &site, sequence, acks).await;
+        assert!(response.accepted && response.commands.is_empty(), "{response:?}");
+        assert_eq!(show(&site, &id)["state"], state);
+    }
+    assert_eq!(show(&site, &id)["detail"], "0 errors");
+    assert!(show(&site, &id)["told_at"].is_number());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_node_acknowledges_for_another_and_what_is_taken_back_is_told_no_more() {
+    let site = Site::start().await;
+    let (one, two) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    let send = ["command", "send", "node-0001", "--type", "shutdown"];
+    let id = site.run(&send).0.trim().to_owned();
+    let client = two.client(&site);
+    let acks = json!([{ "command_id": id, "status": "done" }]);
+    assert!(beat_with(&two, &client, &site, 1, acks).await.accepted);
+    assert_eq!(show(&site, &id)["state"], "pending");
+    let many: Vec<_> = (0..17)
+        .map(|i| json!({ "command_id": format!("c{i}"), "status": "done" }))
+        .collect();
+    let text = two.heartbeat_text(2, clock::now_ms());
+    let text = format!(
+        "{},\"acknowledgements\":{}}}",
+        text.strip_suffix('}').unwrap(),
+        json!(many)
+    );
+    assert_eq!(
+        problem(two.send_text(&client, &site, text).await).await,
+        (400, "malformed".into())
+    );
+    assert_eq!(site.run(&["command", "cancel", &id]).2, 0);
+    let client = one.client(&site);
+    let mut sequence = 0;
+    eventually("nothing is told", async || {
+        sequence += 1;
+        one.beat(&client, &site, sequence).await.commands.is_empty()
+    })
+    .await;
+    assert_ne!(site.run(&["command", "cancel", &id]).2, 0, "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_by_the_command_line_is_recorded_on_chain_and_told_until_acknowledged() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    site.wait_sequence(&agent.node, 1).await;
+    let (out, err, code) = site.run(&["node", "drain", "node-0001", "--reason", "new memory"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let mut sequence = 1;
+    let mut told = None;
+    eventually("the drain", async || {
+        sequence += 1;
+        told = agent.beat(&client, &site, sequence).await.commands.pop();
+        told.is_some()
+    })
+    .await;
+    let told = told.unwrap();
+    assert_eq!(told.command_type, "drain");
+    sequence += 1;
+    let acks = json!([{ "command_id": told.command_id, "status": "done" }]);
+    assert!(
+        beat_with(&agent, &client, &site, sequence, acks)
+            .await
+            .commands
+            .is_empty()
+    );
+    // While it is in force the node stays drained, and is not told again.
+    for _ in 0..5 {
+        sequence += 1;
+        assert!(agent.beat(&client, &site, sequence).await.commands.is_empty());
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    let state = site.node(&agent.node).await.state;
+    assert!(
+        matches!(state, NodeState::Draining | NodeState::Drained),
+        "{state:?}"
+    );
+    let (out, err, code) = site.run(&["node", "resume", "node-0001"]);
+    assert_eq!(code, 0, "{out}{err}");
+    eventually("the resume", async || {
+        sequence += 1;
+        let commands = agent.beat(&client, &site, sequence).await.commands;
+        commands.iter().any(|c| c.command_type == "resume")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_node_is_told_why_within_a_second_on_its_open_connection() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "disk is failing"]);
+    assert_eq!(code, 0, "{err}");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let refused = agent.beat(&client, &site, 2).await;
+    assert!(!refused.accepted);
+    assert_eq!(refused.errors[0].code, "node_disabled");
+    assert!(
+        refused.errors[0].message.contains("disk is failing"),
+        "{:?}",
+        refused.errors
+    );
+    // No new certificate either, by renewal.
+    let path = certificate_path(&agent.node.parse().unwrap());
+    let renewal = json!({ "csr": csr(&agent.tls) });
+    assert_eq!(
+        problem(post(&client, &site, &path, &renewal).await).await,
+        (403, "node_disabled".into())
+    );
+    let shown: Value = serde_json::from_str(&site.run(&["node", "list", "-o", "json"]).0).unwrap();
+    assert_eq!(shown[0]["disabled"], "disk is failing");
+    assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(agent.beat(&client, &site, 3).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
+    let site = Site::start().await;
+    let (agent, other) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    let (client, others) = (agent.client(&site), other.client(&site));
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    assert!(other.beat(&others, &site, 1).await.accepted);
+    let mut idle = raw::tls(&site, Some((&agent.certificate, &agent.tls))).await;
+    let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", "node-0001"]);
+    assert_eq!(code, 0, "{err}");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let body = agent.heartbeat_text(2, clock::now_ms());
+    let refused = agent.send_text(&client, &site, body).await;
+    assert_eq!(refused.headers()["connection"], "close");
+    assert_eq!(problem(refused).await, (401, "identity_mismatch".into()));
+    let mut byte = [0; 1];
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(5), idle.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    assert!(other.beat(&others, &site, 2).await.accepted, "nobody else's");
+    let list: Value = serde_json::from_str(&site.run(&["certificate", "list", "-o", "json"]).0).unwrap();
+    let revoked = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["revoked_at"].is_number());
+    assert_eq!(revoked.count(), 1);
+}

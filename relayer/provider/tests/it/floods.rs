@@ -1,0 +1,257 @@
+//! Hosts that open too much, say nothing, or never end: refused, logged once, the rest served on.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use virtengine_provider::clock;
+use virtengine_provider::config::Span;
+
+use crate::agent::{Agent, client, problem};
+use crate::raw;
+use crate::site::{Site, eventually};
+
+fn addr(site: &Site) -> SocketAddr {
+    site.daemon.as_ref().unwrap().gateway_addr()
+}
+
+/// Whether the other side has closed, which it has not if nothing comes for a while.
+async fn closed(stream: &mut TcpStream) -> bool {
+    let mut byte = [0; 1];
+    matches!(
+        timeout(Duration::from_millis(50), stream.read(&mut byte)).await,
+        Ok(Ok(0) | Err(_))
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_opens_a_thousand_idle_connections_pushes_out_its_own_and_nodes_get_in() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.max_anonymous_per_address = 32;
+    config.gateway.max_anonymous = 64;
+    // Longer than the test: nothing but the budget can make room.
+    config.gateway.handshake_timeout = Span::seconds(60);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let mut idle = Vec::new();
+    for _ in 0..1000 {
+        idle.push(TcpStream::connect(addr(&site)).await.unwrap());
+    }
+    let began = Instant::now();
+    for sequence in 1..=5 {
+        // A connection of its own each time.
+        assert!(agent.beat(&agent.client(&site), &site, sequence).await.accepted);
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    eventually("all but the newest are closed", async || {
+        let mut open = 0;
+        for stream in &mut idle {
+            open += usize::from(!closed(stream).await);
+            if open > 32 {
+                return false;
+            }
+        }
+        open <= 32
+    })
+    .await;
+    let metrics = site.ops("/metrics").await.1;
+    let evicted = metrics
+        .lines()
+        .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "))
+        .unwrap();
+    assert!(evicted.parse::<u64>().unwrap() >= 960, "{evicted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_that_does_not_end_and_a_stranger_that_says_nothing_are_closed_in_time() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.handshake_timeout = Span::millis(500);
+    site.start_with(config).await;
+    let mut silent = TcpStream::connect(addr(&site)).await.unwrap();
+    let mut shaken = raw::tls(&site, None).await;
+    let mut byte = [0; 1];
+    let ended = timeout(Duration::from_secs(20), silent.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    let ended = timeout(Duration::from_secs(20), shaken.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.header_timeout = Span::millis(700);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    for identity in [None, Some((agent.certificate.as_str(), &agent.tls))] {
+        let mut slow = raw::tls(&site, identity).await;
+        let began = Instant::now();
+        let cut = loop {
+            assert!(began.elapsed() < Duration::from_secs(30), "still open");
+            if slow.write_all(b"x").await.is_err() || slow.flush().await.is_err() {
+                break began.elapsed();
+            }
+            let mut byte = [0; 1];
+            let read = timeout(Duration::from_millis(100), slow.read(&mut byte)).await;
+            if matches!(read, Ok(Ok(0) | Err(_))) {
+                break began.elapsed();
+            }
+        };
+        assert!(cut >= Duration::from_millis(600), "{cut:?}");
+    }
+    // Silence between requests is no slow head.
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    sleep(Duration::from_millis(1500)).await;
+    assert!(agent.beat(&client, &site, 2).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_opens_connection_after_connection_keeps_only_its_newest() {
+    let site = Site::start().await;
+    let (greedy, other) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        open.push(raw::tls(&site, Some((&greedy.certificate, &greedy.tls))).await);
+    }
+    let mut first = open.remove(0);
+    let mut byte = [0; 1];
+    let ended = timeout(Duration::from_secs(20), first.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    assert!(other.beat(&other.client(&site), &site, 1).await.accepted);
+    assert!(greedy.beat(&greedy.client(&site), &site, 1).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_headers_and_compressed_bodies_are_refused_with_a_code() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let url = format!("{}/api/v1/hpc/nodes/node-0001/heartbeat", site.gateway());
+    let mut request = client.post(&url);
+    for i in 0..80 {
+        request = request.header(format!("x-{i}"), "a");
+    }
+    let many = request.body("{}").send().await.unwrap();
+    assert_eq!(problem(many).await, (431, "body_too_large".into()));
+    let long = client.post(&url).header("x-long", "a".repeat(20_000)).body("{}");
+    assert_eq!(
+        problem(long.send().await.unwrap()).await,
+        (431, "body_too_large".into())
+    );
+    // Beyond what is read at all: the bare status, and the connection ends.
+    let flood = client
+        .post(&url)
+        .header("x-long", "a".repeat(200_000))
+        .body("{}")
+        .send()
+        .await;
+    assert!(flood.is_err() || flood.unwrap().status() == 431);
+    // A bomb is refused by its name, unread.
+    for encoding in ["gzip", "deflate", "br", "zstd", "gzip, gzip"] {
+        let bomb = client
+            .post(&url)
+            .header("content-encoding", encoding)
+            .body(vec![0; 60_000]);
+        assert_eq!(
+            problem(bomb.send().await.unwrap()).await,
+            (415, "malformed".into())
+        );
+    }
+    assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_too_often_loses_the_connection_and_gets_to_know_when_to_come_back() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.requests_per_minute = 6;
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let body = || agent.heartbeat_text(1, clock::now_ms());
+    let mut last = None;
+    for _ in 0..8 {
+        let response = agent.send_text(&client, &site, body()).await;
+        if response.status() == 429 {
+            last = Some(response);
+            break;
+        }
+    }
+    let refused = last.expect("refused at last");
+    assert_eq!(refused.headers()["connection"], "close");
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(problem(refused).await, (429, "rate_limited".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_is_a_problem_with_a_code() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let open = client(&site.ca(), None);
+    let mutual = agent.client(&site);
+    let base = format!("{}/api/v1/hpc/nodes", site.gateway());
+    for (path, status) in [
+        ("/%ff/heartbeat", 400),
+        ("/%ff/certificate", 400),
+        ("/%ff/certificate/challenge", 400),
+        ("/%ff/certificate/recover", 400),
+        ("/%00/certificate/challenge", 400),
+        ("/nobody/what", 404),
+        ("/node-0001/heartbeat", 403),
+    ] {
+        let refused = open
+            .post(format!("{base}{path}"))
+            .body("{}")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(refused.headers()["connection"], "close", "{path}");
+        assert_eq!(problem(refused).await.0, status, "{path}");
+    }
+    for (path, status) in [("/%ff/heartbeat", 400), ("/node-0002/heartbeat", 403)] {
+        let refused = mutual
+            .post(format!("{base}{path}"))
+            .body("{}")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(problem(refused).await.0, status, "{path}");
+    }
+    let refused = mutual
+        .get(format!("{base}/node-0001/heartbeat"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(problem(refused).await, (405, "malformed".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_nodes_fault() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.request_timeout = Span::millis(500);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    // Another process that holds the write lock for longer than a request may take.
+    let path = site.home().join("store/provider.db");
+    let other = virtengine_provider::store::Store::open(&path).await.unwrap();
+    let tx = other.begin().await.unwrap();
+    let body = agent.heartbeat_text(1, clock::now_ms());
+    let refused = agent.send_text(&client, &site, body).await;
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(problem(refused).await, (503, "unavailable".into()));
+    drop(tx);
+    eventually("accepted again", async || {
+        agent.beat(&client, &site, 2).await.accepted || agent.beat(&client, &site, 3).await.accepted
+    })
+    .await;
+}

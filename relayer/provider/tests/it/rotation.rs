@@ -1,0 +1,192 @@
+//! A live node changes its key through the gateway; what belonged to the old key counts no more.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpc_schema::gateway::REGISTER_PATH;
+use hpc_schema::node::NodeState;
+use hpc_schema::registration::key_rotation_message;
+use serde_json::{Value, json};
+use virtengine_provider::clock;
+
+use crate::agent::{Agent, client, csr, post, problem};
+use crate::site::{CHAIN_ID, Site, cluster, eventually};
+
+/// The two fields by which the old key hands over to the new one.
+fn rotation(site: &Site, old: &Agent, new: &Agent, nonce: [u8; 32]) -> [(&'static str, Value); 2] {
+    let node = new.node.parse().unwrap();
+    let message = key_rotation_message(
+        CHAIN_ID,
+        &site.contract,
+        &cluster(),
+        &node,
+        new.seed.public(),
+        &nonce,
+    );
+    [
+        ("registration_nonce", json!(STANDARD.encode(nonce))),
+        (
+            "rotation_signature",
+            json!(STANDARD.encode(old.seed.sign(&message))),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
+    let site = Site::start().await;
+    let old = Agent::enrolled(&site, "node-0001").await;
+    let old_client = old.client(&site);
+    assert!(old.beat(&old_client, &site, 1).await.accepted);
+    site.wait_sequence(&old.node, 1).await;
+
+    let mut new = Agent::new("node-0001");
+    let token = site.token("node-0001", &new.public(), "1h");
+    let open = client(&site.ca(), None);
+    let body = new.register_body(&token, &csr(&new.tls));
+    // Without the old key's consent the contract says no.
+    eventually("node_exists", async || {
+        let response = post(&open, &site, REGISTER_PATH, &body).await;
+        response.status() != 202 && problem(response).await == (403, "node_exists".into())
+    })
+    .await;
+    // With somebody else's, the gateway does.
+    let stranger = Agent::new("node-0001");
+    let mut forged = body.clone();
+    for (key, value) in rotation(&site, &stranger, &new, clock::random().unwrap()) {
+        forged[key] = value;
+    }
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &forged).await).await,
+        (403, "signature_invalid".into())
+    );
+    let mut half = body.clone();
+    half["registration_nonce"] = json!(STANDARD.encode([1; 32]));
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &half).await).await,
+        (400, "malformed".into())
+    );
+    // With the old key's, the node goes on under the new one.
+    let mut sound = body.clone();
+    for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
+        sound[key] = value;
+    }
+    eventually("rotated", async || {
+        let response = post(&open, &site, REGISTER_PATH, &sound).await;
+        if response.status() == 200 {
+            new.take(response.json().await.unwrap());
+            return true;
+        }
+        false
+    })
+    .await;
+    assert_eq!(site.node(&new.node).await.state, NodeState::Active);
+    assert!(new.registered.as_ref().unwrap().epoch > old.registered.as_ref().unwrap().epoch);
+
+    // The old certificate ends on its open connection as well.
+    let body = old.heartbeat_text(2, clock::now_ms());
+    assert_eq!(
+        problem(old.send_text(&old_client, &site, body).await).await,
+        (401, "identity_mismatch".into())
+    );
+    assert!(new.beat(&new.client(&site), &site, 1).await.accepted);
+    site.wait_sequence(&new.node, 1).await;
+    // The first registration's answer is not given again.
+    let list: Value = serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certificate_again() {
+    let site = Site::start().await;
+    let mut old = Agent::new("node-0001");
+    let token = site.token("node-0001", &old.public(), "1h");
+    let body = old.register_body(&token, &csr(&old.tls));
+    let open = client(&site.ca(), None);
+    eventually("registered", async || {
+        let response = post(&open, &site, REGISTER_PATH, &body).await;
+        if response.status() == 200 {
+            old.take(response.json().await.unwrap());
+            return true;
+        }
+        false
+    })
+    .await;
+    assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 200);
+    let mut new = Agent::new("node-0001");
+    let second = site.token("node-0001", &new.public(), "1h");
+    let mut request = new.register_body(&second, &csr(&new.tls));
+    for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
+        request[key] = value;
+    }
+    eventually("rotated", async || {
+        let response = post(&open, &site, REGISTER_PATH, &request).await;
+        if response.status() == 200 {
+            new.take(response.json().await.unwrap());
+            return true;
+        }
+        false
+    })
+    .await;
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &body).await).await,
+        (403, "token_used".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_revoked_while_its_registration_waits_registers_nobody() {
+    let mut site = Site::prepare().await;
+    // Without a chain nothing is sent, so the registration waits.
+    let mut config = site.config();
+    config.chain.rpc = vec!["http://127.0.0.1:1".into()];
+    site.start_with(config).await;
+    let agent = Agent::new("node-0001");
+    let token = site.token("node-0001", &agent.public(), "1h");
+    let open = client(&site.ca(), None);
+    let body = agent.register_body(&token, &csr(&agent.tls));
+    assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
+    let list: Value = serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+    let (out, err, code) = site.run(&["node-token", "revoke", list[0]["jti"].as_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &body).await).await,
+        (403, "token_invalid".into())
+    );
+    site.stop_daemon().await;
+    // With the chain back, another node gets on record and this one does not.
+    site.start_daemon().await;
+    Agent::enrolled(&site, "node-0002").await;
+    let asked = site
+        .client
+        .node(Some(cluster()), "node-0001".parse().unwrap())
+        .await;
+    assert!(asked.is_err(), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nodes_probe_port_survives_a_restart_between_request_and_chain() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.chain.rpc = vec!["http://127.0.0.1:1".into()];
+    site.start_with(config).await;
+    let agent = Agent::new("node-0001");
+    let token = site.token("node-0001", &agent.public(), "1h");
+    let open = client(&site.ca(), None);
+    let body = agent.register_body(&token, &csr(&agent.tls));
+    assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
+    site.stop_daemon().await;
+    // The agent does not ask again; the node comes on record all the same.
+    site.start_daemon().await;
+    eventually("node-0001 is on record", async || {
+        site.run(&["node", "show", "node-0001"]).2 == 0
+    })
+    .await;
+    site.stop_daemon().await;
+    let (out, err, code) = site.run(&["node", "show", "node-0001", "-o", "json"]);
+    assert_eq!(code, 0, "{err}");
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&shown["probe_port"], &shown["address"]),
+        (&json!(9001), &json!("127.0.0.1"))
+    );
+}
