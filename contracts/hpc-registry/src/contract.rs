@@ -99,6 +99,7 @@ pub fn execute(
         ExecuteMsg::DeactivateCluster { cluster_id } => {
             cluster::activate::set_active(deps, time, &info, cluster_id, false)
         }
+        ExecuteMsg::CloseCluster { cluster_id } => cluster::close::close(deps, &info, cluster_id),
         ExecuteMsg::ProposeClusterOwner { cluster_id, owner } => {
             cluster::transfer::propose(deps, &info, cluster_id, owner.as_deref())
         }

@@ -2,7 +2,7 @@
 
 use cosmwasm_std::Response;
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::node::{HotRecord, Prior, Transition};
+use hpc_schema::node::{HotRecord, NodeState, Prior, Transition};
 use hpc_schema::registry::{Event, JobsStatus};
 use hpc_schema::time::UnixSeconds;
 
@@ -16,15 +16,17 @@ impl Events {
             .push(cosmwasm_std::Event::new(event.ty()).add_attributes(event.attributes()));
     }
 
-    /// The arrows of one node, with what they do to the jobs it had in `before`.
+    /// The arrows of one node from `before` to `after`, with what becomes of its jobs.
     pub(crate) fn transitions(
         &mut self,
         cluster_id: &ClusterId,
         node_id: &NodeId,
-        before: Option<&HotRecord>,
+        (before, after): (Option<&HotRecord>, &HotRecord),
         transitions: &[Transition],
         now: UnixSeconds,
     ) {
+        let had_jobs = before.is_some_and(|r| r.has_jobs);
+        let mut standing = before.map_or(JobsStatus::Normal, HotRecord::jobs_status);
         for t in transitions {
             self.push(&Event::Transition {
                 cluster_id: cluster_id.clone(),
@@ -34,20 +36,33 @@ impl Events {
                 reason: t.reason.as_str().to_owned(),
                 time: now.0,
             });
-            if let Some(status) = t.jobs(before.is_some_and(|r| r.has_jobs)) {
-                self.push(&Event::Jobs {
-                    cluster_id: cluster_id.clone(),
-                    node_id: node_id.clone(),
-                    status: match status {
-                        JobsStatus::Normal => "normal",
-                        JobsStatus::AtRisk => "at_risk",
-                        JobsStatus::Failed => "failed",
-                    }
-                    .to_owned(),
-                    time: now.0,
-                });
+            if t.from == Some(NodeState::Deregistered) {
+                // It begins anew; what failed has failed.
+                standing = JobsStatus::Normal;
+            }
+            if let Some(status) = t.jobs(had_jobs) {
+                standing = status;
+                self.jobs(cluster_id, node_id, status, now);
             }
         }
+        // A report too old to bring a node back may still say that jobs run on it, or none any more.
+        if after.jobs_status() != standing {
+            self.jobs(cluster_id, node_id, after.jobs_status(), now);
+        }
+    }
+
+    fn jobs(&mut self, cluster_id: &ClusterId, node_id: &NodeId, status: JobsStatus, now: UnixSeconds) {
+        self.push(&Event::Jobs {
+            cluster_id: cluster_id.clone(),
+            node_id: node_id.clone(),
+            status: match status {
+                JobsStatus::Normal => "normal",
+                JobsStatus::AtRisk => "at_risk",
+                JobsStatus::Failed => "failed",
+            }
+            .to_owned(),
+            time: now.0,
+        });
     }
 
     pub(crate) fn into_response(self) -> Response {

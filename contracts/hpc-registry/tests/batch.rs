@@ -390,7 +390,7 @@ fn the_tag_binds_the_epoch() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(64))]
 
     #[test]
     fn arbitrary_batch_bytes_never_panic_and_change_nothing(
@@ -420,8 +420,10 @@ proptest! {
         let at = at.index(bytes[0].1.len());
         bytes[0].1[at] ^= 1 << bit;
         let outcome = chain.anyone_sends(submit_msg(&bytes));
-        if at == 7 && bytes[0].1[7] != 0 && bytes[0].1[7] <= 64 {
-            // The count of the group is nobody's word: the item before the end of the bytes is whole.
+        // Framing is nobody's word: a larger count of the group, or the bit that says that the section follows when it
+        // is the one on record. The report itself is whole, what stands behind it cannot be read.
+        let framing = at == 7 && (1..=64).contains(&bytes[0].1[7]) || (at, bit) == (15, 4);
+        if framing {
             let answer: SubmitAnswer = data(&outcome.unwrap());
             prop_assert_eq!((answer.accepted, answer.bad_groups.len()), (1, 1));
             return Ok(());

@@ -41,6 +41,7 @@ fn messages(chain: &mut Chain) -> Vec<Value> {
         json!({"set_task_key": {"cluster_id": cluster, "task_public_key": key}}),
         json!({"activate_cluster": {"cluster_id": cluster}}),
         json!({"deactivate_cluster": {"cluster_id": cluster}}),
+        json!({"close_cluster": {"cluster_id": cluster}}),
         json!({"propose_cluster_owner": {"cluster_id": cluster, "owner": someone}}),
         json!({"accept_cluster_owner": {"cluster_id": cluster}}),
         registration,
@@ -214,37 +215,4 @@ fn a_task_key_is_replaced_only_with_the_present_ones_word() {
         Code::SignatureInvalid
     );
     chain.provider_sends(set(&second, sign(&first))).unwrap();
-}
-
-#[test]
-fn coins_are_taken_for_a_cluster_and_for_nothing_else() {
-    use cosmwasm_std::coin;
-    let mut chain = Chain::bare();
-    let admin = chain.admin.clone();
-    let deposit =
-        json!({"update_params": {"params": {"cluster_deposit": {"denom": "stake", "amount": "500"}}}});
-    chain.send(&admin, deposit).unwrap();
-    let anyone = chain.deps.api.addr_make("anyone");
-    let create: ExecuteMsg =
-        serde_json::from_value(json!({"create_cluster": {"cluster_id": CLUSTER}})).unwrap();
-    for funds in [
-        vec![],
-        vec![coin(499, "stake")],
-        vec![coin(500, "other")],
-        vec![coin(500, "stake"), coin(1, "x")],
-    ] {
-        assert_eq!(
-            code(chain.send_with(&anyone, &funds, create.clone())),
-            Code::InvalidDeposit
-        );
-    }
-    chain.send_with(&anyone, &[coin(500, "stake")], create).unwrap();
-    let sweep = ExecuteMsg::Sweep {
-        cluster_id: None,
-        limit: None,
-    };
-    assert_eq!(
-        code(chain.send_with(&anyone, &[coin(1, "stake")], sweep)),
-        Code::InvalidDeposit
-    );
 }

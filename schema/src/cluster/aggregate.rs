@@ -150,6 +150,12 @@ impl Aggregate {
             .sum()
     }
 
+    /// All nodes on record, the deregistered ones too.
+    #[must_use]
+    pub fn on_record(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// Health of the cluster, 0 to 1,000,000: the mean over its nodes that are neither PENDING nor DEREGISTERED of
     /// 1,000,000 for a schedulable healthy node, 500,000 for a schedulable degraded one and 0 for every other;
     /// 0 without such nodes, rounded down.

@@ -73,6 +73,10 @@ impl Walk {
     }
 
     fn go(&mut self, to: NodeState, reason: Reason) {
+        if to == NodeState::Deregistered {
+            // No order outlives the node.
+            self.record.drain = false;
+        }
         self.transitions.push(Transition {
             from: Some(self.record.state),
             to,
@@ -268,7 +272,6 @@ pub fn deregister(record: HotRecord, now: UnixSeconds) -> Result<(HotRecord, Vec
         return Err(Code::NodeDeregistered);
     }
     let mut walk = Walk::new(record, now);
-    walk.record.drain = false;
     walk.go(NodeState::Deregistered, Reason::Deregistered);
     Ok((walk.record, walk.transitions))
 }

@@ -359,6 +359,22 @@ fn the_committed_table_is_the_codes() {
         committed == text,
         "lifecycle table changed; set UPDATE_GOLDEN=1 to accept"
     );
+
+    // The page shows the same diagram; it is written by hand around it.
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page
+        .split_once("```mermaid\n")
+        .expect("docs/protocol.md has the diagram");
+    let (shown, after) = rest.split_once("```\n").unwrap();
+    let drawn = table::mermaid(&rows);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, format!("{before}```mermaid\n{drawn}```\n{after}")).unwrap();
+    }
+    assert!(
+        shown == drawn,
+        "the diagram in docs/protocol.md is not the code's; set UPDATE_GOLDEN=1 to accept"
+    );
 }
 
 #[test]

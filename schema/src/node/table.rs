@@ -68,7 +68,7 @@ pub fn rows() -> Vec<Row> {
     }];
     for state in NodeState::ALL {
         for drained in [false, true] {
-            // A deregistered node has no drain: `deregister` and `register` clear it.
+            // A deregistered node has no drain.
             if drained && state == NodeState::Deregistered {
                 continue;
             }

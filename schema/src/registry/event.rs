@@ -155,7 +155,7 @@ events! {
     ClusterChange = "hpc_cluster" {
         /// Cluster.
         cluster_id: ClusterId,
-        /// `created`, `updated`, `activated`, `deactivated`, `owner_proposed`, `owner_changed`, `task_key_set`.
+        /// `created`, `updated`, `activated`, `deactivated`, `closed`, `owner_proposed`, `owner_changed`, `task_key_set`.
         action: String,
         /// Address.
         by: String,

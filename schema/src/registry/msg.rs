@@ -134,6 +134,12 @@ pub enum ExecuteMsg {
         /// Which cluster.
         cluster_id: ClusterId,
     },
+    /// Removes an inactive cluster that has no node on record, and sends its deposit to the owner. The id is free
+    /// again; anchors are no longer answered.
+    CloseCluster {
+        /// Which cluster.
+        cluster_id: ClusterId,
+    },
     /// First step of a transfer; `None` withdraws the proposal.
     ProposeClusterOwner {
         /// Which cluster.

@@ -39,7 +39,7 @@ pub struct Params {
     pub batch_limit: u32,
     /// Who may create clusters.
     pub cluster_creation: ClusterCreation,
-    /// Paid with `create_cluster`, against squatting on ids; absent: nothing to pay.
+    /// Paid with `create_cluster`, against squatting on ids, given back by `close_cluster`; absent: nothing to pay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_deposit: Option<Coin>,
 }
@@ -147,6 +147,7 @@ impl Params {
         if let Some(Coin { denom, amount }) = cluster_deposit {
             let amount_ok = amount.parse::<u128>().is_ok_and(|a| a > 0);
             let denom_ok = (3..=128).contains(&denom.len())
+                && denom.starts_with(|c: char| c.is_ascii_alphabetic())
                 && denom
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b"/:._-".contains(&b));

@@ -42,6 +42,7 @@ pub fn permission(msg: &ExecuteMsg) -> Permission {
         | ExecuteMsg::SetTaskKey { .. }
         | ExecuteMsg::ActivateCluster { .. }
         | ExecuteMsg::DeactivateCluster { .. }
+        | ExecuteMsg::CloseCluster { .. }
         | ExecuteMsg::ProposeClusterOwner { .. } => Permission::Owner,
         ExecuteMsg::AcceptClusterOwner { .. } => Permission::ProposedOwner,
         ExecuteMsg::RegisterNode { .. } => Permission::ProviderSignature,

@@ -51,6 +51,7 @@ fn cluster_of(deps: Deps<'_>, msg: &ExecuteMsg) -> Result<ClusterId, ContractErr
         | ExecuteMsg::SetTaskKey { cluster_id, .. }
         | ExecuteMsg::ActivateCluster { cluster_id }
         | ExecuteMsg::DeactivateCluster { cluster_id }
+        | ExecuteMsg::CloseCluster { cluster_id }
         | ExecuteMsg::ProposeClusterOwner { cluster_id, .. }
         | ExecuteMsg::AcceptClusterOwner { cluster_id }
         | ExecuteMsg::Anchor { cluster_id, .. } => Ok(cluster_id.clone()),

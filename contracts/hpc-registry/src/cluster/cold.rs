@@ -5,7 +5,7 @@ use cw_storage_plus::Map;
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
-use hpc_schema::registry::JobIds;
+use hpc_schema::registry::{Coin, JobIds};
 use hpc_schema::time::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,9 @@ pub(crate) struct ClusterInfo {
     pub(crate) task_public_key: Option<AgentKey>,
     pub(crate) job_ids: JobIds,
     pub(crate) created_at: UnixSeconds,
+    /// Paid at the creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deposit: Option<Coin>,
 }
 
 const CLUSTERS: Map<&str, ClusterInfo> = Map::new("cluster");
@@ -75,7 +78,13 @@ pub(crate) fn next_index(storage: &mut dyn Storage, id: &ClusterId) -> u32 {
     index
 }
 
-/// Clusters ever created.
+/// Forgets a cluster; its number stays used.
+pub(crate) fn remove(storage: &mut dyn Storage, id: &ClusterId, index: u32) {
+    CLUSTERS.remove(storage, id.as_str());
+    storage.remove(&keys::cluster_id(index));
+}
+
+/// Clusters ever created; some may be closed.
 pub(crate) fn count(storage: &dyn Storage) -> u32 {
     storage
         .get(keys::CLUSTER_COUNT)
@@ -83,7 +92,7 @@ pub(crate) fn count(storage: &dyn Storage) -> u32 {
         .map_or(0, u32::from_be_bytes)
 }
 
-/// The id behind a number.
+/// The id behind a number; `None` if the cluster is closed.
 pub(crate) fn id_of(storage: &dyn Storage, index: u32) -> Result<Option<ClusterId>, ContractError> {
     let corrupt = ContractError::Corrupt {
         what: "a cluster's id",

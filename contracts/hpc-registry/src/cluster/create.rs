@@ -28,7 +28,8 @@ pub(crate) fn create(
     info: &MessageInfo,
     new: NewCluster,
 ) -> Result<Response, ContractError> {
-    deposit(&params::load(deps.storage)?, &info.funds)?;
+    let params = params::load(deps.storage)?;
+    deposit(&params, &info.funds)?;
     let id = new.cluster_id;
     if ClusterInfo::exists(deps.storage, &id) {
         return refuse(Code::ClusterExists, format!("cluster_id {id} is taken"));
@@ -51,6 +52,7 @@ pub(crate) fn create(
         task_public_key: new.task_public_key,
         job_ids: new.job_ids,
         created_at: now,
+        deposit: params.cluster_deposit,
     };
     cluster.save(deps.storage, &id)?;
     let index = cold::next_index(deps.storage, &id);

@@ -2,6 +2,7 @@
 
 pub(crate) mod activate;
 pub(crate) mod authorize;
+pub(crate) mod close;
 pub(crate) mod cold;
 pub(crate) mod create;
 pub(crate) mod fields;

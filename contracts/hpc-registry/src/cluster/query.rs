@@ -36,6 +36,7 @@ fn view(id: ClusterId, info: ClusterInfo, hot: &ClusterHot) -> Cluster {
         active: hot.active,
         pages: hot.pages(),
         created_at: info.created_at,
+        deposit: info.deposit,
     }
 }
 

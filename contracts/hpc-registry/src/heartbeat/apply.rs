@@ -79,10 +79,12 @@ pub(crate) fn report(
         stats.count(item.slot, downtime);
         page.stats = Some(stats);
     }
-    if !applied.transitions.is_empty() {
+    // The standing of jobs can change without an arrow.
+    if !applied.transitions.is_empty() || applied.record.jobs_status() != before.jobs_status() {
         page.arrows.push(Arrows {
             slot: item.slot,
             before,
+            after: applied.record,
             transitions: applied.transitions,
         });
     }
@@ -146,6 +148,7 @@ pub(crate) fn neighbours(cluster: &mut ClusterWork, at: usize, params: &Params, 
         arrows.push(Arrows {
             slot,
             before,
+            after,
             transitions,
         });
     }

@@ -108,12 +108,15 @@ fn save(
         let ids = node_ids(storage, index, page.page, page.arrows.iter().map(|a| a.slot))?;
         for (
             Arrows {
-                before, transitions, ..
+                before,
+                after,
+                transitions,
+                ..
             },
             node_id,
         ) in page.arrows.iter().zip(ids)
         {
-            events.transitions(&cluster.id, &node_id, Some(before), transitions, now);
+            events.transitions(&cluster.id, &node_id, (Some(before), after), transitions, now);
         }
     }
     if written {

@@ -9,11 +9,12 @@ use crate::error::ContractError;
 use crate::keys::Place;
 use crate::node::page::{self, HotPage, KeyPage, SectionPage, StatsPage};
 
-/// Arrows of one slot, with the record they began at.
+/// Arrows of one slot, with the records before and after them.
 #[derive(Debug)]
 pub(crate) struct Arrows {
     pub(crate) slot: u8,
     pub(crate) before: HotRecord,
+    pub(crate) after: HotRecord,
     pub(crate) transitions: Vec<Transition>,
 }
 

@@ -42,11 +42,17 @@ pub(crate) fn record(
     cluster.aggregate.add(&after, gpu_type);
     cluster.save(storage, &node.cluster_id, now);
     note_deregistered(storage, node.place, before.as_ref(), &after);
-    events.transitions(&node.cluster_id, &node.node_id, before.as_ref(), transitions, now);
+    events.transitions(
+        &node.cluster_id,
+        &node.node_id,
+        (before.as_ref(), &after),
+        transitions,
+        now,
+    );
     Ok(())
 }
 
-/// Puts a node that has just been deregistered on `prune`'s list.
+/// Puts a node that has just been deregistered on `prune`'s list; no order to drain holds any more.
 pub(crate) fn note_deregistered(
     storage: &mut dyn Storage,
     place: Place,
@@ -55,5 +61,8 @@ pub(crate) fn note_deregistered(
 ) {
     if after.state == NodeState::Deregistered && before.is_none_or(|b| b.state != NodeState::Deregistered) {
         storage.set(&place.due(after.since), &[1]);
+        if before.is_some_and(|b| b.drain) {
+            storage.remove(&place.drain());
+        }
     }
 }

@@ -46,7 +46,6 @@ pub(crate) fn deregister(
         Ok(done) => done,
         Err(code) => return refused(code, &node, &before),
     };
-    deps.storage.remove(&node.place.drain());
     let mut events = Events::default();
     let records = (Some(before), after);
     change::record(

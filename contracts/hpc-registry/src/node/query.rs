@@ -218,7 +218,8 @@ pub(crate) fn nodes(
     let mut budget = MAX_PAGES;
     let mut index = only.unwrap_or_else(|| from.map_or(0, |p| p.cluster));
     let mut next = None;
-    while let Some(id) = cold::id_of(deps.storage, index)? {
+    let count = cold::count(deps.storage);
+    while index < count {
         if budget == 0 {
             // The cluster before has been walked to its end.
             next = Some(Place {
@@ -228,6 +229,11 @@ pub(crate) fn nodes(
             });
             break;
         }
+        let Some(id) = cold::id_of(deps.storage, index)? else {
+            // A closed cluster.
+            (index, budget) = (index.saturating_add(1), budget - 1);
+            continue;
+        };
         let budget_before = budget;
         let wanted = match &filter.provider {
             Some(provider) => ClusterInfo::load(deps.storage, &id)?.owner.as_str() == provider,

@@ -79,10 +79,6 @@ pub(crate) fn register(
     write_identity(deps.storage, env, identity, place, epoch, before.is_some())?;
 
     let (after, arrows) = lifecycle::register(before);
-    if after.state == NodeState::Pending && before.is_some_and(|b| b.state != NodeState::Pending) {
-        // It begins anew: no order of before holds.
-        deps.storage.remove(&place.drain());
-    }
     let node = Located {
         cluster_id: identity.cluster_id.clone(),
         node_id: identity.node_id.clone(),

@@ -87,11 +87,13 @@ impl Walk<'_> {
             Some(&[a, b, c, d, e, f]) => (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f])),
             _ => (0, 0),
         };
+        let count = cold::count(storage);
         let mut left = limit;
-        while left > 0 {
+        while left > 0 && index < count {
             let Some(id) = cold::id_of(storage, index)? else {
-                self.answer.done = true;
-                break;
+                // A closed cluster.
+                (index, page, left) = (index.saturating_add(1), 0, left - 1);
+                continue;
             };
             let mut cluster = ClusterHot::load(storage, &id)?;
             let visited = self.answer.pages;
@@ -101,7 +103,7 @@ impl Walk<'_> {
                 (index, page) = (index.saturating_add(1), 0);
             }
         }
-        self.answer.done |= index >= cold::count(storage);
+        self.answer.done = index >= count;
         if self.answer.done {
             if stored.is_some() {
                 storage.remove(keys::SWEEP_CURSOR);
@@ -179,9 +181,9 @@ impl Walk<'_> {
         }
         hot.save(storage, cluster.index, page);
         let ids = list::node_ids(storage, cluster.index, page, changes.iter().map(|(p, ..)| p.slot))?;
-        for ((_, before, _, transitions), node_id) in changes.iter().zip(ids) {
+        for ((_, before, after, transitions), node_id) in changes.iter().zip(ids) {
             self.events
-                .transitions(id, &node_id, Some(before), transitions, self.now);
+                .transitions(id, &node_id, (Some(before), after), transitions, self.now);
         }
         Ok(())
     }

@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod actors;
+pub mod recount;
 pub mod storage;
+pub mod stored;
 
 use std::marker::PhantomData;
 
@@ -250,6 +252,17 @@ pub fn outcomes(answer: &SubmitAnswer, n: u32) -> Vec<Result<(), Code>> {
         answer.accepted as usize
     );
     outcomes
+}
+
+/// Properties with `at_64` cases where PROPTEST_CASES is 64, as in continuous integration, and in proportion elsewhere.
+pub fn cases(at_64: u32) -> proptest::test_runner::Config {
+    let asked = proptest::test_runner::Config::default().cases;
+    proptest::test_runner::Config {
+        cases: (asked.saturating_mul(at_64) / 64).max(1),
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        ..proptest::test_runner::Config::default()
+    }
 }
 
 /// Compares with a committed file; UPDATE_GOLDEN=1 writes it.

@@ -70,6 +70,8 @@ messages! {
     activate_cluster = ActivateCluster { cluster_id: ClusterId };
     /// Deactivates a cluster.
     deactivate_cluster = DeactivateCluster { cluster_id: ClusterId };
+    /// Closes an empty cluster; its deposit comes back.
+    close_cluster = CloseCluster { cluster_id: ClusterId };
     /// Offers a cluster.
     propose_cluster_owner = ProposeClusterOwner { cluster_id: ClusterId, owner: Option<String> };
     /// Takes a cluster.

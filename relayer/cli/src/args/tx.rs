@@ -104,6 +104,16 @@ Examples:
         /// Which cluster.
         cluster_id: ClusterId,
     },
+    /// Remove an inactive cluster without nodes; its deposit goes to the owner, its id is free again.
+    #[command(after_help = "\
+Examples:
+  virtengine tx hpc close-cluster hpc-cluster-1 --from owner --yes
+
+First deactivate the cluster, deregister its nodes, and prune them when their retention is over.")]
+    CloseCluster {
+        /// Which cluster.
+        cluster_id: ClusterId,
+    },
     /// Set the key that signs commands and tasks, or rotate it.
     #[command(after_help = "\
 Examples:

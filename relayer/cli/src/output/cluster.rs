@@ -47,6 +47,7 @@ impl Text for ClusterAt {
             active,
             pages,
             created_at,
+            deposit,
         } = &self.cluster;
         let mut lines = Lines::new();
         lines
@@ -69,7 +70,11 @@ impl Text for ClusterAt {
         lines
             .line("job_ids", job_ids)
             .line("pages", pages)
-            .line("created_at", created_at);
+            .line("created_at", created_at)
+            .maybe(
+                "deposit",
+                deposit.as_ref().map(|c| format!("{}{}", c.amount, c.denom)),
+            );
         lines.block("aggregate", |l| aggregate(l, &self.aggregate));
         block(&mut lines, &self.block);
         lines.finish()

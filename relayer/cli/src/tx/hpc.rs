@@ -81,6 +81,9 @@ fn message(resolver: &Resolver<'_>, command: &HpcTx) -> Result<(ExecuteMsg, Vec<
         HpcTx::DeactivateCluster { cluster_id } => ExecuteMsg::DeactivateCluster {
             cluster_id: cluster_id.clone(),
         },
+        HpcTx::CloseCluster { cluster_id } => ExecuteMsg::CloseCluster {
+            cluster_id: cluster_id.clone(),
+        },
         HpcTx::SetTaskKey {
             cluster_id,
             task_public_key,

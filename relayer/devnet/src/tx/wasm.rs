@@ -1,11 +1,12 @@
 //! Messages to contracts, handled as wasmd handles them.
 
+use cosmrs::proto::cosmos::base::v1beta1::Coin as ProtoCoin;
 use cosmrs::proto::cosmwasm::wasm::v1::{
     AbsoluteTxPosition, ContractInfo, MsgExecuteContract, MsgExecuteContractResponse, MsgInstantiateContract,
     MsgInstantiateContractResponse, MsgMigrateContract, MsgMigrateContractResponse,
 };
 use cosmrs::proto::traits::Message;
-use cosmwasm_std::{Attribute, Response};
+use cosmwasm_std::{Attribute, BankMsg, CosmosMsg, ReplyOn, Response, SubMsg};
 
 use super::TxError;
 use super::event::Event;
@@ -73,7 +74,7 @@ pub(super) fn execute(
         .execute(code, state, &contract, sender, &funds, &msg.msg)
         .map_err(|failure| refused(failure, TxError::execute_failed))?;
     events.push(Event::new("execute").with("_contract_address", &msg.contract));
-    let data = contract_response(run, &msg.contract, response, &mut events)?;
+    let data = contract_response(run, state, &msg.contract, response, &mut events)?;
     Ok((events, MsgExecuteContractResponse { data }.encode_to_vec()))
 }
 
@@ -115,7 +116,7 @@ pub(super) fn instantiate(
             .with("_contract_address", &text)
             .with("code_id", msg.code_id.to_string()),
     );
-    let data = contract_response(run, &text, response, &mut events)?;
+    let data = contract_response(run, state, &text, response, &mut events)?;
     Ok((
         events,
         MsgInstantiateContractResponse { address: text, data }.encode_to_vec(),
@@ -146,7 +147,7 @@ pub(super) fn migrate(
             .with("code_id", msg.code_id.to_string())
             .with("_contract_address", &msg.contract),
     ];
-    let data = contract_response(run, &msg.contract, response, &mut events)?;
+    let data = contract_response(run, state, &msg.contract, response, &mut events)?;
     Ok((events, MsgMigrateContractResponse { data }.encode_to_vec()))
 }
 
@@ -189,19 +190,15 @@ fn only_admin(info: &ContractInfo, sender: &[u8], what: &str) -> Result<(), TxEr
     Ok(())
 }
 
-/// Turns a contract's response into events (appended) and data. Messages are refused, since this chain runs
-/// no submessages.
+/// Turns a contract's response into events (appended) and data. Of messages only coins that the contract sends, with
+/// no reply asked for, are carried out.
 fn contract_response(
     run: &MessageRun<'_>,
+    state: &mut Layer<'_>,
     contract: &str,
     response: Response,
     events: &mut Vec<Event>,
 ) -> Result<Vec<u8>, TxError> {
-    if !response.messages.is_empty() {
-        return Err(TxError::invalid_contract_message(
-            "the embedded chain runs no submessages",
-        ));
-    }
     if !response.attributes.is_empty() {
         run.meter
             .add(gas::EVENT_ATTRIBUTE.saturating_mul(response.attributes.len() as u64));
@@ -225,7 +222,35 @@ fn contract_response(
             &event.attributes,
         )?);
     }
+    for message in &response.messages {
+        events.extend(sent(run, state, contract, message)?);
+    }
     Ok(response.data.map(Vec::from).unwrap_or_default())
+}
+
+/// Carries out one message of a contract.
+fn sent(
+    run: &MessageRun<'_>,
+    state: &mut Layer<'_>,
+    contract: &str,
+    message: &SubMsg,
+) -> Result<Vec<Event>, TxError> {
+    match (&message.msg, &message.reply_on) {
+        (CosmosMsg::Bank(BankMsg::Send { to_address, amount }), ReplyOn::Never) => {
+            let coins: Vec<_> = amount
+                .iter()
+                .map(|c| ProtoCoin {
+                    denom: c.denom.clone(),
+                    amount: c.amount.to_string(),
+                })
+                .collect();
+            let (from, to) = (address::parse(contract)?, address::parse(to_address)?);
+            run.send(state, &from, &to, &Coins::from_proto(&coins)?, true)
+        }
+        _ => Err(TxError::invalid_contract_message(
+            "of a contract's messages the embedded chain carries out bank sends without reply alone",
+        )),
+    }
 }
 
 fn contract_event(kind: String, contract: &str, attributes: &[Attribute]) -> Result<Event, TxError> {

@@ -26,13 +26,40 @@ fn a_panicking_contract_fails_its_transaction_and_nothing_else() {
 }
 
 #[test]
+fn a_contract_pays_from_what_it_has_and_no_more() {
+    let mut scene = scene();
+    let contract = scene.instantiate();
+    let pay = |scene: &crate::support::Scene, funds: &[(u128, &str)]| {
+        let message = scene.alice.execute(&contract, r#"{"pay":{}}"#, funds);
+        scene.commit(&scene.alice.sign_next(&[message]))
+    };
+    let before = scene.balance(&scene.alice.address());
+    let result = pay(&scene, &[]);
+    assert_eq!(
+        (&result["code"], &result["codespace"]),
+        (&5.into(), &"sdk".into()),
+        "{result}"
+    );
+    let result = pay(&scene, &[(3, "stake")]);
+    assert_eq!(result["code"], 0, "{result}");
+    assert_eq!(
+        attribute(&result, "coin_spent", "amount").as_deref(),
+        Some("3stake")
+    );
+    assert_eq!(
+        (scene.balance(&contract), scene.balance(&scene.alice.address())),
+        (2, before - 2)
+    );
+}
+
+#[test]
 fn submessages_are_refused_not_forgotten() {
     let mut scene = scene();
     let contract = scene.instantiate();
     let result = scene.commit(
         &scene
             .alice
-            .sign(&[scene.alice.execute(&contract, r#"{"pay":{}}"#, &[])]),
+            .sign(&[scene.alice.execute(&contract, r#"{"burn":{}}"#, &[])]),
     );
     assert_eq!(
         (&result["code"], &result["codespace"]),
@@ -40,7 +67,10 @@ fn submessages_are_refused_not_forgotten() {
         "{result}"
     );
     assert!(
-        result["log"].as_str().unwrap().contains("runs no submessages"),
+        result["log"]
+            .as_str()
+            .unwrap()
+            .contains("bank sends without reply alone"),
         "{result}"
     );
 }

@@ -27,8 +27,10 @@ pub(crate) enum Execute {
     Fail {},
     /// Writes, then panics.
     Panic {},
-    /// Asks for a submessage.
+    /// Sends a coin to the sender.
     Pay {},
+    /// Asks for a submessage that the embedded chain does not run.
+    Burn {},
     /// Succeeds with neither attributes nor data.
     Quiet {},
     /// A custom event.
@@ -105,6 +107,9 @@ fn execute(deps: DepsMut<'_>, _: Env, info: MessageInfo, msg: Execute) -> StdRes
             };
             Ok(Response::new().add_message(pay))
         }
+        Execute::Burn {} => Ok(Response::new().add_message(BankMsg::Burn {
+            amount: coins(1, "stake"),
+        })),
         Execute::Quiet {} => Ok(Response::new()),
         Execute::Announce { text } => {
             Ok(Response::new().add_event(Event::new("announced").add_attribute("text", text)))

@@ -62,6 +62,10 @@ fn each_command_makes_the_contracts_message() {
             json!({"deactivate_cluster": {"cluster_id": "hpc-1"}}),
         ),
         (
+            "close-cluster hpc-1".into(),
+            json!({"close_cluster": {"cluster_id": "hpc-1"}}),
+        ),
+        (
             format!("propose-cluster-owner hpc-1 {OWNER}"),
             json!({"propose_cluster_owner": {"cluster_id": "hpc-1", "owner": OWNER}}),
         ),
