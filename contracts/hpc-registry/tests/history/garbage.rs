@@ -143,7 +143,7 @@ fn enter(world: &mut World, bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(cases(96))]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn raw_bytes_at_the_entry_points_never_panic(

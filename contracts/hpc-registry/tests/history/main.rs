@@ -29,7 +29,7 @@ use proptest::test_runner::TestRunner;
 use crate::world::World;
 
 proptest! {
-    #![proptest_config(common::cases(64))]
+    #![proptest_config(common::cases(48))]
 
     #[test]
     fn any_history_keeps_every_invariant_and_is_told_by_its_events(
