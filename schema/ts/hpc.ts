@@ -189,6 +189,14 @@ export type ExecuteMsg =
       };
     }
   | {
+      close_cluster: {
+        /**
+         * Which cluster.
+         */
+        cluster_id: ClusterId;
+      };
+    }
+  | {
       propose_cluster_owner: {
         /**
          * Which cluster.
@@ -1164,7 +1172,7 @@ export interface Params {
    */
   cluster_creation: ClusterCreation;
   /**
-   * Paid with `create_cluster`, against squatting on ids; absent: nothing to pay.
+   * Paid with `create_cluster`, against squatting on ids, given back by `close_cluster`; absent: nothing to pay.
    */
   cluster_deposit?: Coin | null;
   /**
@@ -1445,6 +1453,10 @@ export interface Cluster {
    * When it was created.
    */
   created_at: UnixSeconds;
+  /**
+   * What was paid for it; `close_cluster` gives it to the owner. Absent: nothing.
+   */
+  deposit?: Coin | null;
   /**
    * URL of the gateway.
    */
