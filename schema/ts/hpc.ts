@@ -10,6 +10,10 @@ export type Rfc3339 = string;
  */
 export type CommandType = "drain" | "resume" | "shutdown" | "update_agent" | "run_diagnostic";
 /**
+ * What became of a command.
+ */
+export type AcknowledgementStatus = "accepted" | "done" | "failed" | "refused";
+/**
  * A cluster's identifier, unique on the contract.
  */
 export type ClusterId = string;
@@ -484,6 +488,10 @@ export type QueryMsg =
         kind: string;
       };
     };
+/**
+ * The only purpose of a [`JoinClaims`].
+ */
+export type JoinPurpose = "join";
 
 /**
  * Answer of `POST …/{node_id}/certificate/challenge`.
@@ -572,6 +580,28 @@ export interface Command {
    * What is to be done.
    */
   type: CommandType;
+}
+/**
+ * What an agent says of a command that it was given; stands beside `heartbeat` and `auth` of its next heartbeat.
+ * With the first one the gateway stops telling the command.
+ */
+export interface Acknowledgement {
+  /**
+   * Why it was refused or failed; a code's word.
+   */
+  code?: string | null;
+  /**
+   * The command's `command_id`.
+   */
+  command_id: string;
+  /**
+   * The same for people, or a diagnostic's result; printable text.
+   */
+  detail?: string | null;
+  /**
+   * What became of it.
+   */
+  status: AcknowledgementStatus;
 }
 /**
  * Cores, memory, GPUs and storage. GB means GiB; absent is unknown.
@@ -888,6 +918,10 @@ export interface HeartbeatAuth {
  */
 export interface HeartbeatRequest {
   /**
+   * What became of commands; at most [`MAX_ACKNOWLEDGEMENTS`], the rest with the next heartbeat.
+   */
+  acknowledgements?: Acknowledgement[];
+  /**
    * Signatures and report.
    */
   auth: HeartbeatAuth;
@@ -1134,6 +1168,10 @@ export interface RegisterRequest {
    */
   hostname?: string | null;
   /**
+   * The node, with a join token, which names none.
+   */
+  node_id?: NodeId | null;
+  /**
    * UDP port that answers latency probes.
    */
   probe_port?: number | null;
@@ -1141,6 +1179,16 @@ export interface RegisterRequest {
    * The agent's key.
    */
   public_key: AgentKey;
+  /**
+   * Base64 of 32 fresh random bytes that the provider puts into the identity it signs; needed with
+   * `rotation_signature`, which covers it.
+   */
+  registration_nonce?: string | null;
+  /**
+   * Base64 Ed25519 signature by the **old** agent key over
+   * [`key_rotation_message`](crate::registration::key_rotation_message): replaces the key of a live node.
+   */
+  rotation_signature?: string | null;
   /**
    * The registration token (compact JWS).
    */
@@ -2213,6 +2261,60 @@ export interface TokenClaims {
    * The node.
    */
   sub: NodeId;
+  /**
+   * Key that signs commands and tasks, once the cluster has one.
+   */
+  task_key?: AgentKey | null;
+}
+/**
+ * What a join token says: as [`TokenClaims`] without node and key. Several nodes of the cluster register with
+ * it, each under the `node_id` and with the key of its request.
+ */
+export interface JoinClaims {
+  /**
+   * Lower-case hex SHA-256 of the gateway CA's DER.
+   */
+  ca_sha256: string;
+  /**
+   * The chain.
+   */
+  chain_id: string;
+  /**
+   * The cluster.
+   */
+  cluster_id: ClusterId;
+  /**
+   * Bech32 address of the registry contract.
+   */
+  contract: string;
+  /**
+   * The gateway's URL.
+   */
+  endpoint?: string | null;
+  /**
+   * From when on it no longer counts.
+   */
+  exp: UnixSeconds;
+  /**
+   * When it was issued.
+   */
+  iat: UnixSeconds;
+  /**
+   * Who issued it: the gateway.
+   */
+  iss: string;
+  /**
+   * Names this token.
+   */
+  jti: string;
+  /**
+   * Bech32 address of the cluster's owner.
+   */
+  provider_address?: string | null;
+  /**
+   * Always `join`; tells it from a node's token.
+   */
+  purpose: JoinPurpose;
   /**
    * Key that signs commands and tasks, once the cluster has one.
    */
