@@ -150,7 +150,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..200), documents in documents(),
         spoils in prop::collection::vec(spoil(), 0..3), step in crate::step::step()
     ) {
-        let mut world = World::new();
+        let mut world = World::new(false);
         world.step(&step);
         enter(&mut world, &noise);
         for document in &documents {

@@ -33,9 +33,9 @@ proptest! {
 
     #[test]
     fn any_history_keeps_every_invariant_and_is_told_by_its_events(
-        steps in prop::collection::vec((step::step(), message::query()), 1..60)
+        steps in prop::collection::vec((step::step(), message::query()), 1..60), tight: bool
     ) {
-        let mut world = World::new();
+        let mut world = World::new(tight);
         for (step, query) in &steps {
             world.step(step);
             world.check();
@@ -70,7 +70,7 @@ fn histories_come_across_every_event_and_every_arrow() {
         .map(|t| (t.from, t.to))
         .collect::<BTreeSet<_>>();
     for _ in 0..400 {
-        let mut world = World::new();
+        let mut world = World::new(false);
         for step in steps.new_tree(&mut runner).unwrap().current() {
             world.step(&step);
         }

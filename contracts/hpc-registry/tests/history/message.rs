@@ -201,7 +201,7 @@ pub(crate) fn execute() -> impl Strategy<Value = ExecuteMsg> {
                 }
             }
         ),
-        3 => named().prop_map(|(cluster_id, node_id)| ExecuteMsg::DeregisterNode { cluster_id, node_id }),
+        5 => named().prop_map(|(cluster_id, node_id)| ExecuteMsg::DeregisterNode { cluster_id, node_id }),
         3 => (named(), prop::option::of(text()), prop::option::of(time())).prop_map(
             |((cluster_id, node_id), reason, until)| ExecuteMsg::DrainNode {
                 cluster_id, node_id, reason, until,
@@ -218,7 +218,7 @@ pub(crate) fn execute() -> impl Strategy<Value = ExecuteMsg> {
         ),
         4 => (prop::option::of(cluster()), limit())
             .prop_map(|(cluster_id, limit)| ExecuteMsg::Sweep { cluster_id, limit }),
-        4 => limit().prop_map(|limit| ExecuteMsg::Prune { limit }),
+        5 => limit().prop_map(|limit| ExecuteMsg::Prune { limit }),
         2 => (cluster(), kind(), digest())
             .prop_map(|(cluster_id, kind, digest)| ExecuteMsg::Anchor { cluster_id, kind, digest }),
     ]

@@ -138,7 +138,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => 0u64..200,
         3 => 200u64..4_000,
         1 => 4_000u64..100_000,
-        1 => Just(2_592_001u64),
+        2 => Just(2_592_001u64),
     ];
     let noise = prop_oneof![6 => Just(Vec::new()), 1 => message::batch_bytes()];
     prop_oneof![

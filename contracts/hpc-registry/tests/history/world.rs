@@ -32,7 +32,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    /// `tight`: with the shortest thresholds, so that a report can be older than the silence that it ends.
+    pub(crate) fn new(tight: bool) -> Self {
         let mut agents = Vec::new();
         for cluster in CLUSTERS {
             agents.extend(NODES.map(|node| Agent::new(cluster, node)));
@@ -48,6 +49,14 @@ impl World {
             heard: Vec::new(),
         };
         world.story.admin = world.chain.admin.to_string();
+        if tight {
+            let params = serde_json::json!({"heartbeat_timeout": 60, "offline_threshold": 120});
+            let msg = serde_json::json!({"update_params": {"params": params}});
+            let admin = world.chain.admin.clone();
+            world
+                .execute(&admin, &[], serde_json::from_value(msg).unwrap())
+                .unwrap();
+        }
         // Two clusters with two nodes each, so that histories begin in the middle of things.
         for (cluster, provider) in [(0, 0), (1, 1)] {
             let owner = world.actor(1 + provider);
@@ -61,6 +70,7 @@ impl World {
                 world.step(&Step::Enrol(Enrolment {
                     agent: cluster * 5 + node,
                     provider,
+                    fingerprint: Some(cluster * 2 + node),
                     ..Enrolment::default()
                 }));
             }
