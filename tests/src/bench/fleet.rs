@@ -1,41 +1,42 @@
-//! A fleet of nodes that exist as keys only: registrations and reports for benches, the same ones at every run.
+//! A fleet of nodes that exist as keys only: registrations for benches, the same ones at every run.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_zebra::{SigningKey, VerificationKeyBytes};
+use hpc_chain::keys::LocalKey;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
-use hpc_schema::node::HealthStatus;
-use hpc_schema::registration::NodeIdentity;
-use hpc_schema::registry::RelayView;
-use hpc_schema::report::batch::{Outgoing, encode};
-use hpc_schema::report::{Body, Figures, Report, Section, Tag, section_digest};
+use hpc_schema::registration::{NodeIdentity, key_rotation_message};
+use hpc_schema::registry::{ExecuteMsg, RelayView};
+use hpc_schema::report::Tag;
 use hpc_schema::time::Rfc3339;
 use sha2::{Digest as _, Sha256};
+
+use super::sender::PREFIX;
 
 /// The nodes of one cluster.
 #[derive(Debug)]
 pub struct Fleet {
     /// The cluster that all of them belong to.
     pub cluster: ClusterId,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
 }
 
 #[derive(Debug)]
-struct Node {
-    id: NodeId,
-    key: SigningKey,
-    place: Option<Place>,
-    sequence: u32,
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) key: SigningKey,
+    pub(super) place: Option<Place>,
+    pub(super) sequence: u32,
 }
 
 /// Where the contract put a node, and what its reports are bound to.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    page: u16,
-    slot: u8,
-    tag: Tag,
+pub(super) struct Place {
+    pub(super) page: u16,
+    pub(super) slot: u8,
+    pub(super) tag: Tag,
 }
 
 /// Which chain and contract.
@@ -47,28 +48,18 @@ pub struct Domain<'a> {
     pub contract: &'a str,
 }
 
-/// What of the reports' rarely changing part is new in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sections {
-    /// Every report carries its section: the first round.
-    All,
-    /// None does: nothing changed.
-    None,
-    /// The first of so many per cent of the nodes carry one with new job ids. No round of `None` may follow: it speaks of
-    /// the section of the first round.
-    PerCent(usize),
-}
-
 impl Fleet {
-    /// `count` nodes of `cluster`, with keys that depend on nothing but cluster and number.
+    /// `count` nodes of `cluster`, with keys that depend on nothing but cluster and number. A cluster's name of 64
+    /// characters gives ids of 64.
     ///
     /// # Errors
     /// If the name is no cluster id.
     pub fn new(cluster: &str, count: usize) -> Result<Self> {
         let nodes = (0..count).map(|number| {
             let seed: [u8; 32] = Sha256::digest(format!("bench {cluster} {number}")).into();
+            let id: String = format!("node-{number:05}-{cluster}").chars().take(64).collect();
             Ok(Node {
-                id: format!("node-{cluster}-{number:05}").parse()?,
+                id: id.parse()?,
                 key: SigningKey::from(seed),
                 place: None,
                 sequence: 0,
@@ -92,25 +83,71 @@ impl Fleet {
         self.nodes.iter().find(|n| n.id == *node).map(|n| n.sequence)
     }
 
-    /// The identity of every node, to be signed by the provider.
+    /// The registration of every node, in their order, vouched for by `provider`.
     ///
     /// # Errors
-    /// If the time is out of range.
-    pub fn identities(&self, provider: &str, now: u64) -> Result<Vec<NodeIdentity>> {
-        let identity = |node: &Node| {
-            let public: [u8; 32] = VerificationKeyBytes::from(&node.key).into();
-            Ok(NodeIdentity {
-                node_id: node.id.clone(),
-                cluster_id: self.cluster.clone(),
-                provider_address: provider.to_owned(),
-                agent_pubkey: AgentKey::from_bytes(public)?,
-                hostname: Some(format!("{}.hpc.example.com", node.id)),
-                hardware_fingerprint: Some(hex(&Sha256::digest(node.id.as_str()))),
-                registration_nonce: STANDARD.encode(Sha256::digest(format!("nonce {} {now}", node.id))),
-                registration_timestamp: Rfc3339::from_unix(now, 0)?,
+    /// If the time is out of range, or the provider's key does not sign.
+    pub fn registrations(
+        &self,
+        domain: Domain<'_>,
+        provider: &LocalKey,
+        now: u64,
+    ) -> Result<Vec<ExecuteMsg>> {
+        let owner = provider.address(PREFIX)?;
+        self.nodes
+            .iter()
+            .map(|node| {
+                let identity = NodeIdentity {
+                    node_id: node.id.clone(),
+                    cluster_id: self.cluster.clone(),
+                    provider_address: owner.clone(),
+                    agent_pubkey: public(&node.key)?,
+                    hostname: Some(format!("{}.hpc.example.com", node.id)),
+                    hardware_fingerprint: Some(hex(&Sha256::digest(node.id.as_str()))),
+                    registration_nonce: STANDARD.encode(Sha256::digest(format!("nonce {} {now}", node.id))),
+                    registration_timestamp: Rfc3339::from_unix(now, 0)?,
+                };
+                vouched(domain, provider, identity, None)
             })
+            .collect()
+    }
+
+    /// The dearest registration there is: another key for node `number`, with the longest host name, another machine,
+    /// and the present key's consent.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub fn rotation(
+        &mut self,
+        number: usize,
+        domain: Domain<'_>,
+        provider: &LocalKey,
+        now: u64,
+    ) -> Result<ExecuteMsg> {
+        let node = self.nodes.get_mut(number).context("no such node")?;
+        let next = SigningKey::from(<[u8; 32]>::from(Sha256::digest(node.id.as_str())));
+        let nonce: [u8; 32] = Sha256::digest(format!("rotation {}", node.id)).into();
+        let identity = NodeIdentity {
+            node_id: node.id.clone(),
+            cluster_id: self.cluster.clone(),
+            provider_address: provider.address(PREFIX)?,
+            agent_pubkey: public(&next)?,
+            hostname: Some("h".repeat(253)),
+            hardware_fingerprint: Some(hex(&Sha256::digest(nonce))),
+            registration_nonce: STANDARD.encode(nonce),
+            registration_timestamp: Rfc3339::from_unix(now, 0)?,
         };
-        self.nodes.iter().map(identity).collect()
+        let consent = key_rotation_message(
+            domain.chain_id,
+            domain.contract,
+            &self.cluster,
+            &node.id,
+            &identity.agent_pubkey,
+            &nonce,
+        );
+        let consent = STANDARD.encode(<[u8; 64]>::from(node.key.sign(&consent)));
+        node.key = next;
+        vouched(domain, provider, identity, Some(consent))
     }
 
     /// Takes over where the contract put the nodes.
@@ -118,108 +155,58 @@ impl Fleet {
     /// # Errors
     /// If it does not know one of them.
     pub fn place(&mut self, domain: Domain<'_>, views: &[RelayView]) -> Result<()> {
-        for node in &mut self.nodes {
-            let view = views.iter().find(|v| v.node_id == node.id);
-            let view = view.with_context(|| format!("the contract does not know {}", node.id))?;
-            let tag = Tag::derive(
-                domain.chain_id,
-                domain.contract,
-                &self.cluster,
-                &node.id,
-                view.epoch,
-            );
-            node.place = Some(Place {
-                page: view.page,
-                slot: view.slot,
-                tag,
-            });
-            node.sequence = view.sequence;
+        self.put(domain, |_, id| {
+            let view = views.iter().find(|v| v.node_id == *id)?;
+            Some((view.page, view.slot, view.epoch, view.sequence))
+        })
+    }
+
+    /// Gives every node page, slot, epoch and last sequence.
+    pub(super) fn put(
+        &mut self,
+        domain: Domain<'_>,
+        position: impl Fn(usize, &NodeId) -> Option<(u16, u8, u64, u32)>,
+    ) -> Result<()> {
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let position = position(number, &node.id);
+            let (page, slot, epoch, sequence) =
+                position.with_context(|| format!("the contract does not know {}", node.id))?;
+            let tag = Tag::derive(domain.chain_id, domain.contract, &self.cluster, &node.id, epoch);
+            node.place = Some(Place { page, slot, tag });
+            node.sequence = sequence;
         }
         // Batches want rising page and slot.
         self.nodes.sort_by_key(|n| n.place.map(|p| (p.page, p.slot)));
         Ok(())
     }
-
-    /// One signed report of every node picked, as the base64 of a batch. Cores, memory, latency and sequence differ
-    /// from every report before.
-    ///
-    /// # Errors
-    /// If a node has no place yet.
-    pub fn batch(&mut self, now: u64, sections: Sections, pick: impl Fn(usize) -> bool) -> Result<String> {
-        let count = self.nodes.len();
-        let mut signed = Vec::new();
-        for (number, node) in self
-            .nodes
-            .iter_mut()
-            .enumerate()
-            .filter(|(number, _)| pick(*number))
-        {
-            node.sequence += 1;
-            let place = node.place.context("the node is not registered")?;
-            let fresh = match sections {
-                Sections::All => true,
-                Sections::None => false,
-                Sections::PerCent(share) => number * 100 < count * share,
-            };
-            let section = section(node.sequence, sections != Sections::All && fresh).encode();
-            let report = Report {
-                time: u32::try_from(now)?,
-                sequence: node.sequence,
-                body: body(number, node.sequence)?,
-                section_digest: section_digest(&section),
-                payload_hash: Sha256::digest(format!("payload {} {}", node.id, node.sequence)).into(),
-            };
-            let signature: [u8; 64] = node.key.sign(&report.message(&place.tag)).into();
-            signed.push((place, report, signature, fresh.then_some(section)));
-        }
-        let outgoing: Vec<Outgoing<'_>> = signed
-            .iter()
-            .map(|(place, report, signature, section)| Outgoing {
-                page: place.page,
-                slot: place.slot,
-                report,
-                signature,
-                section: section.as_deref(),
-            })
-            .collect();
-        ensure!(!outgoing.is_empty(), "no node was picked");
-        Ok(STANDARD.encode(encode(&outgoing)?))
-    }
 }
 
-fn body(number: usize, sequence: u32) -> Result<Body> {
-    let (number, round) = (u64::try_from(number)?, u64::from(sequence));
-    let figures = Figures {
-        running_count: 1,
-        cores_available: (number + 7 * round) % 64,
-        memory_gb_available: (3 * number + 11 * round) % 256,
-        gpus_available: (number + round) % 5,
-        storage_gb_available: 1_500,
-        avg_cluster_latency_us: 40 + (number + 13 * round) % 900,
-        measurement_count: 3,
-    };
-    Ok(Body::saturating(HealthStatus::Healthy, &figures))
+fn vouched(
+    domain: Domain<'_>,
+    provider: &LocalKey,
+    identity: NodeIdentity,
+    rotation_signature: Option<String>,
+) -> Result<ExecuteMsg> {
+    let signature = provider.sign_registration(PREFIX, domain.chain_id, domain.contract, &identity)?;
+    Ok(ExecuteMsg::RegisterNode {
+        node_identity: identity,
+        provider_signature: STANDARD.encode(signature),
+        provider_pubkey: STANDARD.encode(provider.public_key()),
+        rotation_signature,
+    })
 }
 
-fn section(sequence: u32, changed: bool) -> Section {
-    Section {
-        cores_total: 64,
-        memory_gb_total: 256,
-        gpus_total: 4,
-        storage_gb_total: 2_000,
-        agent_version: "0.1.0".into(),
-        gpu_type: "NVIDIA A100 80GB".into(),
-        jobs: if changed {
-            vec![format!("slurm-{sequence}")]
-        } else {
-            vec!["slurm-1".into()]
-        },
-        jobs_total: 1,
-        measurements: Vec::new(),
-    }
+/// The public half.
+///
+/// # Errors
+/// Never for a key that was made from a seed.
+pub fn public(key: &SigningKey) -> Result<AgentKey> {
+    Ok(AgentKey::from_bytes(VerificationKeyBytes::from(key).into())?)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -229,30 +216,24 @@ mod tests {
 
     #[test]
     fn a_fleet_is_the_same_at_every_run_and_no_two_nodes_are_alike() {
+        let domain = Domain {
+            chain_id: "chain",
+            contract: "wasm1x",
+        };
+        let provider = LocalKey::from_secret(&[7; 32]).unwrap();
+        let registrations = |fleet: &Fleet| fleet.registrations(domain, &provider, 5).unwrap();
         let (a, b) = (
             Fleet::new("bench-a", 3).unwrap(),
             Fleet::new("bench-a", 3).unwrap(),
         );
-        assert_eq!(
-            a.identities("wasm1x", 5).unwrap(),
-            b.identities("wasm1x", 5).unwrap()
-        );
-        let keys: Vec<_> = a
-            .identities("wasm1x", 5)
-            .unwrap()
-            .iter()
-            .map(|i| i.agent_pubkey)
-            .collect();
+        assert_eq!(registrations(&a), registrations(&b));
+        let keys: Vec<_> = a.nodes.iter().map(|n| public(&n.key).unwrap()).collect();
         assert!(keys[0] != keys[1] && keys[1] != keys[2]);
     }
 
     #[test]
-    fn every_round_changes_cores_memory_and_latency() {
-        for number in 0..300 {
-            let (a, b) = (body(number, 3).unwrap(), body(number, 4).unwrap());
-            assert_ne!(a.cores_available, b.cores_available);
-            assert_ne!(a.memory_gb_available, b.memory_gb_available);
-            assert_ne!(a.avg_cluster_latency_us, b.avg_cluster_latency_us);
-        }
+    fn a_long_name_gives_ids_of_the_greatest_length() {
+        let fleet = Fleet::new(&"c".repeat(64), 2).unwrap();
+        assert!(fleet.ids().iter().all(|id| id.as_str().len() == 64));
     }
 }

@@ -1,165 +1,160 @@
 //! Measures gas on a wasmd chain of its own; `scripts/bench gas` runs it.
 
-use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use hpc_chain::keys::LocalKey;
-use hpc_tests::bench::gas::{Bench, Measured, Row};
+use hpc_tests::bench::budget::Budget;
+use hpc_tests::bench::chain::{CHAIN_ID, Chain, Genesis, UNPINNED};
+use hpc_tests::bench::figures::Measured;
+use hpc_tests::bench::fleet::Domain;
+use hpc_tests::bench::measure::Bench;
+use hpc_tests::bench::page;
 use hpc_tests::bench::sender::{PREFIX, Sender};
-use hpc_tests::process;
+use hpc_tests::bench::silent::Silent;
+use hpc_tests::raw::now;
 
-/// Gas of batches of reports on wasmd.
+/// Sizes of clusters in a whole run.
+const SIZES: [usize; 5] = [1, 10, 50, 256, 1_024];
+/// Nodes of each cluster that is silent when the chain starts, and of the one that is to be pruned.
+const SILENT: usize = 1_024;
+const FORGOTTEN: usize = 320;
+
+/// Gas on wasmd of all that the registry does.
 #[derive(Parser)]
 struct Args {
-    /// The contract, as `scripts/wasm` makes it.
+    /// The registry, as `scripts/wasm` makes it.
     #[arg(long)]
     wasm: PathBuf,
+    /// The naive contract, as `scripts/wasm --package hpc-bench-naive` makes it.
+    #[arg(long)]
+    naive: PathBuf,
     /// Where the figures go.
     #[arg(long, default_value = "target/bench/gas.json")]
     out: PathBuf,
     /// Sizes of clusters.
-    #[arg(long, value_delimiter = ',', default_value = "1,10,50,256,1024")]
+    #[arg(long, value_delimiter = ',', default_values_t = SIZES)]
     sizes: Vec<usize>,
-    /// Leaves the variants out.
-    #[arg(long)]
-    no_variants: bool,
-    /// Fails if a figure is above its budget in this file by more than its tolerance.
+    /// Measures these parts alone.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Fails if a figure is above its budget or its ceiling in this file.
     #[arg(long)]
     budget: Option<PathBuf>,
+    /// Writes the figures into the budget instead, and the tables into this page.
+    #[arg(long, requires = "budget", conflicts_with_all = ["only", "sizes"])]
+    update: Option<PathBuf>,
 }
 
-/// Budgets: gas a report by size of the batch, gas by name of the variant.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Budget {
-    tolerance_percent: u64,
-    batches: BTreeMap<usize, u64>,
-    variants: BTreeMap<String, u64>,
-}
-
-/// A wasmd chain that ends with this program.
-struct Chain {
-    home: PathBuf,
-}
-
-impl Chain {
-    fn start(home: PathBuf, account: &str) -> Result<(Self, String)> {
-        let chain = Self { home };
-        chain.script(&["reset"])?;
-        let account = format!("{account}=1000000000000stake");
-        chain.script(&[
-            "start",
-            "--chain-id",
-            "hpc-bench-1",
-            "--block-time",
-            "300ms",
-            "--genesis-account",
-            &account,
-        ])?;
-        let rpc = std::fs::read_to_string(chain.home.join("rpc"))?;
-        Ok((chain, rpc.trim().to_owned()))
-    }
-
-    fn script(&self, arguments: &[&str]) -> Result<()> {
-        let mut command = Command::new("scripts/wasmd");
-        let (first, rest) = arguments.split_first().context("no command")?;
-        command.arg(first).arg("--home").arg(&self.home).args(rest);
-        process::output(&mut command).map(drop)
-    }
-}
-
-impl Drop for Chain {
-    fn drop(&mut self) {
-        if let Err(error) = self.script(&["reset"]) {
-            eprintln!("warning: the chain was not removed: {error:#}");
-        }
-    }
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Batches,
+    Variants,
+    Layouts,
+    Pinned,
+    Upkeep,
+    Messages,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let wasm = std::fs::read(&args.wasm)
-        .with_context(|| format!("{} is missing. Remedy: scripts/wasm", args.wasm.display()))?;
-    let key = LocalKey::from_secret(&[7; 32])?;
-    let (_chain, rpc) = Chain::start(PathBuf::from("target/bench/wasmd"), &key.address(PREFIX)?)?;
-    let mut bench = Bench::deploy(Sender::connect(&rpc, key).await?, wasm).await?;
-
-    println!(
-        "{:<52} {:>12} {:>12} {:>10}",
-        "one transaction, fee 0, contract unpinned", "gas", "gas each", "bytes"
-    );
-    let mut measured = Measured {
-        batches: Vec::new(),
-        variants: Vec::new(),
-    };
-    for n in args.sizes {
-        let row = bench.batch(&format!("batch{n}"), n, 1).await?;
-        print(&format!("{n} reports, a cluster of {n}"), &row);
-        measured.batches.push(row);
+    let measured = measure(&args).await?;
+    println!("{}", page::tables(&measured));
+    write(
+        &args.out,
+        &format!("{}\n", serde_json::to_string_pretty(&measured)?),
+    )?;
+    let Some(path) = &args.budget else { return Ok(()) };
+    let text = fs::read_to_string(path)?;
+    let mut budget: Budget =
+        serde_json::from_str(&text).with_context(|| format!("{} is no budget", path.display()))?;
+    if let Some(docs) = &args.update {
+        budget.measured = measured.clone();
+        write(path, &format!("{}\n", serde_json::to_string_pretty(&budget)?))?;
+        write(docs, &page::fill(&fs::read_to_string(docs)?, &measured)?)?;
     }
-    if !args.no_variants {
-        measured.variants = bench.variants().await?;
-        for variant in &measured.variants {
-            print(&variant.name, &variant.row);
+    let whole = args.only.is_empty() && args.sizes == SIZES;
+    judge(path, &budget, &measured, whole)
+}
+
+async fn measure(args: &Args) -> Result<Measured> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("{} is missing", path.display()));
+    let (wasm, naive) = (read(&args.wasm)?, read(&args.naive)?);
+    let wants = |part| args.only.is_empty() || args.only.contains(&part);
+    let key = LocalKey::from_secret(&[7; 32])?;
+    let owner = key.address(PREFIX)?;
+    let contract = cosmrs::AccountId::new(PREFIX, &[9; 32]).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let domain = Domain {
+        chain_id: CHAIN_ID,
+        contract: contract.as_ref(),
+    };
+    let mut silent = Silent::build(domain, &key, now()?, SILENT, FORGOTTEN)?;
+    let chain = Chain::init(PathBuf::from("target/bench/wasmd"), &owner)?;
+    let rpc = chain.start(Genesis {
+        wasm: &wasm,
+        contract: domain.contract,
+        creator: &owner,
+        storage: &silent.storage,
+    })?;
+    let mut bench = Bench::new(Sender::connect(&rpc, key).await?, domain.contract);
+
+    let mut measured = Measured::default();
+    // First, while the nodes have been silent for as long as they should have been.
+    if wants(Part::Upkeep) || wants(Part::Messages) {
+        measured.upkeep = bench.silence(&silent).await?;
+    }
+    if wants(Part::Messages) {
+        measured
+            .messages
+            .push(bench.dearest_reports(&mut silent.offline).await?);
+        let known = [measured.upkeep.as_slice(), &measured.messages].concat();
+        measured.messages.extend(bench.messages(&wasm, &known).await?);
+    }
+    bench.instantiate(UNPINNED).await?;
+    if wants(Part::Upkeep) {
+        measured.upkeep.extend(bench.registrations().await?);
+    }
+    if wants(Part::Batches) {
+        for n in &args.sizes {
+            measured
+                .batches
+                .push(bench.batch(&format!("batch{n}"), *n, 1).await?);
         }
     }
-    save(&args.out, &measured)?;
-    match args.budget {
-        Some(path) => check(&path, &measured),
-        None => Ok(()),
+    if wants(Part::Variants) {
+        measured.variants = bench.variants().await?;
     }
+    if wants(Part::Layouts) {
+        measured.layouts = bench.layouts(&naive).await?;
+    }
+    if wants(Part::Pinned) {
+        measured.pinned = bench.pinned().await?;
+    }
+    Ok(measured)
 }
 
-fn print(name: &str, row: &Row) {
-    println!(
-        "{name:<52} {:>12} {:>12} {:>10}",
-        row.gas_used, row.gas_per_report, row.tx_bytes
-    );
-}
-
-fn save(path: &Path, measured: &Measured) -> Result<()> {
+fn write(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder)?;
     }
-    std::fs::write(path, format!("{}\n", serde_json::to_string_pretty(measured)?))?;
+    fs::write(path, text)?;
     println!("written to {}", path.display());
     Ok(())
 }
 
-fn check(path: &Path, measured: &Measured) -> Result<()> {
-    let budget: Budget = serde_json::from_str(&std::fs::read_to_string(path)?)
-        .with_context(|| format!("{} is no budget", path.display()))?;
-    let mut faults = Vec::new();
-    let mut judge = |name: String, gas: u64, limit: Option<&u64>| match limit {
-        None => faults.push(format!("{name} has no budget")),
-        Some(limit) if gas * 100 > limit * (100 + budget.tolerance_percent) => {
-            faults.push(format!("{name}: {gas} gas, budget {limit}"));
-        }
-        Some(_) => {}
-    };
-    for row in &measured.batches {
-        judge(
-            format!("{} reports", row.n),
-            row.gas_per_report,
-            budget.batches.get(&row.n),
-        );
+fn judge(path: &Path, budget: &Budget, measured: &Measured, whole: bool) -> Result<()> {
+    for cheap in budget.cheaper(measured) {
+        println!("far below its budget (scripts/bench gas --update makes it the new one): {cheap}");
     }
-    for variant in &measured.variants {
-        judge(
-            variant.name.clone(),
-            variant.row.gas_per_report,
-            budget.variants.get(&variant.name),
-        );
-    }
+    let faults = budget.faults(measured, whole);
     if !faults.is_empty() {
         bail!("over budget ({}):\n  {}", path.display(), faults.join("\n  "));
     }
     println!(
-        "all figures are within {} (+{} %)",
+        "all figures are within {} (+{} %) and below its ceilings",
         path.display(),
         budget.tolerance_percent
     );

@@ -16,7 +16,7 @@ use hpc_schema::registry::{
     AggregateView, ExecuteMsg, InstantiateMsg, JobIds, NodeFilter, NodeView, ParamsUpdate, ReportGroup,
     SubmitAnswer,
 };
-use hpc_tests::bench::sender::{PREFIX, Sender};
+use hpc_tests::bench::sender::{Done, PREFIX, Sender};
 use hpc_tests::chain::{Chain, Kind};
 use hpc_tests::raw::now;
 use hpc_tests::{program, scene};
@@ -34,8 +34,6 @@ const LIMITS: Thresholds = Thresholds {
 };
 /// Registrations in one transaction.
 const REGISTRATIONS: usize = 128;
-/// Far above what any transaction here needs; nothing is paid for it.
-const GAS_LIMIT: u64 = 100_000_000;
 /// In these rounds the last cluster is inactive.
 const INACTIVE: std::ops::RangeInclusive<usize> = 5..=6;
 
@@ -60,9 +58,8 @@ impl Site {
         let mut sender = Sender::connect(rpc, key).await?;
         let wasm = program::root().join("target/wasm/hpc_registry.wasm");
         let wasm = std::fs::read(wasm).context("the contract is missing. Remedy: scripts/wasm")?;
-        let (stored, _) = sender
-            .send(vec![msg::store_code(&sender.address, wasm)], GAS_LIMIT)
-            .await?;
+        let store = msg::store_code(&sender.address, wasm);
+        let stored = sender.send(vec![store]).await?.answer;
         let id = String::from_utf8(response_data(&stored.result, 0)?.context("no code id")?)?.parse()?;
         let init = InstantiateMsg {
             admin: None,
@@ -75,7 +72,7 @@ impl Site {
             },
         };
         let make = msg::instantiate(&sender.address, None, id, "scale", &init, &[])?;
-        let (made, _) = sender.send(vec![make], GAS_LIMIT).await?;
+        let made = sender.send(vec![make]).await?.answer;
         let contract = String::from_utf8(response_data(&made.result, 0)?.context("no address")?)?;
         let client = RegistryClient::new(sender.chain.clone(), contract);
         let fleets = (0..CLUSTERS).map(|n| Fleet::new(&format!("scale-{n}"), NODES));
@@ -92,14 +89,14 @@ impl Site {
             .iter()
             .map(|m| self.client.execute(&self.sender.address, m, &[]))
             .collect::<Result<_, _>>()?;
-        let (done, bytes) = self.sender.send(any, GAS_LIMIT).await?;
+        let Done { answer: done, spent } = self.sender.send(any).await?;
         let endpoint = self.sender.chain.endpoints().best().context("no endpoint")?;
         let block = endpoint.block(Some(done.height)).await?;
         let answers = (0..messages.len()).map(|n| response_data(&done.result, n));
         Ok(Written {
             time: block.time_ms / 1_000,
             gas: done.result.gas_used,
-            bytes,
+            bytes: usize::try_from(spent.bytes)?,
             answers: answers.collect::<Result<_, _>>()?,
         })
     }
