@@ -96,7 +96,7 @@ impl Node {
         Section {
             cores_total: 64,
             memory_gb_total: 256,
-            gpus_total: if self.number % 3 == 0 { 0 } else { 4 },
+            gpus_total: if self.number.is_multiple_of(3) { 0 } else { 4 },
             storage_gb_total: 2_000,
             agent_version: "0.1.0".into(),
             gpu_type: self.gpu_type().to_owned(),

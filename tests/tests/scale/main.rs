@@ -214,9 +214,9 @@ impl Site {
                 let nodes = fleet.nodes.iter().map(|n| (&n.history, n.gpu_type()));
                 rules::recount(nodes, fleet.active, at, LIMITS)
             };
-            equal("recorded", fleet, sums.recorded, recount(written))?;
+            equal("recorded", fleet, sums.recorded, &recount(written))?;
             let effective = sums.effective.context("no effective sums")?;
-            equal("effective", fleet, effective, recount(sums.block.time.0))?;
+            equal("effective", fleet, effective, &recount(sums.block.time.0))?;
         }
         Ok(())
     }
@@ -259,10 +259,10 @@ fn same(fleet: &Fleet, node: &fleet::Node, view: &NodeView, at: u64, written: u6
     Ok(())
 }
 
-fn equal(what: &str, fleet: &Fleet, mut found: AggregateView, expected: AggregateView) -> Result<()> {
+fn equal(what: &str, fleet: &Fleet, mut found: AggregateView, expected: &AggregateView) -> Result<()> {
     found.gpus_by_type.sort_by(|a, b| a.gpu_type.cmp(&b.gpu_type));
     ensure!(
-        found == expected,
+        found == *expected,
         "{what} sums of {}: the contract has\n{found:?}\nthe recount gives\n{expected:?}",
         fleet.cluster
     );
