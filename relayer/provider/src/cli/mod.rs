@@ -3,6 +3,7 @@
 mod args;
 mod certificate;
 mod command;
+mod csv;
 mod init;
 mod keys;
 mod log;

@@ -15,14 +15,15 @@ use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registration::key_rotation_message;
 use hpc_schema::time::UnixSeconds;
+use hpc_schema::token::JoinClaims;
 
 use super::answer::Failure;
 use super::certificate::{issue, may_have_one};
 use super::connection::Connection;
 use super::{Gateway, body};
 use crate::clock;
-use crate::enrol::{self, Claimed, NewRegistration, Registration, RegistrationState};
-use crate::identity::{Claims, NodeCsr, NodeSubject, TokenError};
+use crate::enrol::{self, Claimed, Joined, NewRegistration, Registration, RegistrationState};
+use crate::identity::{Claims, NodeCsr, NodeSubject, Token, TokenError};
 use crate::spool;
 
 /// After a refusal by the chain, a repeated request is tried anew after so long.
@@ -42,7 +43,17 @@ pub(super) async fn register(
     let bytes = body::read(request, limit, limits.request_timeout.duration()).await?;
     let request: RegisterRequest = body::json(&bytes)?;
     let now_ms = clock::now_ms();
-    let (claims, csr) = check(&gateway, &request, UnixSeconds(now_ms / 1000))?;
+    let now = UnixSeconds(now_ms / 1000);
+    let Checked { claims, csr, join } = check(&gateway, &request, now)?;
+    let mut tx = gateway.store.begin().await?;
+    let held = match &join {
+        None => false,
+        Some(join) => {
+            not_another(&gateway, &claims)?;
+            let joined = enrol::join(&mut tx, join, &claims, connection.ip(), now).await?;
+            use_of(joined)?
+        }
+    };
     let new = NewRegistration {
         jti: &claims.jti,
         cluster_id: &claims.cluster_id,
@@ -56,9 +67,8 @@ pub(super) async fn register(
             .as_deref()
             .zip(request.rotation_signature.as_deref()),
         probe: (request.probe_port, connection.ip()),
-        held: false,
+        held,
     };
-    let mut tx = gateway.store.begin().await?;
     let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
     tx.commit().await.map_err(crate::store::StoreError::from)?;
     let registration = match claimed {
@@ -100,16 +110,16 @@ pub(super) async fn register(
 }
 
 /// Everything that can be said without the store.
-fn check(
-    gateway: &Gateway,
-    request: &RegisterRequest,
-    now: UnixSeconds,
-) -> Result<(Claims, NodeCsr), Failure> {
+fn check(gateway: &Gateway, request: &RegisterRequest, now: UnixSeconds) -> Result<Checked, Failure> {
     let registry = &gateway.registry;
-    let claims = gateway
+    let token = gateway
         .tokens
-        .read(&request.token, registry.chain_id(), registry.contract())
+        .read_any(&request.token, registry.chain_id(), registry.contract())
         .map_err(|e: TokenError| Failure::forbidden(Code::TokenInvalid, e))?;
+    let (claims, join) = match token {
+        Token::Node(claims) => (*claims, None),
+        Token::Join(join) => (use_claims(request, &join)?, Some(join.jti)),
+    };
     claims
         .check_time(now)
         .map_err(|e| Failure::forbidden(Code::TokenExpired, e))?;
@@ -124,7 +134,7 @@ fn check(
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     let signature: [u8; 64] = base64_exact(&request.csr_signature)
         .ok_or_else(|| Failure::malformed("csr_signature", "must be base64 of 64 bytes"))?;
-    let message = register_message(&claims.jti, csr.der());
+    let message = register_message(join.as_ref().unwrap_or(&claims.jti), csr.der());
     if !ZebraVerifier.verify(&message, &signature, claims.pubkey.as_bytes()) {
         let refusal = Refusal::field(
             Code::SignatureInvalid,
@@ -159,7 +169,76 @@ fn check(
             Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
         ));
     }
-    Ok((claims, csr))
+    Ok(Checked { claims, csr, join })
+}
+
+/// A request whose signatures are in order.
+struct Checked {
+    claims: Claims,
+    csr: NodeCsr,
+    /// Id of the join token, if it is one; then the claims are those of this node's use of it.
+    join: Option<String>,
+}
+
+/// What a join token is for the node that uses it.
+fn use_claims(request: &RegisterRequest, join: &JoinClaims) -> Result<Claims, Failure> {
+    let node = request
+        .node_id
+        .clone()
+        .ok_or_else(|| Failure::malformed("node_id", "is needed with a join token"))?;
+    let pubkey = request.public_key;
+    Ok(Claims {
+        iss: join.iss.clone(),
+        jti: enrol::use_id(&join.jti, node.as_str(), pubkey.as_bytes()),
+        sub: node,
+        cluster_id: join.cluster_id.clone(),
+        provider_address: join.provider_address.clone(),
+        pubkey,
+        iat: join.iat.0,
+        exp: join.exp.0,
+        ca_sha256: join.ca_sha256.clone(),
+        chain_id: join.chain_id.clone(),
+        contract: join.contract.clone(),
+        task_key: join.task_key,
+        endpoint: join.endpoint.clone(),
+    })
+}
+
+/// Whoever has a join token may add nodes, not take over one that is on record: that needs a token for its name.
+fn not_another(gateway: &Gateway, claims: &Claims) -> Result<(), Failure> {
+    let node = gateway.registry.node(&claims.cluster_id, &claims.sub);
+    if node.is_none_or(|n| *n.key() == claims.pubkey) {
+        return Ok(());
+    }
+    let what =
+        "another key is registered under this id; a join token does not replace it, a node's token does";
+    Err(Failure::new(
+        403,
+        Refusal::field(Code::NodeExists, "node_id", what),
+    ))
+}
+
+fn use_of(joined: Joined) -> Result<bool, Failure> {
+    match joined {
+        Joined::Yes { held } => Ok(held),
+        Joined::Unknown => Err(Failure::forbidden(
+            Code::TokenInvalid,
+            "the token is not on record",
+        )),
+        Joined::Revoked => Err(Failure::forbidden(
+            Code::TokenInvalid,
+            "the token has been revoked",
+        )),
+        Joined::Expired => Err(Failure::forbidden(Code::TokenExpired, "the token has expired")),
+        Joined::NoUsesLeft => Err(Failure::forbidden(
+            Code::TokenUsed,
+            "as many nodes as the token allows have used it",
+        )),
+        Joined::OutOfRange => Err(Failure::forbidden(
+            Code::NotAuthorized,
+            "the token does not serve this address",
+        )),
+    }
 }
 
 /// The old key's consent, checked against the node on record; the contract has the last word.

@@ -11,4 +11,4 @@ pub use ca::{Ca, CaError, Issued, NodeSubject, server_names};
 pub use csr::{CsrError, NodeCsr};
 pub use peer::{PeerError, PeerIdentity};
 pub use seed::{Seed, SeedError};
-pub use token::{Claims, TokenError, TokenKey};
+pub use token::{Claims, Token, TokenError, TokenKey};

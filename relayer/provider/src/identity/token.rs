@@ -3,6 +3,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::{AgentKey, Verifier as _, ZebraVerifier};
 use hpc_schema::time::UnixSeconds;
+use hpc_schema::token::JoinClaims;
 use serde::{Deserialize, Serialize};
 
 use super::Seed;
@@ -43,6 +44,15 @@ pub struct Claims {
     /// URL of the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+}
+
+/// A token that has been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Token {
+    /// For one node with one key.
+    Node(Box<Claims>),
+    /// For several nodes of a cluster.
+    Join(Box<JoinClaims>),
 }
 
 /// Why a token is not taken.
@@ -89,11 +99,11 @@ impl TokenKey {
     /// Issuer that stands in every token.
     pub const ISSUER: &'static str = "virtengine-provider";
 
-    /// The token of `claims`.
+    /// The token of `claims`: [`Claims`] or [`JoinClaims`].
     ///
     /// # Errors
     /// If the claims cannot be written as JSON.
-    pub fn issue(&self, claims: &Claims) -> Result<String, serde_json::Error> {
+    pub fn issue(&self, claims: &impl Serialize) -> Result<String, serde_json::Error> {
         let mut token = URL_SAFE_NO_PAD.encode(HEADER);
         token.push('.');
         token.push_str(&URL_SAFE_NO_PAD.encode(serde_json::to_vec(claims)?));
@@ -103,11 +113,22 @@ impl TokenKey {
         Ok(token)
     }
 
-    /// The claims of a token that this gateway made, whatever its age.
+    /// The claims of a node's token that this gateway made, whatever its age.
     ///
     /// # Errors
     /// Everything but [`TokenError::Expired`].
     pub fn read(&self, token: &str, chain_id: &str, contract: &str) -> Result<Claims, TokenError> {
+        match self.read_any(token, chain_id, contract)? {
+            Token::Node(claims) => Ok(*claims),
+            Token::Join(_) => Err(TokenError::Malformed),
+        }
+    }
+
+    /// The claims of either kind of token that this gateway made, whatever its age.
+    ///
+    /// # Errors
+    /// Everything but [`TokenError::Expired`].
+    pub fn read_any(&self, token: &str, chain_id: &str, contract: &str) -> Result<Token, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Malformed);
         }
@@ -125,11 +146,21 @@ impl TokenKey {
         if !ZebraVerifier.verify(signed.as_bytes(), &decode(signature)?, self.0.public().as_bytes()) {
             return Err(TokenError::Signature);
         }
-        let claims: Claims = serde_json::from_slice(&decode(claims)?).map_err(|_| TokenError::Malformed)?;
-        if claims.iss != Self::ISSUER || claims.chain_id != chain_id || claims.contract != contract {
-            return Err(TokenError::Binding);
+        let bytes = decode(claims)?;
+        let bound =
+            |iss: &str, chain: &str, of: &str| iss == Self::ISSUER && chain == chain_id && of == contract;
+        // Only a join token has a purpose.
+        if let Ok(join) = serde_json::from_slice::<JoinClaims>(&bytes) {
+            let sound = bound(&join.iss, &join.chain_id, &join.contract);
+            return sound
+                .then_some(Token::Join(Box::new(join)))
+                .ok_or(TokenError::Binding);
         }
-        Ok(claims)
+        let claims: Claims = serde_json::from_slice(&bytes).map_err(|_| TokenError::Malformed)?;
+        let sound = bound(&claims.iss, &claims.chain_id, &claims.contract);
+        sound
+            .then_some(Token::Node(Box::new(claims)))
+            .ok_or(TokenError::Binding)
     }
 }
 

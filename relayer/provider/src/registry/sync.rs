@@ -35,7 +35,7 @@ pub enum SyncError {
 /// # Errors
 /// If the store fails.
 pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<ClusterId>, StoreError> {
-    let rows = sqlx::query("SELECT cluster_id FROM token UNION SELECT cluster_id FROM node")
+    let rows = sqlx::query("SELECT cluster_id FROM token UNION SELECT cluster_id FROM join_token UNION SELECT cluster_id FROM node")
         .fetch_all(store.reader())
         .await?;
     let mut clusters: BTreeSet<ClusterId> = configured.iter().cloned().collect();

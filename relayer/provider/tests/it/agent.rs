@@ -47,7 +47,7 @@ pub(crate) fn csr(key: &KeyPair) -> String {
         .unwrap()
 }
 
-fn der(pem: &str) -> Vec<u8> {
+pub(crate) fn der(pem: &str) -> Vec<u8> {
     x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes())
         .next()
         .unwrap()

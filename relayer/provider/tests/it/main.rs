@@ -21,3 +21,4 @@ mod registration;
 mod rotation;
 mod settlement;
 mod site;
+mod tokens;

@@ -1,0 +1,178 @@
+//! Tokens for many nodes: from a file, and one with which several join.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpc_schema::gateway::{REGISTER_PATH, register_message};
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, client, csr, der, post, problem};
+use crate::site::{CLUSTER, Site, eventually};
+
+/// A registration with a join token: the request says which node it is.
+fn join_body(agent: &Agent, token: &str) -> Value {
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(claims)
+        .unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    assert!(claims.get("sub").is_none() && claims["purpose"] == "join");
+    let request = csr(&agent.tls);
+    let message = register_message(claims["jti"].as_str().unwrap(), &der(&request));
+    json!({
+        "token": token,
+        "node_id": agent.node,
+        "public_key": agent.public(),
+        "csr": request,
+        "csr_signature": STANDARD.encode(agent.seed.sign(&message)),
+        "probe_port": 9001,
+    })
+}
+
+async fn registers(site: &Site, agent: &mut Agent, body: &Value) {
+    let open = client(&site.ca(), None);
+    eventually("registered", async || {
+        let response = post(&open, site, REGISTER_PATH, body).await;
+        if response.status() == 200 {
+            agent.take(response.json().await.unwrap());
+            return true;
+        }
+        assert_eq!(response.status(), 202);
+        false
+    })
+    .await;
+}
+
+fn join_token(site: &Site, more: &[&str]) -> String {
+    let (out, err, code) = site.run(&[&["node-token", "join", "--cluster-id", CLUSTER][..], more].concat());
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out.lines().count(), 1);
+    out.trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tokens_are_made_from_a_file_all_or_none_and_each_serves_its_node() {
+    let site = Site::start().await;
+    let mut agents: Vec<Agent> = (0..1000).map(|i| Agent::new(&format!("node-{i:04}"))).collect();
+    let mut lines: Vec<String> = agents
+        .iter()
+        .map(|a| format!("{},{}", a.node, a.public()))
+        .collect();
+    let file = site.home().join("nodes.csv");
+    let create = [
+        "node-token",
+        "create",
+        "--cluster-id",
+        CLUSTER,
+        "--from-file",
+        file.to_str().unwrap(),
+    ];
+    lines.push("node-9999,no-key".into());
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let (out, err, code) = site.run(&create);
+    assert!(code != 0 && out.is_empty() && err.contains("line 1001"), "{err}");
+    let count = |site: &Site| {
+        let list: Value = serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+        list.as_array().unwrap().len()
+    };
+    assert_eq!(count(&site), 0);
+    lines.pop();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let (out, err, code) = site.run(&create);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!((out.lines().count(), count(&site)), (1000, 1000));
+    let (node, token) = out.lines().last().unwrap().split_once(',').unwrap();
+    let mut last = agents.pop().unwrap();
+    assert_eq!(node, last.node);
+    last.register(&site, token).await;
+    assert!(last.beat(&last.client(&site), &site, 1).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_token_serves_as_many_nodes_as_it_allows_and_takes_over_none() {
+    let site = Site::start().await;
+    let token = join_token(&site, &["--uses", "2"]);
+    let open = client(&site.ca(), None);
+    let mut one = Agent::new("node-0001");
+    let mut two = Agent::new("node-0002");
+    let body = join_body(&one, &token);
+    let mut nameless = body.clone();
+    nameless.as_object_mut().unwrap().remove("node_id");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &nameless).await).await,
+        (400, "malformed".into())
+    );
+    registers(&site, &mut one, &body).await;
+    let again = post(&open, &site, REGISTER_PATH, &body).await;
+    assert_eq!(
+        again.status(),
+        200,
+        "the same request, the same answer, no second use"
+    );
+    // Another key under the name of a node that is there.
+    let usurper = Agent::new("node-0001");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &join_body(&usurper, &token)).await).await,
+        (403, "node_exists".into())
+    );
+    let body = join_body(&two, &token);
+    registers(&site, &mut two, &body).await;
+    assert!(two.beat(&two.client(&site), &site, 1).await.accepted);
+    let three = Agent::new("node-0003");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &join_body(&three, &token)).await).await,
+        (403, "token_used".into())
+    );
+    let list = site.run(&["node-token", "join-list"]).0;
+    assert!(list.contains("2/2") && !list.contains(&token), "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_token_counts_from_its_networks_only_until_revoked_and_waits_for_approval() {
+    let site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let elsewhere = join_token(
+        &site,
+        &["--uses", "5", "--range", "10.0.0.0/8", "--range", "2001:db8::/32"],
+    );
+    let mut agent = Agent::new("node-0001");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &join_body(&agent, &elsewhere)).await).await,
+        (403, "not_authorized".into())
+    );
+    let token = join_token(&site, &["--uses", "5", "--range", "127.0.0.0/8", "--approval"]);
+    let body = join_body(&agent, &token);
+    for _ in 0..5 {
+        assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    let waiting: Value = serde_json::from_str(&site.run(&["node-token", "waiting", "-o", "json"]).0).unwrap();
+    assert_eq!(waiting[0]["public_key"], agent.public());
+    assert_eq!(site.run(&["node-token", "approve", "node-0001"]).2, 0);
+    registers(&site, &mut agent, &body).await;
+    assert_ne!(site.run(&["node-token", "approve", "node-0001"]).2, 0, "once");
+    // Taken back: nobody else comes in by it, whoever waited included.
+    let late = Agent::new("node-0002");
+    let waits = join_body(&late, &token);
+    assert_eq!(post(&open, &site, REGISTER_PATH, &waits).await.status(), 202);
+    let list: Value = serde_json::from_str(&site.run(&["node-token", "join-list", "-o", "json"]).0).unwrap();
+    let ours = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["approval"] == true)
+        .unwrap();
+    assert_eq!(
+        site.run(&["node-token", "revoke", ours["jti"].as_str().unwrap()])
+            .2,
+        0
+    );
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &waits).await).await,
+        (403, "token_invalid".into())
+    );
+    assert_eq!(site.run(&["node-token", "waiting", "-o", "json"]).0.trim(), "[]");
+    assert!(
+        agent.beat(&agent.client(&site), &site, 1).await.accepted,
+        "who is in stays in"
+    );
+}
