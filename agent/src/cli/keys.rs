@@ -2,8 +2,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
-use super::Failure;
+use super::output::print;
+use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
 use crate::key::{KeyFileError, generate, load};
 
@@ -16,16 +18,23 @@ pub(super) struct Keygen {
     /// Replace an existing key; the node must then be registered again
     #[arg(long)]
     force: bool,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 /// `key …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Key {
     /// Print the public key of a private key file
+    #[command(after_help = examples::KEY_SHOW)]
     Show {
         /// Private key file
         #[arg(long, default_value = DEFAULT_KEY_PATH)]
         key: PathBuf,
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
     },
 }
 
@@ -36,6 +45,12 @@ fn failure(e: &KeyFileError) -> Failure {
 impl Keygen {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let made = generate(&self.output_dir, self.force).map_err(|e| failure(&e))?;
+        if self.output != Format::Text {
+            let value = json!({
+                "private_key": made.key_path, "public_key_file": made.public_path, "public_key": made.public,
+            });
+            return print(&value, self.output);
+        }
         println!("private key: {}", made.key_path.display());
         println!("public key:  {}", made.public_path.display());
         println!("{}", made.public);
@@ -45,8 +60,12 @@ impl Keygen {
 
 impl Key {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Show { key } = self;
-        println!("{}", load(&key).map_err(|e| failure(&e))?.public());
+        let Self::Show { key: path, output } = self;
+        let public = load(&path).map_err(|e| failure(&e))?.public();
+        if output != Format::Text {
+            return print(&json!({"private_key": path, "public_key": public}), output);
+        }
+        println!("{public}");
         Ok(ExitCode::SUCCESS)
     }
 }

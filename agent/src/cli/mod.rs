@@ -3,6 +3,8 @@
 //! Exit codes: 0 done (for `status`: healthy), 1 failed (for `status`: not healthy), 2 wrong usage or configuration,
 //! 3 refused by the gateway, 4 not within the time given.
 
+mod check;
+mod examples;
 mod inventory;
 mod keys;
 mod output;
@@ -14,7 +16,7 @@ mod status;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use output::Format;
 
@@ -22,7 +24,7 @@ use crate::config::{self, Config, ConfigError, HumanDuration, Overrides};
 
 /// Measures this node, signs what it measured, reports it to the provider's gateway.
 #[derive(Debug, Parser)]
-#[command(name = "virtengine-node-agent", version, arg_required_else_help = true)]
+#[command(name = "virtengine-node-agent", version, arg_required_else_help = true, after_help = examples::ALL)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -31,21 +33,33 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make the node's key pair: agent.key (0600) and agent.pub (one line of base64)
+    #[command(after_help = examples::KEYGEN)]
     Keygen(keys::Keygen),
     /// Look at the node's key
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::KEY)]
     Key(keys::Key),
     /// Register the node with the registration token: certificate, record on chain
+    #[command(after_help = examples::REGISTER)]
     Register(register::Register),
     /// Measure and report until told to stop (SIGTERM); SIGHUP reads the configuration again
+    #[command(after_help = examples::RUN)]
     Run(run::Run),
     /// How the agent is doing; exit code 0 if it is well
+    #[command(after_help = examples::STATUS)]
     Status(status::StatusCommand),
     /// Everything that is measured here, with source and age
+    #[command(after_help = examples::INVENTORY)]
     Inventory(inventory::Inventory),
     /// Look at the configuration
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::CONFIG)]
     Config(ConfigCommand),
+    /// Print the completion script of a shell
+    #[command(after_help = examples::COMPLETION)]
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Ask NVML and print what it says as JSON: the agent starts this as a process of its own
     #[command(name = crate::probe::gpu::COMMAND, hide = true)]
     ProbeGpu(probe_gpu::ProbeGpu),
@@ -54,8 +68,10 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Check the configuration file and what it names
-    Check(ConfigArguments),
+    #[command(after_help = examples::CONFIG_CHECK)]
+    Check(check::Check),
     /// Print the JSON Schema of the configuration file
+    #[command(after_help = examples::CONFIG_SCHEMA)]
     Schema,
 }
 
@@ -135,7 +151,8 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Status(c) => c.run(),
         Command::Inventory(c) => c.run(),
         Command::ProbeGpu(c) => c.run(),
-        Command::Config(ConfigCommand::Check(c)) => check(&c),
+        Command::Config(ConfigCommand::Check(c)) => c.run(),
+        Command::Completion { shell } => completion(shell),
         Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),
     };
     match result {
@@ -147,23 +164,15 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn check(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
-    let config = arguments.load()?;
-    println!("{}: good", arguments.config.display());
-    println!(
-        "gateways: {}",
-        config
-            .endpoints
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
+fn completion(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        shell,
+        &mut Arguments::command(),
+        "virtengine-node-agent",
+        &mut script,
     );
-    println!("state: {}", config.state_dir.display());
-    match crate::key::load(&config.key_path) {
-        Ok(key) => println!("key: {} ({})", key.public(), config.key_path.display()),
-        Err(e) => return Err(Failure::new(2, format_args!("agent.key_path: {e}"))),
-    }
+    std::io::Write::write_all(&mut std::io::stdout(), &script).map_err(|e| Failure::new(1, e))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,4 +185,37 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .thread_stack_size(256 << 10)
         .build()
         .map_err(|e| Failure::new(1, format_args!("cannot start: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_explains_itself_with_an_example_that_it_understands() {
+        fn walk(command: &clap::Command, path: &str) {
+            let after = command
+                .get_after_help()
+                .map_or_else(String::new, ToString::to_string);
+            let examples: Vec<&str> = after
+                .lines()
+                .filter_map(|l| l.trim().strip_prefix("virtengine-node-agent "))
+                .collect();
+            assert!(!examples.is_empty(), "{path} has no examples");
+            for example in examples {
+                let words = example.split(['>', '|', '#']).next().unwrap_or_default();
+                let line = std::iter::once("virtengine-node-agent").chain(words.split_whitespace());
+                let parsed = Arguments::try_parse_from(line);
+                assert!(parsed.is_ok(), "{path}: {example}: {}", parsed.unwrap_err());
+            }
+            for below in command
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set() && c.get_name() != "help")
+            {
+                walk(below, &format!("{path} {}", below.get_name()));
+            }
+        }
+        walk(&Arguments::command(), "virtengine-node-agent");
+        Arguments::command().debug_assert();
+    }
 }

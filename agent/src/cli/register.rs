@@ -1,8 +1,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use super::{ConfigArguments, Failure, runtime};
+use super::output::print;
+use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::HumanDuration;
 use crate::register::{Outcome, RegisterError, register};
 use crate::state::Registration;
@@ -15,6 +17,9 @@ pub(super) struct Register {
     /// How long to try
     #[arg(long, default_value = "10m")]
     wait: HumanDuration,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Register {
@@ -25,6 +30,13 @@ impl Register {
         let outcome = runtime()?
             .block_on(register(&config, &key, Some(self.wait.0), progress))
             .map_err(|e| Failure::new(exit_code(&e), e))?;
+        if self.output != Format::Text {
+            let (new, r) = match &outcome {
+                Outcome::Registered(r) => (true, r),
+                Outcome::Already(r) => (false, r),
+            };
+            return print(&json!({"new": new, "registration": r}), self.output);
+        }
         match outcome {
             Outcome::Registered(r) => {
                 println!("registered {} in cluster {}", r.node_id, r.cluster_id);

@@ -316,3 +316,17 @@ fn mismatch(value: &Value, schema: &Value) -> Option<String> {
     };
     Some(format!("{expected}, is {value}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_schema_is_that_of_the_code() {
+        let committed: Value = serde_json::from_str(include_str!("../../config.schema.json")).unwrap();
+        assert!(
+            committed == json_schema(),
+            "run: cargo run --bin virtengine-node-agent -- config schema > agent/config.schema.json"
+        );
+    }
+}

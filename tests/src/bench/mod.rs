@@ -1,5 +1,6 @@
 //! Benchmarks: what they measure, apart from how it is run. The programs are in `src/bin`.
 
+pub mod agent;
 pub mod budget;
 pub mod chain;
 pub mod figures;

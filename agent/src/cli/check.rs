@@ -1,0 +1,42 @@
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::output::print;
+use super::{ConfigArguments, Failure, Format};
+
+/// `config check`.
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Check {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.config.load()?;
+        let key = crate::key::load(&config.key_path)
+            .map_err(|e| Failure::new(2, format_args!("agent.key_path: {e}")))?;
+        let gateways: Vec<String> = config.endpoints.iter().map(ToString::to_string).collect();
+        match self.output {
+            Format::Text => {
+                println!("{}: good", self.config.config.display());
+                println!("gateways: {}", gateways.join(", "));
+                println!("state: {}", config.state_dir.display());
+                println!("key: {} ({})", key.public(), config.key_path.display());
+                Ok(ExitCode::SUCCESS)
+            }
+            format => print(
+                &json!({
+                    "config": self.config.config, "gateways": gateways, "state_dir": config.state_dir,
+                    "key_path": config.key_path, "public_key": key.public(),
+                }),
+                format,
+            ),
+        }
+    }
+}

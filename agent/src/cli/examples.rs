@@ -1,0 +1,64 @@
+//! Examples of every command's help.
+
+pub(super) const ALL: &str = "\
+Examples:
+  virtengine-node-agent keygen
+  virtengine-node-agent register
+  virtengine-node-agent run
+  virtengine-node-agent status
+
+Exit codes: 0 done, 1 failed (status: not healthy), 2 wrong usage or configuration, 3 refused by the gateway,
+4 not within the time given.";
+
+pub(super) const KEYGEN: &str = "\
+Examples:
+  virtengine-node-agent keygen --output-dir /etc/virtengine/node-agent/keys
+  virtengine-node-agent keygen --output json";
+
+pub(super) const KEY: &str = "\
+Examples:
+  virtengine-node-agent key show";
+
+pub(super) const KEY_SHOW: &str = "\
+Examples:
+  virtengine-node-agent key show
+  virtengine-node-agent key show --key /etc/virtengine/node-agent/keys/agent.key --output json";
+
+pub(super) const REGISTER: &str = "\
+Examples:
+  virtengine-node-agent register --config /etc/virtengine/node-agent/config.yaml
+  virtengine-node-agent register --endpoint https://provider.example.com:8443 --wait 30s";
+
+pub(super) const RUN: &str = "\
+Examples:
+  virtengine-node-agent run --config /etc/virtengine/node-agent/config.yaml
+  virtengine-node-agent run --heartbeat-interval 15s --log-level debug";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  virtengine-node-agent status
+  virtengine-node-agent status --history
+  virtengine-node-agent status --output json | jq .status.chain";
+
+pub(super) const INVENTORY: &str = "\
+Examples:
+  virtengine-node-agent inventory
+  virtengine-node-agent inventory --output yaml";
+
+pub(super) const CONFIG: &str = "\
+Examples:
+  virtengine-node-agent config check
+  virtengine-node-agent config schema > config.schema.json";
+
+pub(super) const CONFIG_CHECK: &str = "\
+Examples:
+  virtengine-node-agent config check --config /etc/virtengine/node-agent/config.yaml
+  virtengine-node-agent config check --output json";
+
+pub(super) const CONFIG_SCHEMA: &str = "\
+Examples:
+  virtengine-node-agent config schema > config.schema.json";
+
+pub(super) const COMPLETION: &str = "\
+Examples:
+  virtengine-node-agent completion bash > /etc/bash_completion.d/virtengine-node-agent";

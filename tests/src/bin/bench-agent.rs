@@ -1,0 +1,197 @@
+//! The node agent beside Debian's prometheus-node-exporter; `scripts/bench agent` runs it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use hpc_tests::bench::agent::{Cost, cost};
+use hpc_tests::chain::Kind;
+use hpc_tests::process::{self, Process};
+use hpc_tests::scene::Scene;
+use hpc_tests::site::{Agent, Site};
+use hpc_tests::{port, scene, wait};
+use serde_json::{Value, json};
+
+/// The agent's cost beside that of an exporter that is scraped as often.
+#[derive(Parser)]
+struct Args {
+    /// The agent, built for release.
+    #[arg(long, default_value = "target/release/virtengine-node-agent")]
+    agent: PathBuf,
+    /// The exporter.
+    #[arg(long, default_value = "/usr/bin/prometheus-node-exporter")]
+    exporter: PathBuf,
+    /// How long to look.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Starts whose median time to the first heartbeat counts.
+    #[arg(long, default_value_t = 5)]
+    starts: usize,
+    /// Where the figures go.
+    #[arg(long, default_value = "target/bench/agent.json")]
+    out: PathBuf,
+    /// Fails where a figure misses its target.
+    #[arg(long)]
+    check: bool,
+}
+
+/// The exporter is scraped as often as a node reports.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    for (program, remedy) in [
+        (&args.agent, "cargo build --release --bin virtengine-node-agent"),
+        (&args.exporter, "apt-get install prometheus-node-exporter"),
+    ] {
+        ensure!(
+            program.is_file(),
+            "{} is missing. Remedy: {remedy}",
+            program.display()
+        );
+    }
+    scene::run("bench-agent", |scene, _| {
+        let site = Site::start(scene, Kind::Embedded)?;
+        let agent = site.agent(scene, "node-0001")?;
+        let figures = measure(&args, scene, &agent)?;
+        print(&figures)?;
+        save(&args.out, &figures)?;
+        if args.check { check(&figures) } else { Ok(()) }
+    })
+}
+
+fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
+    let mut starts = Vec::new();
+    for _ in 0..args.starts.max(1) {
+        let (mut running, took) = start(&args.agent, scene, agent)?;
+        starts.push(took);
+        running.stop(Duration::from_secs(10))?;
+    }
+    starts.sort_unstable();
+    let median = starts.get(starts.len() / 2).context("no start")?;
+
+    let (agent_process, _) = start(&args.agent, scene, agent)?;
+    let port = port::free()?;
+    let mut command = Command::new(&args.exporter);
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let exporter = Process::start("exporter", command, &scene.log("exporter"))?;
+    let url = format!("http://127.0.0.1:{port}/metrics");
+    let scrape = || process::output(Command::new("curl").args(["-sf", "--max-time", "10", &url]));
+    wait::until("the exporter", Duration::from_secs(10), || scrape().map(Some))?;
+    // Both have started, and measured everything once.
+    std::thread::sleep(INTERVAL);
+
+    let began = Instant::now();
+    let (first, other_first) = (cost(agent_process.id())?, cost(exporter.id())?);
+    let accepted_before = accepted(agent)?;
+    let (mut most, mut other_most, mut scrapes) = (0, 0, 0u64);
+    while began.elapsed() < Duration::from_secs(args.seconds) {
+        scrape()?;
+        scrapes += 1;
+        std::thread::sleep(INTERVAL);
+        most = most.max(cost(agent_process.id())?.pss_kib);
+        other_most = other_most.max(cost(exporter.id())?.pss_kib);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let (last, other_last) = (cost(agent_process.id())?, cost(exporter.id())?);
+    let heartbeats = accepted(agent)?.saturating_sub(accepted_before);
+    ensure!(heartbeats > 0, "no heartbeat was accepted:\n{}", agent_process.log());
+    Ok(json!({
+        "seconds": rounded(seconds),
+        "heartbeats": heartbeats,
+        "scrapes": scrapes,
+        "rss_mb": mb(most),
+        "node_exporter_rss_mb": mb(other_most),
+        "cpu_ms_per_heartbeat": each(first, last, heartbeats),
+        "node_exporter_cpu_ms_per_scrape": each(other_first, other_last, scrapes),
+        "wakeups_per_s": rounded(number(last.switches.saturating_sub(first.switches)) / seconds),
+        "start_to_first_heartbeat_ms": u64::try_from(median.as_millis())?,
+        "binary_mb": mb(fs::metadata(&args.agent)?.len() / 1024),
+    }))
+}
+
+/// Starts the agent; returns once its first heartbeat is accepted, with the time that took.
+fn start(program: &Path, scene: &Scene, agent: &Agent) -> Result<(Process, Duration)> {
+    fs::remove_file(agent.path("state/status.json")).ok();
+    let mut command = Command::new(program);
+    command.args(["run", "--config", &agent.path("config.yaml")]);
+    let began = Instant::now();
+    let mut process = Process::start("agent", command, &scene.log("agent"))?;
+    loop {
+        if accepted(agent).is_ok_and(|n| n > 0) {
+            return Ok((process, began.elapsed()));
+        }
+        process.check_alive()?;
+        ensure!(
+            began.elapsed() < Duration::from_secs(60),
+            "no heartbeat:\n{}",
+            process.log()
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Heartbeats accepted since the agent's start.
+fn accepted(agent: &Agent) -> Result<u64> {
+    let status: Value = serde_json::from_str(&fs::read_to_string(agent.path("state/status.json"))?)?;
+    status.get("accepted").and_then(Value::as_u64).context("no count")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn number(n: u64) -> f64 {
+    n as f64
+}
+
+fn rounded(n: f64) -> f64 {
+    (n * 1000.0).round() / 1000.0
+}
+
+fn mb(kib: u64) -> f64 {
+    rounded(number(kib) / 1024.0)
+}
+
+fn each(first: Cost, last: Cost, n: u64) -> f64 {
+    rounded(number(last.cpu_ns.saturating_sub(first.cpu_ns)) / 1e6 / number(n.max(1)))
+}
+
+fn print(figures: &Value) -> Result<()> {
+    println!("{:<34} {:>12}", "one run, every collector on", "");
+    for (name, value) in figures.as_object().context("no figures")? {
+        println!("{name:<34} {value:>12}");
+    }
+    Ok(())
+}
+
+fn save(path: &Path, figures: &Value) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, format!("{}\n", serde_json::to_string_pretty(figures)?))?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+fn check(figures: &Value) -> Result<()> {
+    let get = |name: &str| figures.get(name).and_then(Value::as_f64).unwrap_or(f64::INFINITY);
+    let mut faults = Vec::new();
+    for (name, most) in [
+        ("rss_mb", 8.0),
+        ("rss_mb", get("node_exporter_rss_mb") / 2.0),
+        ("cpu_ms_per_heartbeat", 1.0),
+        ("cpu_ms_per_heartbeat", get("node_exporter_cpu_ms_per_scrape") / 5.0),
+        ("wakeups_per_s", 1.0),
+        ("start_to_first_heartbeat_ms", 200.0),
+    ] {
+        if get(name) > most {
+            faults.push(format!("{name} is {}, target {}", get(name), rounded(most)));
+        }
+    }
+    if faults.is_empty() {
+        println!("all figures are within their targets");
+        return Ok(());
+    }
+    bail!("beyond target:\n  {}", faults.join("\n  "));
+}
