@@ -53,7 +53,11 @@ fn one(pid: u32, children: &mut Vec<u32>) -> Result<Cost> {
         let status = fs::read_to_string(task.join("status"))?;
         cost.switches += field(&status, "voluntary_ctxt_switches:")?;
         let below = fs::read_to_string(task.join("children")).unwrap_or_default();
-        children.extend(below.split_ascii_whitespace().filter_map(|p| p.parse::<u32>().ok()));
+        children.extend(
+            below
+                .split_ascii_whitespace()
+                .filter_map(|p| p.parse::<u32>().ok()),
+        );
     }
     Ok(cost)
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use hpc_tests::agent::Agent;
 use hpc_tests::bench::agent::{Cost, cost};
 use hpc_tests::chain::Kind;
 use hpc_tests::process::{self, Process};
 use hpc_tests::scene::Scene;
-use hpc_tests::site::{Agent, Site};
+use hpc_tests::site::Site;
 use hpc_tests::{port, scene, wait};
 use serde_json::{Value, json};
 
@@ -98,7 +99,11 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     let seconds = began.elapsed().as_secs_f64();
     let (last, other_last) = (cost(agent_process.id())?, cost(exporter.id())?);
     let heartbeats = accepted(agent)?.saturating_sub(accepted_before);
-    ensure!(heartbeats > 0, "no heartbeat was accepted:\n{}", agent_process.log());
+    ensure!(
+        heartbeats > 0,
+        "no heartbeat was accepted:\n{}",
+        agent_process.log()
+    );
     Ok(json!({
         "seconds": rounded(seconds),
         "heartbeats": heartbeats,
@@ -181,7 +186,10 @@ fn check(figures: &Value) -> Result<()> {
         ("rss_mb", 8.0),
         ("rss_mb", get("node_exporter_rss_mb") / 2.0),
         ("cpu_ms_per_heartbeat", 1.0),
-        ("cpu_ms_per_heartbeat", get("node_exporter_cpu_ms_per_scrape") / 5.0),
+        (
+            "cpu_ms_per_heartbeat",
+            get("node_exporter_cpu_ms_per_scrape") / 5.0,
+        ),
         ("wakeups_per_s", 1.0),
         ("start_to_first_heartbeat_ms", 200.0),
     ] {

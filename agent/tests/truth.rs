@@ -1,0 +1,287 @@
+//! Measured truth: under a load, every figure beside the kernel's counters, and beside what Debian's
+//! prometheus-node-exporter says of the same time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "tests"
+)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use virtengine_node_agent::probe::Roots;
+use virtengine_node_agent::probe::cpu::CpuProbe;
+use virtengine_node_agent::probe::disk::DiskProbe;
+use virtengine_node_agent::probe::host::HostProbe;
+use virtengine_node_agent::probe::memory::{Memory, MemoryProbe};
+use virtengine_node_agent::probe::network::NetworkProbe;
+
+/// Long enough for a hundred ticks of each processor.
+const WINDOW: Duration = Duration::from_secs(3);
+/// Of a gigabit, as the loopback device is said to have.
+const MEGABITS: f64 = 1000.0;
+const POINTS: f64 = 5.0;
+
+/// Keeps a processor, a disk and the loopback device busy, and holds memory, until it is dropped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    _memory: Vec<u8>,
+}
+
+impl Load {
+    fn start(folder: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        let mut work = |mut step: Box<dyn FnMut() + Send>| {
+            let stop = Arc::clone(&stop);
+            threads.push(std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    step();
+                }
+            }));
+        };
+        let mut n = 0u64;
+        work(Box::new(move || {
+            n = std::hint::black_box(n.wrapping_mul(31).wrapping_add(1));
+        }));
+        let mut file = fs::File::create(folder.join("load")).unwrap();
+        let block = vec![7u8; 1 << 20];
+        work(Box::new(move || {
+            file.set_len(0).unwrap();
+            file.write_all(&block).unwrap();
+            file.sync_all().unwrap();
+        }));
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = door.accept().unwrap();
+        std::thread::spawn(move || while receiver.read(&mut [0u8; 65536]).is_ok_and(|n| n > 0) {});
+        // About 300 Mbit/s.
+        work(Box::new(move || {
+            sender.write_all(&[0u8; 40_000]).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }));
+        Self {
+            stop,
+            threads,
+            _memory: vec![1u8; 256 << 20],
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for t in self.threads.drain(..) {
+            t.join().ok();
+        }
+    }
+}
+
+/// The kernel's counters, read by code of the test's own.
+struct Kernel {
+    at: Instant,
+    busy: f64,
+    total: f64,
+    disk_ms: f64,
+    sent: f64,
+}
+
+fn numbers(line: &str) -> Vec<f64> {
+    line.split_ascii_whitespace()
+        .filter_map(|w| w.parse().ok())
+        .collect()
+}
+
+fn kernel(disk: &str) -> Kernel {
+    let at = Instant::now();
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let cpu = numbers(stat.lines().next().unwrap());
+    let total: f64 = cpu[..8].iter().sum();
+    let lines = fs::read_to_string("/proc/diskstats").unwrap();
+    let of_disk = lines
+        .lines()
+        .find(|l| l.split_ascii_whitespace().nth(2) == Some(disk));
+    let net = fs::read_to_string("/proc/net/dev").unwrap();
+    let lo = net.lines().find_map(|l| l.trim().strip_prefix("lo:")).unwrap();
+    Kernel {
+        at,
+        busy: total - cpu[3] - cpu[4],
+        total,
+        // The name is no number: major, minor, then reads …
+        disk_ms: of_disk.map_or(0.0, |l| numbers(l)[11]),
+        sent: numbers(lo)[8],
+    }
+}
+
+/// Debian's exporter.
+struct Exporter(Child, u16);
+
+impl Exporter {
+    fn start() -> Self {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = door.local_addr().unwrap().port();
+        drop(door);
+        let child = Command::new("prometheus-node-exporter")
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            // By default it leaves the loopback device out.
+            .arg("--collector.netdev.device-exclude=^none$")
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("apt-get install prometheus-node-exporter, or scripts/test --install");
+        let exporter = Self(child, port);
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "the exporter does not answer"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        exporter
+    }
+
+    fn scrape(&self) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Sum of the samples of `name` whose labels hold `label`.
+fn sum(metrics: &str, name: &str, label: &str) -> f64 {
+    let values = metrics.lines().filter(|l| {
+        l.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && l.contains(label)
+    });
+    values
+        .filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok())
+        .sum()
+}
+
+fn near(what: &str, ours: f64, theirs: f64) {
+    assert!(
+        (ours - theirs).abs() <= POINTS,
+        "{what}: {ours} here, {theirs} beside"
+    );
+}
+
+#[test]
+fn under_load_every_figure_is_of_this_node_and_of_the_interval_within_five_points() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The loopback device tells no speed: here it is a gigabit.
+    let lo = dir.path().join("sys/class/net/lo");
+    fs::create_dir_all(lo.join("device")).unwrap();
+    fs::write(lo.join("speed"), format!("{MEGABITS}\n")).unwrap();
+    let with_speed = Roots {
+        sys: dir.path().join("sys"),
+        ..Roots::default()
+    };
+    let real = Roots::default();
+    let exporter = Exporter::start();
+    let _load = Load::start(dir.path());
+    let (mut cpu, mut disk, mut network) = (
+        CpuProbe::new(&real),
+        DiskProbe::new(&real),
+        NetworkProbe::new(&with_speed),
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(cpu.utilization().is_none(), "nothing is known of an interval yet");
+    let start = Instant::now();
+    assert!(disk.busiest(start).is_none() && network.busiest(start).is_none());
+    let disk_name = fs::read_dir("/sys/block")
+        .unwrap()
+        .filter_map(|e| e.unwrap().file_name().into_string().ok())
+        .find(|name| Path::new("/sys/block").join(name).join("device").exists());
+    let first = kernel(disk_name.as_deref().unwrap_or_default());
+    let before = exporter.scrape();
+    std::thread::sleep(WINDOW);
+    let busy = f64::from(cpu.utilization().unwrap());
+    let now = Instant::now();
+    let (busiest, link) = (disk.busiest(now), network.busiest(now).unwrap());
+    let last = kernel(disk_name.as_deref().unwrap_or_default());
+    let after = exporter.scrape();
+    let memory = MemoryProbe::new(&real).read().unwrap();
+    let uptime = HostProbe::new(&real).uptime().unwrap();
+
+    let seconds = last.at.duration_since(first.at).as_secs_f64();
+    near(
+        "CPU",
+        busy,
+        100.0 * (last.busy - first.busy) / (last.total - first.total),
+    );
+    let sent = 100.0 * (last.sent - first.sent) * 8.0 / 1e6 / seconds / MEGABITS;
+    assert_eq!(link.device, "lo");
+    near("network", f64::from(link.percent), sent.min(100.0));
+    assert!(link.percent > 0);
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    let kib = |name: &str| numbers(text.lines().find(|l| l.starts_with(name)).unwrap())[0];
+    let used = 100.0 * (1.0 - kib("MemAvailable:") / kib("MemTotal:"));
+    near("memory", f64::from(Memory::utilization(&memory).unwrap()), used);
+    // Of the host, not of this process.
+    let host = numbers(&fs::read_to_string("/proc/uptime").unwrap())[0];
+    assert!((uptime as f64 - host).abs() <= 2.0, "{uptime} {host}");
+
+    let delta = |name: &str, label: &str| sum(&after, name, label) - sum(&before, name, label);
+    let idle =
+        delta("node_cpu_seconds_total", "mode=\"idle\"") + delta("node_cpu_seconds_total", "mode=\"iowait\"");
+    near(
+        "CPU beside the exporter",
+        busy,
+        100.0 * (1.0 - idle / delta("node_cpu_seconds_total", "cpu=")),
+    );
+    let free =
+        sum(&after, "node_memory_MemAvailable_bytes", "") / sum(&after, "node_memory_MemTotal_bytes", "");
+    near(
+        "memory beside the exporter",
+        f64::from(Memory::utilization(&memory).unwrap()),
+        100.0 * (1.0 - free),
+    );
+    let received =
+        delta("node_network_transmit_bytes_total", "device=\"lo\"") * 8.0 / 1e6 / seconds / MEGABITS;
+    near(
+        "network beside the exporter",
+        f64::from(link.percent),
+        100.0 * received.min(1.0),
+    );
+    match (busiest, disk_name) {
+        // The one disk of a virtual machine; with several the busiest may be another.
+        (Some(ours), Some(name)) if ours.device == name => {
+            let theirs = 100.0 * (last.disk_ms - first.disk_ms) / 1000.0 / seconds;
+            near("disk", f64::from(ours.percent), theirs.min(100.0));
+            let io = delta("node_disk_io_time_seconds_total", &format!("device=\"{name}\""));
+            near(
+                "disk beside the exporter",
+                f64::from(ours.percent),
+                100.0 * (io / seconds).min(1.0),
+            );
+        }
+        (Some(_), Some(_)) => {}
+        // No physical disk: absent, not 0.
+        (ours, None) => assert_eq!(ours, None),
+        (None, Some(name)) => panic!("{name} is a disk, and nothing is said of it"),
+    }
+}
