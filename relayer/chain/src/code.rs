@@ -102,7 +102,8 @@ pub fn of_abci(codespace: &str, code: u32, log: &str) -> Verdict {
         ("sdk", 13) => Verdict::InsufficientFee,
         ("sdk", 19) => Verdict::AlreadyInCache,
         ("sdk", 20) => Verdict::MempoolFull,
-        ("sdk", 21) => Verdict::TxTooLarge,
+        // 41: its gas limit is above what a block may use.
+        ("sdk", 21 | 41) => Verdict::TxTooLarge,
         ("sdk", 30) => Verdict::TimeoutHeight,
         ("sdk", 32) => {
             let (expected, got) = sequences(log);
@@ -117,7 +118,7 @@ pub fn of_abci(codespace: &str, code: u32, log: &str) -> Verdict {
 /// Reads a JSON-RPC error of `broadcast_tx_sync`, where CometBFT gives text alone; `data` is the error's data member.
 #[must_use]
 pub fn of_broadcast_error(data: &str) -> Verdict {
-    if data.contains("request body too large") {
+    if is_request_too_large(data) {
         Verdict::TxTooLarge
     } else if data.contains("tx already exists in cache") {
         Verdict::AlreadyInCache
@@ -128,6 +129,12 @@ pub fn of_broadcast_error(data: &str) -> Verdict {
     } else {
         Verdict::Other
     }
+}
+
+/// Whether a JSON-RPC error says that the request's body is larger than the node reads (`rpc.max_body_bytes`).
+#[must_use]
+pub fn is_request_too_large(data: &str) -> bool {
+    data.contains("request body too large") || data.contains("length limit exceeded")
 }
 
 /// Reads the text of a failed simulation: an `abci_query` answers with code and codespace of the gRPC layer, and puts

@@ -102,6 +102,19 @@ impl GasPrice {
         }))
     }
 
+    /// A quarter more, at most `ceiling`; unchanged if that is lower or of another denomination.
+    #[must_use]
+    pub fn raised(&self, ceiling: &Self) -> Self {
+        if ceiling.denom != self.denom || ceiling.atto <= self.atto {
+            return self.clone();
+        }
+        let more = self.atto.saturating_add(self.atto.div_ceil(4).max(1));
+        Self {
+            atto: more.min(ceiling.atto),
+            denom: self.denom.clone(),
+        }
+    }
+
     /// Denomination.
     #[must_use]
     pub fn denom(&self) -> &str {

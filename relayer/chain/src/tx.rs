@@ -23,6 +23,8 @@ pub struct Fee {
     pub amount: Vec<Coin>,
     /// Most gas it may use.
     pub gas_limit: u64,
+    /// Address of another account that pays, by a fee grant to the signer.
+    pub granter: Option<String>,
 }
 
 /// A transaction before it is signed.
@@ -145,6 +147,7 @@ fn auth_info(key: &LocalKey, sequence: u64, fee: &Fee) -> AuthInfo {
         fee: Some(ProtoFee {
             amount: proto_coins(&fee.amount),
             gas_limit: fee.gas_limit,
+            granter: fee.granter.clone().unwrap_or_default(),
             ..ProtoFee::default()
         }),
         ..AuthInfo::default()

@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use common::{CHAIN_ID, World, address, options};
 use hpc_chain::gas::Coin;
 use hpc_chain::msg;
+use hpc_chain::query::QueryError;
+use hpc_chain::rpc::RpcError;
 use hpc_chain::send::{Gas, Pay, SendOptions, send_and_wait};
 use hpc_chain::settle::{
     Action, Alarm, BatchId, Condition, Config, End, Input, SignRequest, SignedTx, State, io, step,
@@ -68,6 +70,7 @@ impl<'a> Driver<'a> {
             fee: Fee {
                 amount: vec![],
                 gas_limit: 200_000,
+                ..Fee::default()
             },
         };
         let signer = SignerData {
@@ -95,7 +98,7 @@ impl<'a> Driver<'a> {
                             self.ends.push((batch, Some(end)));
                             inbox.push(Input::Settled { batch });
                         }
-                        Action::QueryNodeSequences { batch } => {
+                        Action::QueryNodeSequences { batch, .. } => {
                             self.ends.push((batch, None));
                             inbox.push(Input::Settled { batch });
                         }
@@ -315,4 +318,23 @@ async fn a_halted_chain_is_an_alarm_and_nothing_moves_until_its_time_is_ours_aga
         d.ends
     );
     assert_eq!(world.balance(&world.bob).await, 1);
+}
+
+#[tokio::test]
+async fn an_answer_below_the_height_asked_for_does_not_count() {
+    let world = on_demand();
+    let (alice, height) = (address(&world.alice), world.devnet.height().unwrap());
+    let from = |h| world.chain.from_height(h);
+    assert!(from(height).account(&alice).await.unwrap().height >= height);
+    let behind =
+        |e: QueryError| matches!(e, QueryError::Rpc(RpcError::Behind { wanted, .. }) if wanted == height + 1);
+    assert!(behind(from(height + 1).account(&alice).await.unwrap_err()));
+    // A refusal does not say its height, and proves as little.
+    let nobody = address(&world.bob);
+    assert!(behind(from(height + 1).contract_info(&nobody).await.unwrap_err()));
+    world.devnet.produce_block().unwrap();
+    world.devnet.produce_block().unwrap();
+    assert!(from(height + 1).account(&alice).await.is_ok());
+    let refused = from(height + 1).contract_info(&nobody).await.unwrap_err();
+    assert!(!behind(refused));
 }

@@ -26,6 +26,13 @@ impl From<RpcError> for Failure {
             RpcError::TooLarge { .. } => {
                 Self::new(Exit::Failed, "answer_too_large", message).remedy("ask for less with --limit")
             }
+            RpcError::RequestTooLarge { .. } => {
+                Self::new(Exit::Failed, "node_error", message).remedy("send less at once")
+            }
+            RpcError::WrongChain { .. } => Self::usage("wrong_chain", message),
+            RpcError::Behind { .. } => {
+                Self::new(Exit::Unreachable, "node_timeout", message).remedy("try again")
+            }
             RpcError::Malformed { .. } => Self::new(Exit::Unreachable, "not_a_node", message)
                 .remedy("--node must name the RPC port of a CometBFT node, usually 26657"),
             RpcError::Response { .. } => Self::new(Exit::Failed, "node_error", message),

@@ -116,6 +116,7 @@ impl Sender {
                 fee: Fee {
                     amount: fee.to_vec(),
                     gas_limit: GAS_LIMIT,
+                    granter: None,
                 },
             };
             let signer = SignerData {

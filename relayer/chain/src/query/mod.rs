@@ -10,7 +10,7 @@ pub use wasm::{CodeInfo, ContractInfo};
 use cosmrs::proto::traits::Message;
 
 use crate::code::{self, Class, Verdict};
-use crate::rpc::{AsRpcError, Client, Endpoints, RpcError};
+use crate::rpc::{AbciAnswer, AsRpcError, Client, Endpoints, RpcError};
 use hpc_schema::code::Code;
 
 /// A failed question.
@@ -104,13 +104,25 @@ impl<T> At<T> {
 #[derive(Debug, Clone)]
 pub struct Chain {
     endpoints: Endpoints,
+    /// Answers below this height do not count.
+    floor: u64,
 }
 
 impl Chain {
     /// Over these endpoints.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
-        Self { endpoints }
+        Self { endpoints, floor: 0 }
+    }
+
+    /// The same chain, of which only answers of at least this height count: an endpoint that is behind is passed over, and
+    /// if all are, the question fails with [`RpcError::Behind`].
+    #[must_use]
+    pub fn from_height(&self, floor: u64) -> Self {
+        Self {
+            endpoints: self.endpoints.clone(),
+            floor,
+        }
     }
 
     /// The endpoints.
@@ -140,11 +152,12 @@ impl Chain {
         height: u64,
     ) -> Result<At<A>, QueryError> {
         let data = question.encode_to_vec();
+        let floor = self.floor;
         let answer = self
             .endpoints
             .ask(|c: Client| {
                 let data = data.clone();
-                async move { c.abci_query(path, &data, height).await }
+                async move { at_least(&c, floor, path, &data, height).await }
             })
             .await?;
         if answer.code != 0 {
@@ -177,4 +190,35 @@ impl Chain {
             value,
         })
     }
+}
+
+/// An answer of at least this height.
+async fn at_least(
+    client: &Client,
+    floor: u64,
+    path: &'static str,
+    data: &[u8],
+    height: u64,
+) -> Result<AbciAnswer, RpcError> {
+    let behind = |height| RpcError::Behind {
+        endpoint: client.name().to_owned(),
+        height,
+        wanted: floor,
+    };
+    // A refusal does not say its height; a block above the floor says that the floor's state is there.
+    let before = if floor > 0 {
+        client.status().await?.height
+    } else {
+        0
+    };
+    let answer = client.abci_query(path, data, height).await?;
+    let proven = if answer.code == 0 || answer.height > 0 {
+        answer.height
+    } else {
+        before.saturating_sub(1)
+    };
+    if proven < floor {
+        return Err(behind(proven));
+    }
+    Ok(answer)
 }

@@ -25,6 +25,12 @@ impl RegistryClient {
         }
     }
 
+    /// The same contract, of which only answers of at least this height count.
+    #[must_use]
+    pub fn from_height(&self, floor: u64) -> Self {
+        Self::new(self.chain.from_height(floor), self.contract.clone())
+    }
+
     /// The chain.
     #[must_use]
     pub fn chain(&self) -> &Chain {

@@ -93,6 +93,18 @@ impl Client {
         &self.inner.name
     }
 
+    /// Where the endpoint tells events.
+    pub(super) fn websocket_url(&self) -> String {
+        let url = self.inner.url.as_str().trim_end_matches('/');
+        let url = url.strip_prefix("http").unwrap_or(url);
+        format!("ws{url}/websocket")
+    }
+
+    /// Largest answer in bytes.
+    pub(super) fn max_answer(&self) -> usize {
+        self.inner.options.max_answer
+    }
+
     /// Newest block, chain id, sync state.
     ///
     /// # Errors
@@ -133,6 +145,12 @@ impl Client {
                     log,
                 })
             }
+            Err(RpcError::RequestTooLarge { .. }) => Ok(CheckAnswer {
+                verdict: code::Verdict::TxTooLarge,
+                code: 0,
+                codespace: String::new(),
+                log: "the node takes no request of this size".to_owned(),
+            }),
             Err(RpcError::Response { data, message, .. }) => {
                 let log = if data.is_empty() { message } else { data };
                 let verdict = code::of_broadcast_error(&log);
@@ -230,6 +248,12 @@ impl Client {
         let request = self.inner.http.post(self.inner.url.clone()).json(&body);
         let mut response = request.send().await.map_err(|e| failed(&e))?;
         let status = response.status();
+        if status == reqwest::StatusCode::PAYLOAD_TOO_LARGE {
+            return Err(RpcError::RequestTooLarge {
+                endpoint: endpoint(),
+                method,
+            });
+        }
         let limit = self.inner.options.max_answer;
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|e| failed(&e))? {
@@ -249,19 +273,7 @@ impl Client {
             reason: format!("HTTP {}, {e}", status.as_u16()),
         })?;
         if let Some(error) = envelope.error {
-            let data = match error.data {
-                Some(Value::String(text)) => text,
-                Some(other) => other.to_string(),
-                None => String::new(),
-            };
-            let wire::WireError { code, message, .. } = error;
-            return Err(RpcError::Response {
-                endpoint: endpoint(),
-                method,
-                code,
-                message,
-                data,
-            });
+            return Err(error.into_response(&self.inner.name, method));
         }
         let result = envelope
             .result

@@ -14,6 +14,8 @@ use crate::settle::EndpointId;
 pub struct Endpoints {
     clients: Arc<[Client]>,
     health: Arc<Mutex<Vec<Health>>>,
+    /// The chain that every one of them must be of, if it is known.
+    chain_id: Option<Arc<str>>,
 }
 
 /// What is known of one endpoint.
@@ -21,6 +23,8 @@ pub struct Endpoints {
 struct Health {
     height: u64,
     failures: u32,
+    /// It has named the right chain since it last failed.
+    verified: bool,
 }
 
 /// What one endpoint said about its newest block.
@@ -49,7 +53,16 @@ impl Endpoints {
         Ok(Self {
             clients: clients.into(),
             health,
+            chain_id: None,
         })
+    }
+
+    /// The same endpoints, of which only those are asked that are of this chain. Each is made to say so before its first
+    /// answer counts, and again after a failure: another node may have come up behind the address.
+    #[must_use]
+    pub fn of_chain(mut self, chain_id: &str) -> Self {
+        self.chain_id = Some(chain_id.into());
+        self
     }
 
     /// All endpoints with their ids.
@@ -66,30 +79,43 @@ impl Endpoints {
     /// The one to ask first: without failures, with the highest block, in the operator's order.
     #[must_use]
     pub fn best(&self) -> Option<&Client> {
-        self.order().first().and_then(|i| self.clients.get(*i))
+        self.order().first().and_then(|id| self.get(*id))
     }
 
     /// Asks every endpoint for its newest block, all at once.
     pub async fn heads(&self) -> Vec<Head> {
         let mut tasks = tokio::task::JoinSet::new();
-        for (endpoint, client) in self.iter() {
-            let client = client.clone();
-            tasks.spawn(async move {
-                Head {
-                    endpoint,
-                    status: client.status().await,
-                }
-            });
+        for (endpoint, _) in self.iter() {
+            let all = self.clone();
+            tasks.spawn(async move { all.head(endpoint).await });
         }
         let mut heads = Vec::new();
         while let Some(done) = tasks.join_next().await {
-            if let Ok(head) = done {
-                self.note(head.endpoint, head.status.as_ref().ok().map(|s| s.height));
-                heads.push(head);
-            }
+            heads.extend(done.ok().flatten());
         }
         heads.sort_by_key(|h| h.endpoint);
         heads
+    }
+
+    /// Asks one endpoint for its newest block; `None` if there is none of this number.
+    pub async fn head(&self, endpoint: EndpointId) -> Option<Head> {
+        let status = self.get(endpoint)?.status().await;
+        match &status {
+            Ok(s) if self.is_ours(s) => self.seen(endpoint, s.height),
+            _ => self.failed(endpoint),
+        }
+        Some(Head { endpoint, status })
+    }
+
+    /// An endpoint of the right chain has shown a block of this height.
+    pub fn seen(&self, endpoint: EndpointId, height: u64) {
+        self.note(endpoint, |h| {
+            *h = Health {
+                height,
+                failures: 0,
+                verified: true,
+            }
+        });
     }
 
     /// Calls `ask` on the best endpoint, and on the next one while the failure is transient.
@@ -103,15 +129,18 @@ impl Endpoints {
         E: AsRpcError + From<RpcError>,
     {
         let mut last = E::from(RpcError::NoEndpoint);
-        for index in self.order() {
-            let Some(client) = self.clients.get(index) else {
+        for id in self.order() {
+            let Some(client) = self.get(id) else { continue };
+            if let Err(e) = self.verify(id, client).await {
+                last = e.into();
                 continue;
-            };
+            }
             match ask(client.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => {
-                    if let Ok(id) = u16::try_from(index) {
-                        self.note(EndpointId(id), None);
+                    // To be behind is no failure: other questions are answered as well as ever.
+                    if !matches!(e.rpc(), Some(RpcError::Behind { .. })) {
+                        self.failed(id);
                     }
                     last = e;
                 }
@@ -121,24 +150,53 @@ impl Endpoints {
         Err(last)
     }
 
-    fn note(&self, endpoint: EndpointId, height: Option<u64>) {
+    async fn verify(&self, id: EndpointId, client: &Client) -> Result<(), RpcError> {
+        let Some(wanted) = &self.chain_id else {
+            return Ok(());
+        };
+        let known = self.health().get(usize::from(id.0)).is_some_and(|h| h.verified);
+        if known {
+            return Ok(());
+        }
+        let status = client.status().await.inspect_err(|_| self.failed(id))?;
+        if self.is_ours(&status) {
+            self.seen(id, status.height);
+            return Ok(());
+        }
+        self.failed(id);
+        Err(RpcError::WrongChain {
+            endpoint: client.name().to_owned(),
+            found: status.chain_id,
+            wanted: wanted.to_string(),
+        })
+    }
+
+    fn is_ours(&self, status: &Status) -> bool {
+        self.chain_id.as_ref().is_none_or(|id| **id == *status.chain_id)
+    }
+
+    fn failed(&self, endpoint: EndpointId) {
+        self.note(endpoint, |h| {
+            h.failures = h.failures.saturating_add(1);
+            h.verified = false;
+        });
+    }
+
+    fn note(&self, endpoint: EndpointId, change: impl FnOnce(&mut Health)) {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(h) = health.get_mut(usize::from(endpoint.0)) {
-            match height {
-                Some(height) => *h = Health { height, failures: 0 },
-                None => h.failures = h.failures.saturating_add(1),
-            }
+            change(h);
         }
     }
 
-    fn order(&self) -> Vec<usize> {
-        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut order: Vec<usize> = (0..self.clients.len()).collect();
-        order.sort_by_key(|i| {
-            let h = health.get(*i).copied().unwrap_or_default();
-            (h.failures, std::cmp::Reverse(h.height))
-        });
-        order
+    fn health(&self) -> Vec<Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn order(&self) -> Vec<EndpointId> {
+        let mut order: Vec<(EndpointId, Health)> = (0u16..).map(EndpointId).zip(self.health()).collect();
+        order.sort_by_key(|(_, h)| (h.failures, std::cmp::Reverse(h.height)));
+        order.into_iter().map(|(id, _)| id).collect()
     }
 }
 

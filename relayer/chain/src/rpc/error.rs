@@ -65,6 +65,34 @@ pub enum RpcError {
         /// Its data: where CometBFT writes the reason.
         data: String,
     },
+    /// The endpoint is of another chain.
+    #[error("{endpoint}: is of chain {found:?}, not of {wanted:?}; correct its address or the chain id")]
+    WrongChain {
+        /// Which endpoint.
+        endpoint: String,
+        /// What it says.
+        found: String,
+        /// What was expected.
+        wanted: String,
+    },
+    /// The endpoint has not reached the height that the answer must be of.
+    #[error("{endpoint}: is at height {height}, and the answer must be of {wanted} or above")]
+    Behind {
+        /// Which endpoint.
+        endpoint: String,
+        /// Height of its answer.
+        height: u64,
+        /// The lowest that will do.
+        wanted: u64,
+    },
+    /// The request is larger than the endpoint takes.
+    #[error("{endpoint}: takes no request of this size to {method}; raise rpc.max_body_bytes of the node")]
+    RequestTooLarge {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
+    },
     /// No endpoint is configured.
     #[error("no RPC endpoint is configured; set --node or chain.endpoints")]
     NoEndpoint,
@@ -75,8 +103,12 @@ impl RpcError {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Malformed { .. } => Class::Transient,
-            Self::Response { .. } | Self::TooLarge { .. } => Class::Rejected,
+            Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Malformed { .. }
+            | Self::WrongChain { .. }
+            | Self::Behind { .. } => Class::Transient,
+            Self::Response { .. } | Self::TooLarge { .. } | Self::RequestTooLarge { .. } => Class::Rejected,
             Self::Url { .. } | Self::NoEndpoint => Class::Fatal,
         }
     }

@@ -3,15 +3,19 @@
 //! Every call has a deadline and a bound on the answer's size. int64 come as strings; hashes go out as base64. Nothing
 //! here retries: [`Endpoints`] tries the next endpoint, the settlement machine asks again.
 
+mod blocks;
 mod client;
 mod endpoints;
 mod error;
+mod follow;
 mod types;
 mod wire;
 
+pub use blocks::{Blocks, NewBlock};
 pub use client::{Client, ClientOptions};
 pub use endpoints::{AsRpcError, Endpoints, Head};
 pub use error::RpcError;
+pub use follow::{Follower, Seen, SeenBlock};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer};
 
+use super::error::RpcError;
 use super::types::{AbciAnswer, Attribute, Block, Event, ExecResult, Status, TxAnswer, TxPage};
+use crate::code::is_request_too_large;
 use crate::hash::TxHash;
 
 #[derive(Debug, Deserialize)]
@@ -24,6 +26,28 @@ pub(super) struct WireError {
     pub(super) message: String,
     #[serde(default)]
     pub(super) data: Option<serde_json::Value>,
+}
+
+impl WireError {
+    pub(super) fn into_response(self, endpoint: &str, method: &'static str) -> RpcError {
+        let Self { code, message, data } = self;
+        let data = match data {
+            Some(serde_json::Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let endpoint = endpoint.to_owned();
+        if is_request_too_large(&data) {
+            return RpcError::RequestTooLarge { endpoint, method };
+        }
+        RpcError::Response {
+            endpoint,
+            method,
+            code,
+            message,
+            data,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -118,7 +118,10 @@ pub async fn fee(
                 Pay::Coins(coins) => coins.clone(),
             };
             let simulated = Unsigned {
-                fee: Fee { amount, gas_limit: 0 },
+                fee: Fee {
+                    amount,
+                    ..Fee::default()
+                },
                 ..draft.clone()
             };
             let used = chain
@@ -131,5 +134,9 @@ pub async fn fee(
         Pay::Price(price) => price.fee(gas_limit)?.into_iter().collect(),
         Pay::Coins(coins) => coins.clone(),
     };
-    Ok(Fee { amount, gas_limit })
+    Ok(Fee {
+        amount,
+        gas_limit,
+        ..Fee::default()
+    })
 }

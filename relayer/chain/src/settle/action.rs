@@ -39,6 +39,8 @@ pub enum Action {
     QueryNodeSequences {
         /// Which batch.
         batch: BatchId,
+        /// At this height the sequence was used: only an answer of at least this height tells what the batch did.
+        height: u64,
     },
     /// The transaction has ended: settle the batch's members, then [`super::Input::Settled`].
     Finished {

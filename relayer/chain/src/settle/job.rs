@@ -22,8 +22,8 @@ impl State {
                 if reread || height >= tx.timeout_height || tx.refused.is_some() {
                     out.push(Action::QueryAccount);
                 }
-                if let Some(to) = self.view.consumed_at {
-                    out.push(scan(tx, to));
+                if let Some(at) = self.view.consumed_at {
+                    out.push(scan(tx, at));
                 }
             }
             Phase::Ended { .. } => {}
@@ -216,7 +216,7 @@ impl State {
         let Some(consumed_at) = self.view.consumed_at else {
             return;
         };
-        let covers = from <= tx.signed_height.saturating_add(1) && to >= consumed_at;
+        let covers = from <= tx.signed_height.saturating_add(1) && to >= last_possible(tx, consumed_at);
         if tx.hash != hash || !covers {
             return;
         }
@@ -267,10 +267,16 @@ impl State {
     }
 }
 
-pub(super) fn scan(tx: &Outstanding, to: u64) -> Action {
+/// Reads the blocks in which the transaction can have taken effect, its sequence having been seen used at `consumed_at`.
+pub(super) fn scan(tx: &Outstanding, consumed_at: u64) -> Action {
     Action::ScanBlocks {
         hash: tx.hash,
         from: tx.signed_height.saturating_add(1),
-        to,
+        to: last_possible(tx, consumed_at),
     }
+}
+
+/// The last block in which it can have taken effect: none above T. After a long downtime the present height is far above.
+fn last_possible(tx: &Outstanding, consumed_at: u64) -> u64 {
+    consumed_at.min(tx.timeout_height)
 }

@@ -117,7 +117,7 @@ impl State {
     pub(super) fn announce(&self, end: End, out: &mut Vec<Action>) {
         let Some(Job { batch, .. }) = self.job else { return };
         out.push(match end {
-            End::Consumed { .. } => Action::QueryNodeSequences { batch },
+            End::Consumed { height } => Action::QueryNodeSequences { batch, height },
             end => Action::Finished { batch, end },
         });
     }

@@ -43,6 +43,7 @@ fn unsigned(name: &str, tx: &Value, f: &Value) -> Unsigned {
                 .map(|c| c.as_str().unwrap().parse().unwrap())
                 .collect(),
             gas_limit: text("gas").parse().unwrap(),
+            granter: None,
         },
     }
 }

@@ -347,6 +347,19 @@ pub(super) enum KeysCommand {
         #[command(flatten)]
         out: Out,
     },
+    /// Makes another chain key, for `keys.extra_relayers`, beside the others and sealed like them.
+    Add {
+        /// Name of the key.
+        name: String,
+        /// File with a mnemonic to take the key from, mode 0600.
+        #[arg(long)]
+        import: Option<std::path::PathBuf>,
+        /// Bech32 prefix, if the configuration names no contract yet.
+        #[arg(long, default_value = "wasm")]
+        prefix: String,
+        #[command(flatten)]
+        out: Out,
+    },
     /// Prints the address of a chain key.
     Address {
         /// Name of the key.

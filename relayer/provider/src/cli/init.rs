@@ -139,7 +139,7 @@ fn configuration(args: &InitArgs) -> anyhow::Result<Config> {
 }
 
 /// A new key, or the one of a mnemonic in a file that only its owner can read.
-fn add_key(keyring: &Keyring, name: &str, import: Option<&Path>) -> anyhow::Result<KeyInfo> {
+pub(super) fn add_key(keyring: &Keyring, name: &str, import: Option<&Path>) -> anyhow::Result<KeyInfo> {
     let mnemonic = match import {
         None => Mnemonic::generate()?,
         Some(path) => {

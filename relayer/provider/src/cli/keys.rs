@@ -2,6 +2,7 @@ use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError};
 use serde::Serialize;
 
 use super::args::KeysCommand;
+use super::init::add_key;
 use super::output;
 use crate::config::Config;
 use crate::daemon::prefix_of;
@@ -58,6 +59,17 @@ pub(super) fn run(home: &Home, config: &Config, command: KeysCommand) -> anyhow:
             } else {
                 output::value(&row, out.output)
             }
+        }
+        KeysCommand::Add {
+            name,
+            import,
+            prefix,
+            out,
+        } => {
+            let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
+            let keyring = Keyring::open(&home.keyring(), relayer.backend)?;
+            add_key(&keyring, &name, import.as_deref())?;
+            output::value(&find(&name, prefix)?, out.output)
         }
         KeysCommand::Address { name, prefix } => output::line(&find(&name, prefix)?.address),
         KeysCommand::Task { cluster_id } => {

@@ -26,6 +26,30 @@ impl Config {
         }
         range("chain.poll", self.chain.poll, Span::millis(50), Span::seconds(30))?;
         range(
+            "chain.tx_lifetime",
+            self.chain.tx_lifetime,
+            Span::seconds(1),
+            Span::seconds(240),
+        )?;
+        range(
+            "chain.halt_after",
+            self.chain.halt_after,
+            Span::seconds(1),
+            Span::seconds(600),
+        )?;
+        let mut names: Vec<&String> = self.keys.extra_relayers.iter().collect();
+        names.push(&self.keys.relayer);
+        names.sort();
+        if names.windows(2).any(|pair| pair.first() == pair.last()) {
+            fail(
+                "keys.extra_relayers",
+                "names a key twice; one transaction at a time is under way for a key",
+            )?;
+        }
+        if names.len() > 64 {
+            fail("keys.extra_relayers", "has more than 63 keys")?;
+        }
+        range(
             "chain.sync",
             self.chain.sync,
             Span::millis(100),

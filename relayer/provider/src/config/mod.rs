@@ -50,7 +50,16 @@ pub struct Chain {
     pub rpc: Vec<String>,
     /// What a unit of gas is paid with, such as `0.025stake`; `0stake` pays nothing.
     pub gas_price: String,
-    /// How often the chain's height is read.
+    /// The most that a unit of gas is paid with: the price rises towards it, by a quarter at a time, where a node asks for
+    /// more. Without it the price is fixed.
+    pub gas_price_max: Option<String>,
+    /// Address that pays the fees, by a fee grant to each paying key; without it each key pays for itself.
+    pub fee_granter: Option<String>,
+    /// How long a transaction may live before it is signed anew. Reports are good for five minutes.
+    pub tx_lifetime: Span,
+    /// Without a new block for so long the chain counts as halted.
+    pub halt_after: Span,
+    /// How often the chain's height is asked for where no websocket tells it.
     pub poll: Span,
     /// How often parameters, clusters and nodes are read.
     pub sync: Span,
@@ -67,6 +76,10 @@ impl Default for Chain {
             contract: String::new(),
             rpc: vec!["http://127.0.0.1:26657".into()],
             gas_price: "0.025stake".into(),
+            gas_price_max: None,
+            fee_granter: None,
+            tx_lifetime: Span::seconds(90),
+            halt_after: Span::seconds(30),
             poll: Span::seconds(1),
             sync: Span::seconds(5),
             timeout: Span::seconds(10),
@@ -201,6 +214,8 @@ pub struct Keys {
     pub operator: String,
     /// Pays for transactions.
     pub relayer: String,
+    /// Further keys that pay for transactions of reports: each has one under way at a time.
+    pub extra_relayers: Vec<String>,
 }
 
 impl Default for Keys {
@@ -208,6 +223,7 @@ impl Default for Keys {
         Self {
             operator: "operator".into(),
             relayer: "relayer".into(),
+            extra_relayers: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
+use hpc_chain::rpc::RpcError;
 use hpc_schema::time::UnixSeconds;
 use tokio::time::timeout;
 use x509_parser::extensions::GeneralName;
@@ -32,6 +33,7 @@ pub(super) async fn chain(
     };
     let id = match timeout(PATIENCE, client.chain().chain_id()).await {
         Ok(Ok(id)) => id,
+        Ok(Err(QueryError::Rpc(RpcError::WrongChain { found, .. }))) => found,
         Ok(Err(e)) => return unreachable(&e),
         Err(_) => return unreachable(&"no answer within 3 s"),
     };

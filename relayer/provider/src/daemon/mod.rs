@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hpc_chain::rpc::Follower;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -26,7 +27,7 @@ use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
-use crate::settle::{Driver, DriverError, DriverParts};
+use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::{clock, home};
@@ -85,7 +86,7 @@ impl Daemon {
         let (stop_intake, intake_stops) = watch::channel(false);
         let (stop_settlement, settlement_stops) = watch::channel(false);
         let (stop_rest, rest_stops) = watch::channel(false);
-        let wake = Arc::new(Notify::new());
+        let wake = Arc::new(Wake::default());
         let (spool, spool_task) = Spool::start(store.clone());
         let gateway = Arc::new(Gateway::new(Parts {
             config: config.clone(),
@@ -99,18 +100,33 @@ impl Daemon {
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
         }));
-        let driver = Driver::resume(DriverParts {
+        let endpoints = client.chain().endpoints();
+        let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
+        let settling = settle::Shared {
             config: config.clone(),
-            signers: keys.signers,
             price: keys.price,
+            ceiling: keys.ceiling,
             client: client.clone(),
             store: store.clone(),
             registry: Arc::clone(&registry),
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             wake,
-        })
-        .await?;
+            claims: Arc::new(Claims::default()),
+            seen: follower.seen(),
+        };
+        let mut drivers = Vec::new();
+        for signers in keys.signers {
+            let shared = settling.clone();
+            drivers.push(Driver::resume(DriverParts { shared, signers }).await?);
+        }
+        let watching = settle::watch_endpoints(
+            follower.seen(),
+            endpoints.clone(),
+            Arc::clone(&registry),
+            Arc::clone(&metrics),
+            rest_stops.clone(),
+        );
         let shared = tasks::Shared {
             config,
             home,
@@ -134,6 +150,7 @@ impl Daemon {
                     tracing::error!(error = %e, "the ops listener has stopped");
                 }
             }),
+            tokio::spawn(watching),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::keep(
@@ -144,7 +161,7 @@ impl Daemon {
             )),
         ];
         let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
-        let driver = tokio::spawn(driver.run(settlement_stops));
+        let driver = tokio::spawn(settle::run_all(drivers, follower, settlement_stops));
         tracing::info!(gateway = %gateway_addr, ops = %ops_addr, "virtengine-provider is up");
         Ok(Self {
             gateway_addr,

@@ -1,6 +1,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hpc_chain::gas::GasPrice;
 use hpc_chain::keys::{
@@ -111,8 +112,10 @@ impl StartError {
 pub(super) struct Keys {
     pub(super) ca: Ca,
     pub(super) tokens: TokenKey,
-    pub(super) signers: Signers,
+    /// One for each paying key, never empty.
+    pub(super) signers: Vec<Signers>,
     pub(super) price: GasPrice,
+    pub(super) ceiling: Option<GasPrice>,
 }
 
 pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
@@ -138,27 +141,39 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let ca = load_ca(home)?;
     let tokens = TokenKey::new(Seed::load(&home.token_key())?);
     let prefix = prefix_of(&config.chain.contract)?;
-    let (operator, relayer) = (
-        load_key(home, &config.keys.operator)?,
-        load_key(home, &config.keys.relayer)?,
-    );
-    let price: GasPrice = config.chain.gas_price.parse().map_err(|e| StartError::Value {
-        key: "chain.gas_price",
-        message: format!("{e}"),
-    })?;
-    let address = relayer.address(&prefix)?;
-    let signers = Signers {
-        name: config.keys.relayer.clone(),
-        relayer,
-        address,
-        operator,
-        prefix,
+    let operator = Arc::new(load_key(home, &config.keys.operator)?);
+    let price = gas_price("chain.gas_price", &config.chain.gas_price)?;
+    let ceiling = match &config.chain.gas_price_max {
+        Some(text) => Some(gas_price("chain.gas_price_max", text)?),
+        None => None,
     };
+    let names = std::iter::once(&config.keys.relayer).chain(&config.keys.extra_relayers);
+    let mut signers = Vec::new();
+    for name in names {
+        let relayer = load_key(home, name)?;
+        signers.push(Signers {
+            name: name.clone(),
+            address: relayer.address(&prefix)?,
+            relayer,
+            operator: Arc::clone(&operator),
+            prefix: prefix.clone(),
+            granter: config.chain.fee_granter.clone(),
+            duties: signers.is_empty(),
+        });
+    }
     Ok(Keys {
         ca,
         tokens,
         signers,
         price,
+        ceiling,
+    })
+}
+
+fn gas_price(key: &'static str, text: &str) -> Result<GasPrice, StartError> {
+    text.parse().map_err(|e| StartError::Value {
+        key,
+        message: format!("{e}"),
     })
 }
 
@@ -216,7 +231,7 @@ pub(crate) fn client(config: &Config) -> Result<RegistryClient, StartError> {
         message: e.to_string(),
     })?;
     Ok(RegistryClient::new(
-        Chain::new(endpoints),
+        Chain::new(endpoints.of_chain(&config.chain.id)),
         config.chain.contract.clone(),
     ))
 }

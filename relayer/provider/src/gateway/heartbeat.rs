@@ -73,7 +73,7 @@ pub(super) async fn heartbeat(
                 now_ms,
                 connection.ip(),
             );
-            gateway.wake.notify_one();
+            gateway.wake.report();
             answer(&gateway, peer, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused { refusal, node } => {

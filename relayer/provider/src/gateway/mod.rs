@@ -20,7 +20,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hpc_schema::id::{ClusterId, NodeId};
-use tokio::sync::Notify;
 
 pub use answer::Failure;
 pub use challenge::Challenges;
@@ -38,6 +37,7 @@ use crate::control::Controls;
 use crate::identity::{Ca, TokenKey};
 use crate::ops::Metrics;
 use crate::registry::{Registry, TaskKeys};
+use crate::settle::Wake;
 use crate::store::Store;
 
 /// Requests without a client certificate that one address may make within a minute.
@@ -65,7 +65,7 @@ pub struct Gateway {
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Told when there is something to settle.
-    pub wake: Arc<Notify>,
+    pub wake: Arc<Wake>,
     /// For recoveries.
     pub challenges: Challenges,
     /// What operators have decided.
@@ -99,7 +99,7 @@ pub struct Parts {
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Told when there is something to settle.
-    pub wake: Arc<Notify>,
+    pub wake: Arc<Wake>,
     /// What operators have decided.
     pub controls: Arc<Controls>,
 }

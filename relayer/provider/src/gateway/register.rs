@@ -101,7 +101,7 @@ pub(super) async fn register(
     );
     match registration.state {
         RegistrationState::Queued | RegistrationState::Sent => {
-            gateway.wake.notify_one();
+            gateway.wake.call();
             Ok(pending())
         }
         RegistrationState::Refused => Err(refused(&registration)),
@@ -322,7 +322,7 @@ async fn done(
         .node(cluster_id, node_id)
         .filter(|n| n.chain.epoch >= epoch)
     else {
-        gateway.wake.notify_one();
+        gateway.wake.call();
         return Ok(pending());
     };
     // The answer of a registration that has been replaced would hand out the old identity again.

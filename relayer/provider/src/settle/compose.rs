@@ -2,7 +2,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_chain::keys::{KeyError, LocalKey};
 use hpc_chain::msg::{Any, EncodeError};
-use hpc_chain::registry::RegistryClient;
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
 use hpc_schema::registration::NodeIdentity;
@@ -11,13 +10,14 @@ use hpc_schema::report::Report;
 use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
-use super::plan::{Decision, Limits, plan};
+use super::driver::Driver;
+use super::plan::{Decision, plan};
 use super::queue::{self, Queue};
 use crate::clock::NoRandomness;
 use crate::enrol::Registration;
 use crate::registry::Registry;
 use crate::spool::{self, Member};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// A message could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -52,19 +52,24 @@ pub(super) struct Reports {
     pub(super) margin: u64,
 }
 
-/// The reports that are due now, if any are.
-pub(super) async fn reports(
-    store: &Store,
-    registry: &Registry,
-    client: &RegistryClient,
-    sender: &str,
-    limits: &Limits,
-    now_ms: u64,
-) -> Result<Option<Reports>, ComposeError> {
-    let Queue { waiting, of } = queue::read(store, registry, now_ms).await?;
-    let Decision::Send(chosen) = plan(&waiting, limits, now_ms) else {
+/// The reports that are due now, if any are; their pages are this key's from here on.
+pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Reports>, ComposeError> {
+    let (store, registry) = (&driver.store, &driver.registry);
+    let signer = &driver.signers.name;
+    let free = queue::read(store, registry, now_ms)
+        .await?
+        .without(&driver.claims.others(signer));
+    let Queue { waiting, of } = free;
+    let Decision::Send(chosen) = plan(&waiting, &driver.limits(), now_ms) else {
         return Ok(None);
     };
+    let pages = chosen.iter().filter_map(|i| waiting.get(*i));
+    if !driver
+        .claims
+        .claim(signer, pages.map(|w| (w.cluster_id.clone(), w.page)).collect())
+    {
+        return Ok(None);
+    }
     let mut items = Vec::new();
     let mut conn = store.reader().acquire().await.map_err(StoreError::from)?;
     for (meta, node) in chosen.iter().filter_map(|i| of.get(*i)) {
@@ -104,10 +109,13 @@ pub(super) async fn reports(
             reports: STANDARD.encode(encode(&outgoing)?),
         });
     }
-    let message = client.execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
+    let sender = &driver.signers.address;
+    let message = driver
+        .client
+        .execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
     let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
-    // Ninety seconds to live, and a few for clocks.
-    let until = now_ms / 1000 + 100;
+    // As long as it lives, and a few seconds for clocks.
+    let until = now_ms / 1000 + driver.machine.lifetime_ms / 1000 + 10;
     let stepping = queue::may_step(&registry.nodes(), &nodes, &registry.params(), until);
     // A transition costs 1,300; a bad signature in the batch costs every item a second check.
     let count = u64::try_from(items.len()).unwrap_or(u64::MAX);

@@ -34,6 +34,9 @@ pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
     }
 }
 
+/// A sweep signed now is in a block some seconds later: a node that would be stepped by then is looked at as one that is.
+const AHEAD_SECONDS: u64 = 15;
+
 /// The first cluster that a sweep would change something in. None while a report of a node that the sweep
 /// would step has not ended: it could save the node.
 #[must_use]
@@ -43,15 +46,18 @@ pub fn sweep_due(
     params: &Params,
     now: UnixSeconds,
 ) -> Option<ClusterId> {
-    let mut clusters: BTreeMap<&ClusterId, bool> = BTreeMap::new();
-    for node in nodes.iter().filter(|n| would_step(n, params, now)) {
-        let free = !unsettled.contains(&(node.cluster_id.clone(), node.node_id.clone()));
-        let all = clusters.entry(&node.cluster_id).or_insert(true);
-        *all &= free;
+    // Of each cluster: whether a node would be stepped now, and whether none that would be by then is waited for.
+    let mut clusters: BTreeMap<&ClusterId, (bool, bool)> = BTreeMap::new();
+    let soon = now.plus(AHEAD_SECONDS);
+    for node in nodes.iter().filter(|n| would_step(n, params, soon)) {
+        let held = unsettled.contains(&(node.cluster_id.clone(), node.node_id.clone()));
+        let (due, free) = clusters.entry(&node.cluster_id).or_insert((false, true));
+        *due |= would_step(node, params, now);
+        *free &= !held;
     }
     clusters
         .into_iter()
-        .find(|(_, free)| *free)
+        .find(|(_, (due, free))| *due && *free)
         .map(|(c, _)| c.clone())
 }
 
@@ -117,6 +123,23 @@ mod tests {
             node("node-b", NodeState::Active, 1990),
         ]);
         assert!(sweep_due(&nodes, &held, &p, UnixSeconds(2000)).is_some());
+    }
+
+    #[test]
+    fn a_node_that_a_sweep_would_reach_before_its_report_is_waited_for_too() {
+        let p = Params::default();
+        let nodes = known(vec![
+            node("node-a", NodeState::Active, 1000),
+            node("node-b", NodeState::Active, 1890),
+        ]);
+        let held = BTreeSet::from([("hpc-cluster-1".parse().unwrap(), "node-b".parse().unwrap())]);
+        assert!(sweep_due(&nodes, &held, &p, UnixSeconds(1995)).is_some());
+        assert_eq!(
+            sweep_due(&nodes, &held, &p, UnixSeconds(2000)),
+            None,
+            "stale at 2011"
+        );
+        assert!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(2000)).is_some());
     }
 
     #[test]

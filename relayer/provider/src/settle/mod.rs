@@ -1,15 +1,23 @@
 //! From the queue to the chain: the planner, the driver of the settlement machine, and the chain's duties.
 
+mod claims;
 mod compose;
 mod driver;
 pub mod duty;
 mod ending;
-mod io;
+mod heads;
 pub mod outcome;
 pub mod plan;
 mod queue;
+mod run;
 mod sign;
+mod sizing;
 mod store;
+mod wake;
 
-pub use driver::{Driver, DriverError, DriverParts, Signers};
+pub use claims::Claims;
+pub use driver::{Driver, DriverError, DriverParts, Shared, Signers};
+pub use heads::watch_endpoints;
+pub use run::run_all;
 pub use store::{Kind, end_word, open_transactions, prune_batches};
+pub use wake::Wake;

@@ -10,9 +10,9 @@ use hpc_schema::id::ClusterId;
 use hpc_schema::report::batch::ITEM_LEN;
 
 /// From so many reports on (of a page's 64) writing a page is worth it before its reports are due.
-const WORTH_WRITING: usize = 11;
+pub(super) const WORTH_WRITING: usize = 11;
 /// A state that would lapse brings a report forward to this part of the interval at the earliest.
-const EARLIEST_PART: u64 = 4;
+pub(super) const EARLIEST_PART: u64 = 4;
 /// Bytes of a transaction around its reports: message, signature, fee.
 const TX_FRAME: u64 = 600;
 /// Bytes around one page and one cluster, in base64.

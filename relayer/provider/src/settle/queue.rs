@@ -7,6 +7,7 @@ use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
 
+use super::claims::PageId;
 use super::plan::Waiting;
 use crate::registry::{Node, Registry};
 use crate::spool::{self, End, EndedAs, Meta};
@@ -22,6 +23,23 @@ const AGE_MARGIN_SECONDS: u64 = 10;
 pub(super) struct Queue {
     pub(super) waiting: Vec<Waiting>,
     pub(super) of: Vec<(Meta, Arc<Node>)>,
+}
+
+impl Queue {
+    /// Without the reports of these pages.
+    pub(super) fn without(self, pages: &BTreeSet<PageId>) -> Self {
+        if pages.is_empty() {
+            return self;
+        }
+        let free = |w: &Waiting| !pages.contains(&(w.cluster_id.clone(), w.page));
+        let (waiting, of) = self
+            .waiting
+            .into_iter()
+            .zip(self.of)
+            .filter(|(w, _)| free(w))
+            .unzip();
+        Self { waiting, of }
+    }
 }
 
 /// Reads what waits. Reports that the chain would not count any more, or has counted already, end here.

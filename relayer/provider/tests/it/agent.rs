@@ -23,6 +23,8 @@ pub(crate) struct Agent {
     pub(crate) tls: KeyPair,
     pub(crate) certificate: String,
     pub(crate) registered: Option<RegisterResponse>,
+    /// The one request that it makes.
+    pub(crate) csr: String,
     tag: Option<Tag>,
 }
 
@@ -69,12 +71,15 @@ pub(crate) async fn problem(response: Response) -> (u16, String) {
 
 impl Agent {
     pub(crate) fn new(node: &str) -> Self {
+        let tls = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let csr = csr(&tls);
         Self {
             node: node.to_owned(),
             seed: Seed::from_bytes(&clock::random().unwrap()).unwrap(),
-            tls: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(),
+            tls,
             certificate: String::new(),
             registered: None,
+            csr,
             tag: None,
         }
     }
@@ -113,7 +118,7 @@ impl Agent {
 
     /// Registers, repeating the same request until the chain has it.
     pub(crate) async fn register(&mut self, site: &Site, token: &str) {
-        let body = self.register_body(token, &csr(&self.tls));
+        let body = self.register_body(token, &self.csr);
         let client = client(&site.ca(), None);
         for _ in 0..600 {
             let response = post(&client, site, REGISTER_PATH, &body).await;

@@ -51,9 +51,33 @@ pub(crate) fn run(home: &Path, env: &[(String, String)], args: &[&str]) -> (Stri
     )
 }
 
+/// A registration token, made by the program.
+pub(crate) fn token(home: &Path, env: &[(String, String)], node: &str, key: &str, expires: &str) -> String {
+    let args = [
+        "node-token",
+        "create",
+        "--cluster-id",
+        CLUSTER,
+        "--node-id",
+        node,
+        "--pubkey",
+        key,
+        "--expires",
+        expires,
+    ];
+    let (out, err, code) = run(home, env, &args);
+    assert_eq!(code, 0, "{err}");
+    out.trim().to_owned()
+}
+
 impl Site {
     /// Everything but the daemon; the cluster is active.
     pub(crate) async fn prepare() -> Self {
+        Self::prepare_with(|_| {}, "1000000000000stake").await
+    }
+
+    /// On a chain with these changes, with so much on the relayer's account.
+    pub(crate) async fn prepare_with(change: impl FnOnce(&mut DevnetConfig), relayer_has: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("provider");
         let (_, err, code) = run(&home, &[], &["init"]);
@@ -65,10 +89,15 @@ impl Site {
         let rich = |a: &str| GenesisAccount::new(a, "1000000000000stake");
         let genesis = Genesis::new(
             CHAIN_ID,
-            vec![rich(&owner_address), rich(&operator), rich(&relayer)],
+            vec![
+                rich(&owner_address),
+                rich(&operator),
+                GenesisAccount::new(&relayer, relayer_has),
+            ],
         );
         let mut config = DevnetConfig::ephemeral(genesis);
         config.blocks = BlockMode::Every(Duration::from_millis(100));
+        change(&mut config);
         let devnet = Devnet::start(config).unwrap();
         let endpoints = Endpoints::new(&[devnet.rpc_url()], ClientOptions::default()).unwrap();
         let chain = Chain::new(endpoints);
@@ -163,8 +192,12 @@ impl Site {
 
     pub(crate) async fn owner_sends(&self, message: &ExecuteMsg) -> Sent {
         let sender = self.owner.address("wasm").unwrap();
-        let any = self.client.execute(&sender, message, &[]).unwrap();
-        send_and_wait(self.client.chain(), &self.owner, &options(), vec![any])
+        self.owner_signs(self.client.execute(&sender, message, &[]).unwrap())
+            .await
+    }
+
+    pub(crate) async fn owner_signs(&self, message: msg::Any) -> Sent {
+        send_and_wait(self.client.chain(), &self.owner, &options(), vec![message])
             .await
             .unwrap()
     }
@@ -175,21 +208,7 @@ impl Site {
     }
 
     pub(crate) fn token(&self, node: &str, key: &str, expires: &str) -> String {
-        let args = [
-            "node-token",
-            "create",
-            "--cluster-id",
-            CLUSTER,
-            "--node-id",
-            node,
-            "--pubkey",
-            key,
-            "--expires",
-            expires,
-        ];
-        let (out, err, code) = self.run(&args);
-        assert_eq!(code, 0, "{err}");
-        out.trim().to_owned()
+        token(&self.home(), &self.env(), node, key, expires)
     }
 
     pub(crate) async fn node(&self, node: &str) -> NodeView {
@@ -215,12 +234,12 @@ impl Site {
     }
 }
 
-fn options() -> SendOptions {
+pub(crate) fn options() -> SendOptions {
     SendOptions {
         chain_id: CHAIN_ID.to_owned(),
         prefix: "wasm".to_owned(),
         gas: Gas::Auto(Adjustment::default()),
-        pay: Pay::Price("0stake".parse().unwrap()),
+        pay: Pay::Price("0.1stake".parse().unwrap()),
         memo: String::new(),
         deadline: Duration::from_secs(60),
     }

@@ -166,7 +166,11 @@ impl World {
                     });
                 }
             }
-            Action::QueryNodeSequences { batch } => {
+            Action::QueryNodeSequences { batch, height } => {
+                assert!(
+                    self.chain.blocks[usize::try_from(height).unwrap()].sequence > 0,
+                    "asked at a height that shows the sequence used"
+                );
                 let effective = self.chain.effects.contains_key(&batch.0);
                 self.settle(batch, effective);
             }

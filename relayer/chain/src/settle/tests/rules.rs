@@ -246,8 +246,49 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         [
             Action::Alarm(Alarm::ForeignTransaction { sequence: 5 }),
             Action::Persist,
-            Action::QueryNodeSequences { batch: BATCH },
+            Action::QueryNodeSequences {
+                batch: BATCH,
+                height: 110
+            },
         ]
+    );
+}
+
+#[test]
+fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_present() {
+    let mut d = Driver::sent();
+    d.restart();
+    let hash = d.hash();
+    let scan = Action::ScanBlocks {
+        hash,
+        from: 101,
+        to: 118,
+    };
+    assert!(d.account(1_000_000, 9).contains(&scan));
+    assert!(
+        d.head(E0, 1_000_000).contains(&scan),
+        "and so when it is asked again"
+    );
+    let short = Input::Scanned {
+        hash,
+        from: 101,
+        to: 117,
+        inclusions: vec![],
+    };
+    assert!(d.feed(short).is_empty(), "T itself belongs to it");
+    let actions = d.feed(Input::Scanned {
+        hash,
+        from: 101,
+        to: 118,
+        inclusions: vec![],
+    });
+    assert_eq!(
+        actions.last(),
+        Some(&Action::QueryNodeSequences {
+            batch: BATCH,
+            height: 1_000_000
+        }),
+        "what is unknown is asked at the height that showed the sequence used"
     );
 }
 

@@ -1,7 +1,7 @@
 //! What the operator is told: conditions, alarms, gauges.
 
 use hpc_chain::code::Verdict;
-use hpc_chain::settle::{Alarm, Condition};
+use hpc_chain::settle::{Alarm, CheckTx, Condition, Input};
 
 use super::Driver;
 use crate::ops::Metrics;
@@ -11,6 +11,9 @@ use crate::{clock, spool};
 
 impl Driver {
     pub(super) fn report_condition(&self) {
+        if !self.signers.duties {
+            return; // the chain is the same for every key, and one of them tells
+        }
         let (unreachable, halted, off) = match self.state.condition() {
             Condition::Live => (None, None, None),
             Condition::Starting => (Some("no block has been seen; check chain.rpc"), None, None),
@@ -33,24 +36,18 @@ impl Driver {
         self.health.set("block_time_off", off.map(str::to_owned));
     }
 
-    pub(super) fn alarm(&self, alarm: &Alarm) {
+    pub(super) fn alarm(&mut self, alarm: &Alarm) {
         match alarm {
-            Alarm::Refused {
-                verdict: Verdict::InsufficientFunds,
-                log,
-                ..
-            } => {
-                let address = &self.signers.address;
-                self.health
-                    .raise("insufficient_funds", format!("send tokens to {address}: {log}"));
-            }
             Alarm::Refused {
                 verdict, log, code, ..
             } => {
-                self.health.raise(
-                    "transactions_refused",
-                    format!("code {code}: {log}; {}", verdict.remedy()),
-                );
+                self.refusal = Some(verdict.clone());
+                if *verdict == Verdict::InsufficientFunds {
+                    self.no_funds(log);
+                } else {
+                    let message = format!("code {code}: {log}; {}", remedy(verdict));
+                    self.health.raise("transactions_refused", message);
+                }
             }
             Alarm::AccountUnknown => {
                 let address = &self.signers.address;
@@ -65,6 +62,53 @@ impl Driver {
                 self.signers.name
             ),
             other => tracing::warn!(alarm = ?other, "settlement"),
+        }
+    }
+
+    /// The paying account is empty: reports wait, and go out once it is funded.
+    pub(in crate::settle) fn no_funds(&self, log: &str) {
+        let payer = self.signers.granter.as_ref().unwrap_or(&self.signers.address);
+        self.health
+            .raise("insufficient_funds", format!("send tokens to {payer}: {log}"));
+    }
+
+    /// A transaction took effect: whatever was wrong with the account is right again.
+    pub(super) fn clear_alarms(&self) {
+        for code in ["insufficient_funds", "transactions_refused", "account_unknown"] {
+            self.health.clear(code);
+        }
+    }
+
+    /// What is out of the ordinary in an answer, for whoever reads the log.
+    pub(super) fn tell(&self, answer: &Input) {
+        match answer {
+            Input::CheckTx {
+                endpoint,
+                hash,
+                answer,
+            } => tell_check(
+                self.client
+                    .chain()
+                    .endpoints()
+                    .get(*endpoint)
+                    .map_or("", |c| c.name()),
+                &hash.to_string(),
+                answer,
+            ),
+            Input::Found(i) if i.code != 0 => {
+                tracing::warn!(tx = %i.hash, height = i.height, code = i.code, codespace = %i.codespace,
+                    "a transaction is in a block without effect: {}", i.log);
+            }
+            Input::Scanned {
+                hash,
+                from,
+                to,
+                inclusions,
+            } => {
+                tracing::info!(tx = %hash, from, to, found = inclusions.len(),
+                    "the key's sequence was used; the blocks since were read for the transaction");
+            }
+            _ => {}
         }
     }
 
@@ -84,5 +128,69 @@ impl Driver {
             .nodes
             .set(u64::try_from(registry.nodes().len()).unwrap_or(u64::MAX));
         Ok(())
+    }
+}
+
+/// What an operator of the daemon can do; the chain client's own words are for its command line.
+fn remedy(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::InsufficientFee => "raise chain.gas_price, or set chain.gas_price_max so that it follows",
+        Verdict::TxTooLarge => "the next one is half as large; lower batch.max_tx_bytes and batch.max_gas",
+        Verdict::OutOfGas => "the next one is half as large and has more gas",
+        other => other.remedy(),
+    }
+}
+
+fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
+    match answer {
+        CheckTx::Unclear => {
+            tracing::info!(endpoint, tx, "a broadcast had no answer; the same bytes go again");
+        }
+        CheckTx::Answered {
+            verdict, code, log, ..
+        } => match verdict {
+            Verdict::Accepted => tracing::debug!(endpoint, tx, "a transaction was accepted"),
+            Verdict::AlreadyInCache => {
+                tracing::debug!(endpoint, tx, "a transaction was sent before: {log}");
+            }
+            Verdict::MempoolFull => {
+                tracing::info!(
+                    endpoint,
+                    tx,
+                    "no room for a transaction; the same bytes go again: {log}"
+                );
+            }
+            Verdict::WrongSequence { .. } => {
+                tracing::info!(
+                    endpoint,
+                    tx,
+                    code,
+                    "another sequence is expected; the account is read: {log}"
+                );
+            }
+            Verdict::TimeoutHeight => {
+                tracing::info!(
+                    endpoint,
+                    tx,
+                    code,
+                    "a transaction's time is over; its end is looked for: {log}"
+                );
+            }
+            Verdict::OutOfGas
+            | Verdict::InsufficientFee
+            | Verdict::InsufficientFunds
+            | Verdict::Unauthorized
+            | Verdict::TxTooLarge
+            | Verdict::ContractError
+            | Verdict::Other => {
+                tracing::warn!(
+                    endpoint,
+                    tx,
+                    code,
+                    "a transaction was refused: {log}; {}",
+                    remedy(verdict)
+                );
+            }
+        },
     }
 }

@@ -4,14 +4,14 @@ use hpc_chain::settle::{Condition, Input};
 use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 
-use super::super::plan::{Decision, Limits, plan};
+use super::super::plan::{self, Decision, Limits, plan};
 use super::super::store::{self, Kind};
 use super::super::{duty, queue};
 use super::{Driver, DriverError};
 use crate::store::StoreError;
 use crate::{clock, fault};
 
-/// A cluster is swept at most this often.
+/// Whether a sweep is needed is asked at most this often.
 const SWEEP_EVERY_MS: u64 = 10_000;
 
 impl Driver {
@@ -34,11 +34,8 @@ impl Driver {
         if self.state.condition() != Condition::Live {
             return Ok(None);
         }
-        let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
-        let register = !crate::enrol::queued(&mut conn, 1).await?.is_empty();
-        drop(conn);
-        let waits = queue::read(&self.store, &self.registry, now).await?;
-        let report = matches!(plan(&waits.waiting, &self.limits(), now), Decision::Send(_));
+        let register = self.signers.duties && self.registrations_wait().await?;
+        let report = self.reports_due(now).await?;
         // A thousand new nodes must not keep the others' reports waiting until they are too old.
         if register && !(report && self.last == Some(Kind::Register)) {
             return Ok(Some((Kind::Register, None)));
@@ -46,16 +43,66 @@ impl Driver {
         if report {
             return Ok(Some((Kind::Reports, None)));
         }
-        if now.saturating_sub(self.swept_at) >= SWEEP_EVERY_MS {
-            let held = queue::unsettled(&self.store).await?;
-            let tip: UnixSeconds = self.registry.tip().time;
-            let due = duty::sweep_due(&self.registry.nodes(), &held, &self.registry.params(), tip);
-            if let Some(cluster) = due {
-                self.swept_at = now;
-                return Ok(Some((Kind::Sweep, Some(cluster))));
-            }
+        if self.signers.duties && now >= self.sweep_at {
+            self.sweep_at = now.saturating_add(SWEEP_EVERY_MS);
+            let due = self.sweep_due().await?;
+            return Ok(due.map(|cluster| (Kind::Sweep, Some(cluster))));
         }
         Ok(None)
+    }
+
+    async fn registrations_wait(&self) -> Result<bool, StoreError> {
+        let mut conn = self.store.reader().acquire().await?;
+        // One more than those that let others pass.
+        let look = u32::try_from(self.aside.len().saturating_add(1)).unwrap_or(u32::MAX);
+        let queued = crate::enrol::queued(&mut conn, look).await?;
+        let now = clock::now_ms();
+        Ok(queued
+            .iter()
+            .any(|r| self.aside.get(&r.id).is_none_or(|until| *until <= now)))
+    }
+
+    /// Whether a batch of reports is due. The queue is read only at the planner's own deadline, or when enough reports
+    /// have come to close a batch before it.
+    async fn reports_due(&mut self, now: u64) -> Result<bool, StoreError> {
+        if now < self.look_at && !self.wake.is_due() {
+            return Ok(false);
+        }
+        self.wake.looks();
+        let waits = queue::read(&self.store, &self.registry, now).await?;
+        let limits = self.limits();
+        let free = waits.without(&self.claims.others(&self.signers.name));
+        let missing = limits.max_size.saturating_sub(free.waiting.len());
+        let more = missing.max(plan::WORTH_WRITING.min(limits.max_size));
+        self.wake.expect(u64::try_from(more).unwrap_or(u64::MAX));
+        // A report that comes after this look is due after a part of the interval at the earliest.
+        let latest = now.saturating_add((limits.interval_ms / plan::EARLIEST_PART).max(1));
+        match plan(&free.waiting, &limits, now) {
+            Decision::Send(_) => {
+                self.look_at = now;
+                Ok(true)
+            }
+            Decision::Wait { until } => {
+                self.look_at = until.clamp(now.saturating_add(1), latest);
+                Ok(false)
+            }
+            Decision::Idle => {
+                self.look_at = latest;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The cluster that a sweep would change something in, without passing over a report that is on its way.
+    pub(in crate::settle) async fn sweep_due(&self) -> Result<Option<ClusterId>, StoreError> {
+        let held = queue::unsettled(&self.store).await?;
+        let tip: UnixSeconds = self.registry.tip().time;
+        Ok(duty::sweep_due(
+            &self.registry.nodes(),
+            &held,
+            &self.registry.params(),
+            tip,
+        ))
     }
 
     /// The planner's bounds now.
@@ -65,8 +112,8 @@ impl Driver {
         Limits {
             max_size: usize::try_from(batch.max_size).unwrap_or(usize::MAX),
             interval_ms: u64::try_from(batch.submit_interval.duration().as_millis()).unwrap_or(u64::MAX),
-            batch_limit: (most >> self.shrink.min(31)).max(1),
-            max_tx_bytes: u64::from(batch.max_tx_bytes),
+            batch_limit: self.sizing.items(most),
+            max_tx_bytes: self.sizing.bytes(u64::from(batch.max_tx_bytes)),
             max_gas: batch.max_gas,
         }
     }

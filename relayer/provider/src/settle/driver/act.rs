@@ -1,0 +1,85 @@
+//! Carries out what the machine asks for.
+
+use std::collections::VecDeque;
+
+use hpc_chain::settle::io::perform;
+use hpc_chain::settle::{Action, End, Input, step};
+
+use super::super::store;
+use super::{Driver, DriverError};
+use crate::store::StoreError;
+use crate::{clock, fault};
+
+impl Driver {
+    /// Steps the machine and does what it says; what comes of that is fed in turn.
+    pub(in crate::settle) async fn feed(&mut self, input: Input) -> Result<(), DriverError> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            if matches!(&input, Input::Found(i) if i.code == 0) {
+                fault::point("settle.found");
+            }
+            let actions = step(&mut self.state, &self.machine, clock::now_ms(), input);
+            for action in actions {
+                self.act(action, &mut inputs).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, action: Action, inputs: &mut VecDeque<Input>) -> Result<(), DriverError> {
+        match action {
+            Action::Persist => self.persist().await?,
+            Action::Sign(request) => inputs.push_back(Box::pin(self.sign(request)).await?),
+            Action::Broadcast { .. } => {
+                fault::point("settle.broadcasting");
+                inputs.extend(self.ask(&action).await);
+                fault::point("settle.broadcast");
+            }
+            Action::QueryTx { .. } | Action::QueryAccount | Action::ScanBlocks { .. } => {
+                inputs.extend(self.ask(&action).await);
+            }
+            Action::QueryNodeSequences { batch, height } => {
+                self.ending = Some((batch, End::Consumed { height }));
+            }
+            Action::Finished { batch, end } => {
+                fault::point("settle.ended");
+                self.ending = Some((batch, end));
+            }
+            Action::Busy { batch } => tracing::error!(batch = batch.0, "the settlement machine was busy"),
+            Action::Alarm(alarm) => self.alarm(&alarm),
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, question: &Action) -> Vec<Input> {
+        let answers = perform(self.client.chain(), &self.signers.address, &self.state, question).await;
+        for answer in &answers {
+            self.tell(answer);
+        }
+        answers
+    }
+
+    /// Stores the state; with a fresh transaction also what is in it, in the same commit.
+    async fn persist(&mut self) -> Result<(), DriverError> {
+        let now = clock::now_ms();
+        let mut tx = self.store.begin().await?;
+        let bound = self
+            .bound
+            .take()
+            .filter(|b| self.state.outstanding().is_some_and(|o| o.hash == b.row.hash));
+        if let Some(bound) = &bound {
+            bound.write(&mut tx, now).await?;
+        }
+        store::save_state(&mut tx, &self.signers.name, &self.state, now).await?;
+        fault::point("settle.persisting");
+        tx.commit().await.map_err(StoreError::from)?;
+        if let Some(bound) = bound {
+            self.refusal = None;
+            self.metrics.signed.inc();
+            tracing::info!(batch = bound.batch.0, signer = self.signers.name, tx = %bound.row.hash, sequence = bound.row.sequence,
+                timeout_height = bound.row.timeout_height, gas = bound.row.gas_limit, items = bound.items(), "transaction signed");
+        }
+        fault::point("settle.persisted");
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Works off a proven end.
+
+use hpc_chain::code;
+use hpc_chain::settle::{BatchId, End, Input, step};
+
+use super::super::ending::{self, Ending, EndingError};
+use super::super::store::{self, Kind};
+use super::{BACKOFF_MS, Driver, DriverError};
+use crate::ops::TxLabels;
+use crate::registry::sync_nodes;
+use crate::store::StoreError;
+use crate::{clock, fault};
+
+impl Driver {
+    /// Works off a proven end; tried again at the next turn if the chain cannot be asked.
+    pub(super) async fn finish(&mut self) -> Result<(), DriverError> {
+        let Some((batch, end)) = self.ending.clone() else {
+            return Ok(());
+        };
+        match self.settle(batch, &end).await {
+            Ok(()) => {
+                self.ending = None;
+                self.claims.release(&self.signers.name);
+                self.look_at = 0;
+            }
+            Err(EndingError::Query(e)) => {
+                tracing::warn!(batch = batch.0, error = %e, "the outcomes of a transaction cannot be read yet");
+            }
+            Err(EndingError::Store(e)) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, batch: BatchId, end: &End) -> Result<(), EndingError> {
+        let known = store::unended(self.store.reader(), batch).await?;
+        let ending = match known {
+            Some((Kind::Reports, hash)) => {
+                ending::of_reports(&self.client, &self.store, batch, hash, end).await?
+            }
+            Some((Kind::Register, hash)) => {
+                ending::of_registrations(&self.client, &self.store, batch, hash, end).await?
+            }
+            Some((Kind::Sweep, _)) | None => Ending::Nothing,
+        };
+        fault::point("settle.outcomes");
+        let now = clock::now_ms();
+        let size = self.state.outstanding().map_or(0, |o| o.bytes.len());
+        let mut settled = self.state.clone();
+        // The one action that may follow is to persist, which happens in the commit below.
+        drop(step(&mut settled, &self.machine, now, Input::Settled { batch }));
+        let height = match end {
+            End::Included(i) | End::Failed(i) => Some(i.height),
+            End::Expired { .. } | End::Consumed { .. } => None,
+        };
+        let mut tx = self.store.begin().await?;
+        ending::write(&mut tx, batch, &ending, height, now).await?;
+        store::record_end(&mut tx, batch, end, now).await?;
+        store::save_state(&mut tx, &self.signers.name, &settled, now).await?;
+        fault::point("settle.settling");
+        tx.commit().await.map_err(StoreError::from)?;
+        fault::point("settle.settled");
+        self.state = settled;
+        if let Some((kind, hash)) = known {
+            self.after(kind, end, u64::try_from(size).unwrap_or(u64::MAX));
+            let hash = hash.map(|h| h.to_string()).unwrap_or_default();
+            tracing::info!(
+                batch = batch.0,
+                kind = kind.as_str(),
+                tx = hash,
+                end = store::end_word(end),
+                "transaction ended"
+            );
+        }
+        for (cluster, ids) in ending::announce(&ending, &self.registry, &self.metrics) {
+            if let Err(e) = sync_nodes(&self.client, &self.store, &self.registry, &cluster, &ids, now).await {
+                tracing::debug!(%cluster, error = %e, "nodes are read again at the next round");
+            }
+        }
+        Ok(())
+    }
+
+    /// What the end says about the next transaction.
+    fn after(&mut self, kind: Kind, end: &End, bytes: u64) {
+        let labels = TxLabels {
+            kind: kind.as_str(),
+            end: store::end_word(end),
+        };
+        self.metrics.transactions.get_or_create(&labels).inc();
+        match end {
+            End::Included(_) => {
+                self.sizing.included();
+                self.clear_alarms();
+            }
+            End::Failed(i) => {
+                let verdict = code::of_abci(&i.codespace, i.code, &i.log);
+                tracing::warn!(code = i.code, codespace = %i.codespace, "transaction failed: {}; {}", i.log, verdict.remedy());
+                self.sizing.refused(&verdict, bytes);
+                self.backoff_until = clock::now_ms() + BACKOFF_MS;
+            }
+            // No endpoint took it: the next one must be another.
+            End::Expired { .. } => {
+                if let Some(verdict) = self.refusal.take() {
+                    self.sizing.refused(&verdict, bytes);
+                }
+            }
+            End::Consumed { .. } => {}
+        }
+    }
+}

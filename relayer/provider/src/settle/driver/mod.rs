@@ -1,0 +1,261 @@
+mod act;
+mod condition;
+mod finish;
+mod next;
+mod parts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hpc_chain::code::Verdict;
+use hpc_chain::registry::RegistryClient;
+use hpc_chain::settle::{BatchId, Config as MachineConfig, End, Input, State};
+use hpc_schema::id::ClusterId;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+pub use parts::{DriverParts, Shared, Signers};
+
+use super::claims::Claims;
+use super::heads::Heads;
+use super::sign::{Aside, Bound};
+use super::sizing::Sizing;
+use super::store::{self, Kind};
+use super::wake::Wake;
+use crate::clock;
+use crate::config::Config;
+use crate::ops::{Health, Metrics};
+use crate::registry::Registry;
+use crate::spool;
+use crate::store::{Store, StoreError};
+
+/// After something that only time can mend, nothing new is planned for so long.
+pub(super) const BACKOFF_MS: u64 = 3_000;
+
+/// Drives the settlement machine of one signing key: does what it asks for, in its order.
+#[derive(Debug)]
+pub struct Driver {
+    pub(super) config: Config,
+    pub(super) signers: Signers,
+    pub(super) client: RegistryClient,
+    pub(super) store: Store,
+    pub(super) registry: Arc<Registry>,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) claims: Arc<Claims>,
+    pub(super) machine: MachineConfig,
+    pub(super) state: State,
+    pub(super) bound: Option<Bound>,
+    pub(super) job: Option<(BatchId, Kind, Option<ClusterId>)>,
+    pub(super) backoff_until: u64,
+    pub(super) sizing: Sizing,
+    pub(super) aside: Aside,
+    wake: Arc<Wake>,
+    calls: watch::Receiver<u64>,
+    heads: Heads,
+    ending: Option<(BatchId, End)>,
+    /// What the outstanding transaction was refused with by an endpoint.
+    refusal: Option<Verdict>,
+    /// When the queue is looked at next, if nothing calls before.
+    look_at: u64,
+    sweep_at: u64,
+    /// Kind of the last transaction: registrations and reports take turns.
+    last: Option<Kind>,
+}
+
+/// The driver cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The store fails: nothing may be signed that is not on disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Every endpoint is of another chain.
+    #[error("chain.rpc: every endpoint is of chain {found:?}, not of {wanted:?}")]
+    WrongChain {
+        /// What they say.
+        found: String,
+        /// What is configured.
+        wanted: String,
+    },
+}
+
+impl Driver {
+    /// Takes up the machine's state where it was left.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn resume(parts: DriverParts) -> Result<Self, StoreError> {
+        let DriverParts { shared, signers } = parts;
+        let Shared {
+            config,
+            price,
+            ceiling,
+            client,
+            store,
+            registry,
+            health,
+            metrics,
+            wake,
+            claims,
+            seen,
+        } = shared;
+        let state = store::load_state(store.reader(), &signers.name)
+            .await?
+            .unwrap_or_default();
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        let machine = MachineConfig {
+            lifetime_ms: millis(config.chain.tx_lifetime.duration()),
+            halt_after_ms: millis(config.chain.halt_after.duration()),
+            ..MachineConfig::default()
+        };
+        Ok(Self {
+            config,
+            signers,
+            client,
+            store,
+            registry,
+            health,
+            metrics,
+            claims,
+            machine,
+            state,
+            bound: None,
+            job: None,
+            backoff_until: 0,
+            sizing: Sizing::new(price, ceiling),
+            aside: Aside::new(),
+            calls: wake.calls(),
+            wake,
+            heads: Heads::new(seen),
+            ending: None,
+            refusal: None,
+            look_at: 0,
+            sweep_at: 0,
+            last: None,
+        })
+    }
+
+    /// Runs until `stop` turns true and the transaction under way has ended, or its time is over.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), DriverError> {
+        self.claim_outstanding().await?;
+        self.feed(Input::Restarted).await?;
+        let mut tx = self.store.begin().await?;
+        store::drop_unsigned(&mut tx, &self.signers.name, None).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        loop {
+            self.turn(true).await?;
+            tokio::select! {
+                () = tokio::time::sleep(self.pause()) => {}
+                () = self.heads.changed() => {}
+                _ = self.calls.changed() => {}
+                _ = stop.wait_for(|s| *s) => break,
+            }
+        }
+        let until = Instant::now() + self.config.stop.settlement.duration();
+        while self.state.outstanding().is_some() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || timeout(left, self.turn(false)).await.is_err() {
+                tracing::info!("a transaction has not ended; the next start goes on with it");
+                break;
+            }
+            tokio::time::sleep(self.config.chain.poll.duration().min(Duration::from_millis(500))).await;
+        }
+        Ok(())
+    }
+
+    /// How long nothing need be looked at if nothing happens: to the next deadline, and not longer than a poll.
+    fn pause(&self) -> Duration {
+        let poll = self.config.chain.poll.duration();
+        if !self.state.is_idle() {
+            return poll;
+        }
+        let next = self.look_at.max(self.backoff_until);
+        let left = Duration::from_millis(next.saturating_sub(clock::now_ms()).max(1));
+        left.min(poll)
+    }
+
+    /// What is new of the chain, and what follows from it.
+    async fn turn(&mut self, take_new: bool) -> Result<(), DriverError> {
+        if let Some(found) = self.heads.foreign() {
+            return Err(DriverError::WrongChain {
+                found,
+                wanted: self.config.chain.id.clone(),
+            });
+        }
+        for input in self.heads.inputs() {
+            self.feed(input).await?;
+        }
+        self.feed(Input::Tick).await?;
+        self.finish().await?;
+        self.report_condition();
+        if take_new && self.state.is_idle() && clock::now_ms() >= self.backoff_until {
+            self.take_up().await?;
+        }
+        Ok(())
+    }
+
+    /// After a restart: the pages of the transaction that is under way are this key's.
+    async fn claim_outstanding(&mut self) -> Result<(), StoreError> {
+        let Some((batch, _)) = self.state.job() else {
+            return Ok(());
+        };
+        let mut conn = self.store.reader().acquire().await?;
+        let members = spool::members(&mut conn, batch.0).await?;
+        let page = |m: &spool::Member| {
+            let node = self.registry.node(&m.cluster_id, &m.node_id)?;
+            Some((m.cluster_id.clone(), node.chain.page))
+        };
+        let pages = members.iter().filter_map(page).collect();
+        if !self.claims.claim(&self.signers.name, pages) {
+            tracing::warn!(
+                signer = self.signers.name,
+                "two keys have reports of one page under way"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(in crate::settle) mod tests {
+    use std::path::Path;
+
+    use hpc_chain::keys::LocalKey;
+    use hpc_chain::query::Chain;
+    use hpc_chain::rpc::{ClientOptions, Endpoints};
+
+    use super::*;
+
+    /// A driver on an empty store, of a chain that cannot be reached.
+    pub(in crate::settle) async fn driver(dir: &Path) -> Driver {
+        let key = || LocalKey::from_secret(&[7; 32]).unwrap();
+        let endpoints = Endpoints::new(&["http://127.0.0.1:9"], ClientOptions::default()).unwrap();
+        let contract = "wasm1contract";
+        let shared = Shared {
+            config: Config::default(),
+            price: "0stake".parse().unwrap(),
+            ceiling: None,
+            client: RegistryClient::new(Chain::new(endpoints), contract),
+            store: Store::open(&dir.join("p.db")).await.unwrap(),
+            registry: Arc::new(Registry::new("chain-1", contract)),
+            health: Arc::default(),
+            metrics: Arc::default(),
+            wake: Arc::default(),
+            claims: Arc::default(),
+            seen: watch::channel(Vec::new()).1,
+        };
+        let signers = Signers {
+            name: "relayer".into(),
+            relayer: key(),
+            address: key().address("wasm").unwrap(),
+            operator: Arc::new(key()),
+            prefix: "wasm".into(),
+            granter: None,
+            duties: true,
+        };
+        Driver::resume(DriverParts { shared, signers }).await.unwrap()
+    }
+}

@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use hpc_chain::gas::GasPrice;
+use hpc_chain::keys::LocalKey;
+use hpc_chain::registry::RegistryClient;
+use hpc_chain::rpc::Seen;
+use tokio::sync::watch;
+
+use super::super::claims::Claims;
+use super::super::wake::Wake;
+use crate::config::Config;
+use crate::ops::{Health, Metrics};
+use crate::registry::Registry;
+use crate::store::Store;
+
+/// Keys and the addresses of their accounts.
+#[derive(Debug)]
+pub struct Signers {
+    /// Name of the paying key in the keyring.
+    pub name: String,
+    /// Pays and signs transactions.
+    pub relayer: LocalKey,
+    /// Its account.
+    pub address: String,
+    /// Signs identities of nodes.
+    pub operator: Arc<LocalKey>,
+    /// Bech32 prefix of both.
+    pub prefix: String,
+    /// The account that pays the fees by a grant, if it is not the signing one.
+    pub granter: Option<String>,
+    /// Whether this key also registers and sweeps: one of several does.
+    pub duties: bool,
+}
+
+/// What the drivers of several keys share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// As configured.
+    pub config: Config,
+    /// What a unit of gas is paid with.
+    pub price: GasPrice,
+    /// The most that a unit of gas is paid with, where nodes ask for more.
+    pub ceiling: Option<GasPrice>,
+    /// The contract.
+    pub client: RegistryClient,
+    /// The database.
+    pub store: Store,
+    /// The chain as last seen.
+    pub registry: Arc<Registry>,
+    /// Readiness.
+    pub health: Arc<Health>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Told when there is something to settle at once.
+    pub wake: Arc<Wake>,
+    /// Which key has which pages under way.
+    pub claims: Arc<Claims>,
+    /// The endpoints' newest blocks.
+    pub seen: watch::Receiver<Vec<Seen>>,
+}
+
+/// The parts of a [`super::Driver`].
+#[derive(Debug)]
+pub struct DriverParts {
+    /// The same for every key.
+    pub shared: Shared,
+    /// The key.
+    pub signers: Signers,
+}

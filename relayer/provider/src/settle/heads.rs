@@ -1,0 +1,232 @@
+//! The endpoints' newest blocks as inputs of the settlement machine, and for everybody else.
+
+use std::sync::Arc;
+
+use hpc_chain::rpc::{Endpoints, Seen, SeenBlock};
+use hpc_chain::settle::{EndpointId, Input};
+use hpc_schema::time::UnixSeconds;
+use tokio::sync::watch;
+
+use crate::ops::Metrics;
+use crate::registry::{Registry, Tip};
+
+/// An endpoint so many blocks below the highest is said to be behind.
+const BEHIND: u64 = 10;
+
+/// One driver's view of the endpoints.
+#[derive(Debug)]
+pub(super) struct Heads {
+    seen: watch::Receiver<Vec<Seen>>,
+    told: Vec<Option<SeenBlock>>,
+    /// Whether the older block of an endpoint was told: once is enough.
+    older: Vec<bool>,
+}
+
+impl Heads {
+    pub(super) fn new(seen: watch::Receiver<Vec<Seen>>) -> Self {
+        Self {
+            seen,
+            told: Vec::new(),
+            older: Vec::new(),
+        }
+    }
+
+    /// Waits for news of an endpoint.
+    pub(super) async fn changed(&mut self) {
+        if self.seen.changed().await.is_err() {
+            // The follower has gone; the daemon is stopping.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether any endpoint answers.
+    pub(super) fn reachable(&self) -> bool {
+        self.seen.borrow().iter().any(|s| s.head.is_some())
+    }
+
+    /// The other chain that every endpoint is of, if that is so.
+    pub(super) fn foreign(&self) -> Option<String> {
+        let seen = self.seen.borrow();
+        let all = seen.iter().all(|s| s.foreign.is_some());
+        seen.first().filter(|_| all)?.foreign.clone()
+    }
+
+    /// What has changed since the last call.
+    pub(super) fn inputs(&mut self) -> Vec<Input> {
+        let seen = self.seen.borrow_and_update().clone();
+        self.told.resize(seen.len(), None);
+        self.older.resize(seen.len(), false);
+        let mut inputs = Vec::new();
+        let known = self.told.iter_mut().zip(self.older.iter_mut());
+        for ((number, now), (told, older)) in (0u16..).zip(&seen).zip(known) {
+            let endpoint = EndpointId(number);
+            let input = |b: SeenBlock| Input::Head {
+                endpoint,
+                height: b.height,
+                block_time_ms: b.time_ms,
+            };
+            match now.head {
+                None if told.is_some() => inputs.push(Input::EndpointLost { endpoint }),
+                Some(head) if *told != Some(head) => {
+                    if let Some(before) = now.older.filter(|b| b.height < head.height)
+                        && !std::mem::replace(older, true)
+                    {
+                        inputs.push(input(before));
+                    }
+                    inputs.push(input(head));
+                }
+                None | Some(_) => {}
+            }
+            *told = now.head;
+        }
+        inputs
+    }
+}
+
+/// Tells everybody else about new blocks, and operators about endpoints that come and go, until `stop`.
+pub async fn watch_endpoints(
+    mut seen: watch::Receiver<Vec<Seen>>,
+    endpoints: Endpoints,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut before: Vec<Standing> = Vec::new();
+    loop {
+        let now = seen.borrow_and_update().clone();
+        let top = now
+            .iter()
+            .filter_map(|s| s.head.map(|h| (h, s.latency_ms)))
+            .max_by_key(|(h, _)| h.height);
+        if let Some((head, latency_ms)) = top {
+            registry.set_tip(Tip {
+                height: head.height,
+                time: UnixSeconds(head.time_ms / 1000),
+                latency_ms: Some(latency_ms),
+            });
+            metrics.chain_height.set(head.height);
+            metrics.chain_latency_ms.set(latency_ms);
+        }
+        let highest = top.map_or(0, |(h, _)| h.height);
+        let standings: Vec<Standing> = now.iter().map(|s| Standing::of(s, highest)).collect();
+        for (index, ((_, client), standing)) in endpoints.iter().zip(&standings).enumerate() {
+            let was = before.get(index).unwrap_or(&Standing::Unknown);
+            if was != standing {
+                say(client.name(), was, standing, now.get(index));
+            }
+        }
+        before = standings;
+        tokio::select! {
+            changed = seen.changed() => if changed.is_err() { return },
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+/// What an operator wants to know of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Unknown,
+    Lost,
+    Foreign,
+    Behind,
+    Good { told: bool },
+}
+
+impl Standing {
+    fn of(seen: &Seen, highest: u64) -> Self {
+        match seen.head {
+            _ if seen.foreign.is_some() => Self::Foreign,
+            None if seen.failure.is_some() => Self::Lost,
+            None => Self::Unknown,
+            Some(h) if h.height.saturating_add(BEHIND) <= highest => Self::Behind,
+            Some(_) => Self::Good {
+                told: seen.subscribed,
+            },
+        }
+    }
+}
+
+fn say(endpoint: &str, was: &Standing, now: &Standing, seen: Option<&Seen>) {
+    let height = seen.and_then(|s| s.head).map_or(0, |h| h.height);
+    let text = |t: Option<&String>| t.cloned().unwrap_or_default();
+    match now {
+        Standing::Unknown => {}
+        Standing::Lost => {
+            let why = text(seen.and_then(|s| s.failure.as_ref()));
+            tracing::warn!(endpoint, "an endpoint of chain.rpc does not answer: {why}");
+        }
+        Standing::Foreign => {
+            let found = text(seen.and_then(|s| s.foreign.as_ref()));
+            tracing::error!(
+                endpoint,
+                chain = found,
+                "an endpoint of chain.rpc is of another chain and is not asked"
+            );
+        }
+        Standing::Behind => {
+            tracing::warn!(endpoint, height, "an endpoint of chain.rpc is behind the others");
+        }
+        Standing::Good { told } => {
+            if !matches!(was, Standing::Unknown | Standing::Good { .. }) {
+                tracing::info!(endpoint, height, "an endpoint of chain.rpc is well again");
+            }
+            if *told {
+                tracing::debug!(endpoint, "new blocks are told by subscription");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(height: u64) -> SeenBlock {
+        SeenBlock {
+            height,
+            time_ms: height * 1000,
+        }
+    }
+
+    fn head(endpoint: u16, height: u64) -> Input {
+        Input::Head {
+            endpoint: EndpointId(endpoint),
+            height,
+            block_time_ms: height * 1000,
+        }
+    }
+
+    #[test]
+    fn each_change_of_an_endpoint_is_told_once_and_the_older_block_first() {
+        let (sender, seen) = watch::channel(vec![Seen::default(); 2]);
+        let mut heads = Heads::new(seen);
+        assert!(heads.inputs().is_empty() && !heads.reachable());
+        sender.send_modify(|all| {
+            all[1].head = Some(block(30));
+            all[1].older = Some(block(10));
+        });
+        assert_eq!(heads.inputs(), [head(1, 10), head(1, 30)]);
+        assert!(heads.inputs().is_empty() && heads.reachable());
+        sender.send_modify(|all| all[1].head = Some(block(31)));
+        assert_eq!(heads.inputs(), [head(1, 31)]);
+        sender.send_modify(|all| all[1].head = None);
+        let lost = Input::EndpointLost {
+            endpoint: EndpointId(1),
+        };
+        assert_eq!(heads.inputs(), [lost]);
+        assert!(heads.inputs().is_empty() && !heads.reachable());
+        sender.send_modify(|all| all[1].head = Some(block(31)));
+        assert_eq!(heads.inputs(), [head(1, 31)], "it is back");
+    }
+
+    #[test]
+    fn a_wrong_chain_ends_the_daemon_only_if_every_endpoint_is_of_one() {
+        let (sender, seen) = watch::channel(vec![Seen::default(); 2]);
+        let heads = Heads::new(seen);
+        sender.send_modify(|all| all[0].foreign = Some("other-1".into()));
+        assert_eq!(heads.foreign(), None);
+        sender.send_modify(|all| all[1].foreign = Some("other-2".into()));
+        assert_eq!(heads.foreign().as_deref(), Some("other-1"));
+    }
+}

@@ -1,0 +1,154 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use hpc_chain::gas::Adjustment;
+use hpc_chain::msg::Any;
+use hpc_chain::query::QueryError;
+use hpc_chain::settle::SignRequest;
+use hpc_schema::code::Code;
+use hpc_schema::time::UnixSeconds;
+
+use super::super::compose::{self, ComposeError};
+use super::super::driver::Driver;
+use super::bound::Content;
+use super::{Composed, SignError, size};
+use crate::clock;
+use crate::enrol::{self, Registration};
+use crate::registry::{SyncError, sync_cluster};
+use crate::store::StoreError;
+
+/// Registrations in one transaction.
+const REGISTRATIONS: usize = 16;
+/// A registration that cannot be simulated, for no reason of the contract's, lets others pass for so long.
+const ASIDE_MS: u64 = 60_000;
+/// Most of these at once.
+const MOST_ASIDE: usize = 256;
+
+/// Registrations that let others pass, and until when.
+pub(in crate::settle) type Aside = BTreeMap<u64, u64>;
+
+/// Registrations that could be signed, with their messages.
+type Good = Vec<(u64, Any)>;
+
+impl Driver {
+    pub(super) async fn compose_registrations(
+        &mut self,
+        request: SignRequest,
+    ) -> Result<Option<Composed>, SignError> {
+        let now = clock::now_ms();
+        let queued = self.queued(now).await?;
+        self.read_clusters(&queued).await?;
+        let mut good = self.messages_of(&queued, now).await?;
+        if good.is_empty() {
+            return Ok(None);
+        }
+        let gas = match self.simulate(request, messages(&good)).await {
+            Ok(gas) => gas,
+            Err(e) if e.verdict().is_none() => return Err(e),
+            Err(_) => {
+                good = self.sound(request, good, now).await?;
+                if good.is_empty() {
+                    return Ok(None);
+                }
+                match self.simulate(request, messages(&good)).await {
+                    Ok(gas) => gas,
+                    Err(e) => {
+                        // Each is sound alone, all together are too many.
+                        let Some(verdict) = e.verdict() else { return Err(e) };
+                        self.sizing.refused(&verdict, size(&messages(&good)));
+                        tracing::info!(
+                            registrations = good.len(),
+                            "registrations are refused together, fewer follow: {e}"
+                        );
+                        return Ok(None);
+                    }
+                }
+            }
+        };
+        let ids = good.iter().map(|(id, _)| *id).collect();
+        Ok(Some(Composed {
+            messages: messages(&good),
+            content: Content::Register(ids),
+            gas,
+            margin: 0,
+            adjustment: self.sizing.adjustment(Adjustment::default()),
+        }))
+    }
+
+    /// The oldest that wait and need let nobody pass.
+    async fn queued(&mut self, now: u64) -> Result<Vec<Registration>, ComposeError> {
+        self.aside.retain(|_, until| *until > now);
+        let limit = self.sizing.items(REGISTRATIONS);
+        let read = u32::try_from(limit.saturating_add(self.aside.len())).unwrap_or(u32::MAX);
+        let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
+        let mut queued = enrol::queued(&mut conn, read).await?;
+        queued.retain(|r| !self.aside.contains_key(&r.id));
+        queued.truncate(limit);
+        Ok(queued)
+    }
+
+    /// A cluster may have been created, or its operators changed, since the last sync.
+    async fn read_clusters(&self, queued: &[Registration]) -> Result<(), SignError> {
+        let clusters: BTreeSet<_> = queued.iter().map(|r| r.cluster_id.clone()).collect();
+        for cluster in clusters {
+            match sync_cluster(&self.client, &self.store, &self.registry, &cluster).await {
+                Ok(_) => {}
+                Err(SyncError::Query(e)) => return Err(e.into()),
+                Err(SyncError::Store(e)) => return Err(ComposeError::from(e).into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn messages_of(&self, queued: &[Registration], now: u64) -> Result<Good, ComposeError> {
+        let mut good = Good::new();
+        for r in queued {
+            let nonce = clock::random()?;
+            let (registry, signers) = (&self.registry, &self.signers);
+            let time = UnixSeconds(now / 1000);
+            match compose::registration(r, registry, &signers.operator, &signers.prefix, time, nonce)? {
+                Ok(message) => good.push((r.id, self.message(&message)?)),
+                Err((code, detail)) => self.refuse_registration(r.id, code, &detail, now).await?,
+            }
+        }
+        Ok(good)
+    }
+
+    /// Those that pass a simulation alone. The contract's refusals end the others; what is refused for another reason lets
+    /// those behind it pass.
+    async fn sound(&mut self, request: SignRequest, all: Good, now: u64) -> Result<Good, SignError> {
+        let mut sound = Good::new();
+        for (id, any) in all {
+            match self.simulate(request, vec![any.clone()]).await {
+                Ok(_) => sound.push((id, any)),
+                Err(SignError::Query(QueryError::Contract { code, message })) => {
+                    let code = code.unwrap_or(Code::NotAuthorized);
+                    self.refuse_registration(id, code, &message, now).await?;
+                }
+                Err(e) if e.verdict().is_some() && self.aside.len() < MOST_ASIDE => {
+                    tracing::warn!(registration = id, error = %e, "a registration cannot be simulated; others go before it");
+                    self.aside.insert(id, now.saturating_add(ASIDE_MS));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(sound)
+    }
+
+    async fn refuse_registration(
+        &self,
+        id: u64,
+        code: Code,
+        detail: &str,
+        now: u64,
+    ) -> Result<(), ComposeError> {
+        tracing::warn!(registration = id, %code, "registration refused: {detail}");
+        let mut tx = self.store.begin().await?;
+        enrol::record_refused(&mut tx, id, code, detail, now).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
+    }
+}
+
+fn messages(good: &[(u64, Any)]) -> Vec<Any> {
+    good.iter().map(|(_, any)| any.clone()).collect()
+}

@@ -1,0 +1,161 @@
+//! What an endpoint answers to a broadcast, or does not.
+
+use crate::proxy::{Fault, SIMULATE, check_tx, error, query_fails};
+use crate::scene::Scene;
+
+/// One broadcast of reports goes wrong like this; what the log says, and that all ends well.
+async fn broadcast(faults: impl IntoIterator<Item = Fault>, said: &str) {
+    let mut scene = Scene::start().await;
+    scene.proxies[0].next("broadcast_tx_sync", faults);
+    scene.beat().await;
+    scene.says(said).await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_timeout_after_acceptance_is_followed_to_the_transactions_end() {
+    broadcast([Fault::NoAnswer], "a broadcast had no answer").await;
+}
+
+#[tokio::test]
+async fn a_reset_before_or_after_acceptance_loses_nothing_and_doubles_nothing() {
+    let resets = [Fault::ResetBefore, Fault::Reset];
+    broadcast(resets, "a broadcast had no answer").await;
+}
+
+#[tokio::test]
+async fn bytes_that_arrive_twice_take_effect_once() {
+    broadcast([Fault::Twice], "a transaction was sent before").await;
+}
+
+#[tokio::test]
+async fn a_sequence_above_ours_is_first_taken_for_our_own_transaction() {
+    let mut scene = Scene::start().await;
+    // The bytes arrive, and the endpoint answers as it does when they are in its mempool already.
+    let log = "account sequence mismatch, expected 99, got 1: incorrect account sequence";
+    scene.proxies[0].next("broadcast_tx_sync", [Fault::ArrivesAnd(check_tx(32, log))]);
+    scene.beat().await;
+    scene
+        .says("another sequence is expected; the account is read: account sequence mismatch, expected 99")
+        .await;
+    scene.settled().await;
+    assert!(scene.logs.lines("another process signs").is_empty());
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_sequence_below_ours_is_waited_for() {
+    let mut scene = Scene::start().await;
+    let log = "account sequence mismatch, expected 0, got 1: incorrect account sequence";
+    scene.proxies[0].next("broadcast_tx_sync", [Fault::Instead(check_tx(32, log))]);
+    scene.beat().await;
+    scene
+        .says("another sequence is expected; the account is read: account sequence mismatch, expected 0")
+        .await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn already_in_cache_proves_nothing_and_the_same_bytes_go_again() {
+    let mut scene = Scene::start().await;
+    let cached = Fault::Instead(error("tx already exists in cache"));
+    scene.proxies[0].next("broadcast_tx_sync", [cached.clone(), cached]);
+    let before = scene.proxies[0].offered().len();
+    scene.beat().await;
+    scene
+        .says("a transaction was sent before: tx already exists in cache")
+        .await;
+    scene.settled().await;
+    let offered = scene.proxies[0].offered().split_off(before);
+    assert!(
+        offered.len() >= 3 && offered.windows(2).all(|w| w[0] == w[1]),
+        "the same bytes"
+    );
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_full_mempool_is_tried_again_with_the_same_bytes() {
+    let full = "mempool is full: number of txs 5000 (max: 5000), total txs bytes 1 (max: 67108864)";
+    let full = Fault::Instead(error(full));
+    broadcast([full.clone(), full], "no room for a transaction").await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_too_large_is_followed_by_smaller_ones() {
+    let setting = crate::scene::Setting {
+        agents: 12,
+        config: |c| c.batch.submit_interval = virtengine_provider::config::Span::seconds(1),
+        // Room for a registration or two, and for some reports.
+        chain: |c| c.limits.tx_bytes = 2_400,
+        ..Default::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    let before = scene.signed_so_far();
+    scene.beat().await;
+    scene.settled().await;
+    let lines = scene.logs.lines("transaction signed").split_off(before);
+    let items = |line: &String| crate::logs::Logs::field(line, "items");
+    assert!(items(&lines[0]) > items(lines.last().unwrap()), "{lines:#?}");
+    scene.says("the next one is half as large").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn registrations_whose_simulation_fails_together_go_in_smaller_parts() {
+    let setting = crate::scene::Setting {
+        agents: 6,
+        ..Default::default()
+    };
+    let mut scene = crate::scene::Scene::prepare(setting).await;
+    // One registration has some 1,500 characters in hex, with its transaction some 2,000.
+    let log = "rpc error: code = Unknown desc = out of gas in location: wasm contract; gasWanted: 1, gasUsed: 2: out of gas";
+    scene.proxies[0].always(SIMULATE, Some(Fault::IfLonger(6_000, query_fails(11, log))));
+    scene.enrol_together().await;
+    scene
+        .says("registrations are refused together, fewer follow")
+        .await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_registration_that_cannot_be_simulated_lets_others_pass() {
+    let setting = crate::scene::Setting {
+        agents: 2,
+        ..Default::default()
+    };
+    let mut scene = crate::scene::Scene::prepare(setting).await;
+    let log = "rpc error: code = Unknown desc = some trouble that nobody has heard of";
+    // Alone at first: simulated, and once more to see whether it is this one.
+    let trouble = Fault::Instead(query_fails(2, log));
+    scene.proxies[0].next(SIMULATE, [trouble.clone(), trouble]);
+    let first = scene.ask_to_register(0).await;
+    assert_eq!(first, 202);
+    scene
+        .says("a registration cannot be simulated; others go before it")
+        .await;
+    scene.agents.remove(0);
+    scene.enrol().await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_simulation_that_is_too_large_for_the_endpoint_is_followed_by_a_smaller_one() {
+    let setting = crate::scene::Setting {
+        agents: 8,
+        config: |c| c.batch.submit_interval = virtengine_provider::config::Span::seconds(1),
+        ..Default::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    let body = error("error reading request body: http: request body too large");
+    scene.proxies[0].always(SIMULATE, Some(Fault::IfLonger(3_500, body)));
+    let before = scene.signed_so_far();
+    scene.beat().await;
+    scene
+        .says("a batch is refused as it is, the next is smaller")
+        .await;
+    scene.settled().await;
+    let lines = scene.logs.lines("transaction signed").split_off(before);
+    assert!(lines.len() > 1, "{lines:#?}");
+    scene.ends().await;
+}

@@ -1,0 +1,131 @@
+//! Several endpoints, of which some are behind, gone, or of another chain.
+
+use crate::scene::{Scene, Setting};
+use crate::site::Site;
+
+async fn two() -> Scene {
+    let setting = Setting {
+        proxies: 2,
+        ..Setting::default()
+    };
+    Scene::with(setting).await
+}
+
+#[tokio::test]
+async fn an_endpoint_behind_by_fifty_blocks_is_passed_over() {
+    let mut scene = two().await;
+    scene.proxies[0].freeze(true);
+    let frozen = scene.site.devnet.height().unwrap();
+    scene
+        .waits("fifty blocks", async || {
+            scene.site.devnet.height().unwrap() >= frozen + 50
+        })
+        .await;
+    scene.says("an endpoint of chain.rpc is behind the others").await;
+    scene.beat().await;
+    scene.settled().await;
+    scene.proxies[0].freeze(false);
+    scene.says("an endpoint of chain.rpc is well again").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn endpoints_at_different_heights_are_never_mixed() {
+    let mut scene = two().await;
+    // Each in turn stops at a height for a while: an account answer of the one is never held against a height of the other.
+    for round in 0..6 {
+        scene.proxies[round % 2].freeze(true);
+        scene.beat().await;
+        scene.settled().await;
+        scene.proxies[round % 2].freeze(false);
+    }
+    assert!(
+        scene.logs.lines("another process signs").is_empty(),
+        "{}",
+        scene.logs.text()
+    );
+    assert!(
+        scene.logs.lines("SequenceRegressed").is_empty(),
+        "{}",
+        scene.logs.text()
+    );
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_or_breaks_is_replaced_by_the_other() {
+    use crate::proxy::Fault;
+    let mut scene = two().await;
+    for method in ["status", "abci_query", "tx", "block", "broadcast_tx_sync"] {
+        scene.proxies[0].always(method, Some(Fault::Swallow));
+    }
+    scene.says("an endpoint of chain.rpc does not answer").await;
+    scene.beat().await;
+    scene.settled().await;
+    for method in ["status", "abci_query", "tx", "block", "broadcast_tx_sync"] {
+        scene.proxies[0].always(method, None);
+        scene.proxies[1].always(method, Some(Fault::ResetBefore));
+    }
+    scene.says("an endpoint of chain.rpc is well again").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_of_another_chain_is_not_asked() {
+    let mut scene = two().await;
+    scene.proxies[0].set_chain_id(Some("somebody-elses-1"));
+    let line = scene
+        .says("an endpoint of chain.rpc is of another chain and is not asked")
+        .await;
+    assert!(line.contains("somebody-elses-1"), "{line}");
+    let before = scene.proxies[0].offered().len();
+    scene.beat().await;
+    scene.settled().await;
+    assert_eq!(scene.proxies[0].offered().len(), before, "nothing was sent to it");
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn where_every_endpoint_is_of_another_chain_the_daemon_ends_and_says_which() {
+    let mut scene = Scene::start().await;
+    scene.proxies[0].set_chain_id(Some("somebody-elses-1"));
+    let failed = scene.site.daemon.as_mut().unwrap().failed().await;
+    assert_eq!(failed.exit_code(), 78);
+    assert!(failed.to_string().contains("somebody-elses-1"), "{failed}");
+    // And it does not start again.
+    let mut config = scene.site.config();
+    config.chain.rpc = vec![scene.proxies[0].url()];
+    scene.site.daemon.take().unwrap().stop().await;
+    let home = virtengine_provider::home::Home::new(scene.site.home());
+    let refused = virtengine_provider::daemon::Daemon::start(home, config)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.exit_code(), 78, "{refused}");
+}
+
+#[tokio::test]
+async fn blocks_are_told_by_websocket_and_asked_for_where_there_is_none() {
+    // The proxy has no websocket; the chain itself has.
+    let mut scene = Scene::start().await;
+    scene
+        .says("no subscription to new blocks; they are asked for")
+        .await;
+    let config = {
+        let mut config = scene.site.config();
+        // So rarely asked that only the websocket can tell in time.
+        config.chain.poll = virtengine_provider::config::Span::seconds(30);
+        config
+    };
+    restart(&mut scene.site, config).await;
+    scene.says("new blocks are told by subscription").await;
+    scene.beat().await;
+    let began = std::time::Instant::now();
+    scene.settled().await;
+    assert!(began.elapsed().as_secs() < 25, "{:?}", began.elapsed());
+    scene.site.stop_daemon().await;
+}
+
+async fn restart(site: &mut Site, config: virtengine_provider::config::Config) {
+    site.stop_daemon().await;
+    site.start_with(config).await;
+}

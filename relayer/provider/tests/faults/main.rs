@@ -1,0 +1,26 @@
+//! The daemon against everything that an RPC endpoint may do: a proxy in front of the embedded chain's port misbehaves as
+//! told. Each test sees the report on chain once, and the line in the log that says what was the matter.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+#[path = "../it/agent.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod agent;
+mod answers;
+mod backlog;
+mod blocks;
+mod endpoints;
+mod keys;
+mod logs;
+mod money;
+mod proxy;
+mod scene;
+#[path = "../it/site.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod site;

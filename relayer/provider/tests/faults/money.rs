@@ -1,0 +1,115 @@
+//! Fees that are too low, accounts that are empty, gas that does not suffice.
+
+use hpc_chain::msg;
+use hpc_chain::send::{Gas, Pay, SendOptions, send_and_wait};
+use virtengine_provider::daemon::load_key;
+use virtengine_provider::home::Home;
+
+use crate::proxy::{Fault, check_tx};
+use crate::scene::{Scene, Setting};
+use crate::site::Site;
+
+#[tokio::test]
+async fn a_fee_that_is_too_low_rises_until_it_is_taken() {
+    let setting = Setting {
+        chain: |c| c.min_gas_price = "0.05stake".parse().unwrap(),
+        config: |c| {
+            c.chain.gas_price = "0.042stake".into();
+            c.chain.gas_price_max = Some("0.1stake".into());
+        },
+        ..Setting::default()
+    };
+    let scene = Scene::with(setting).await;
+    let line = scene.says("a transaction was refused: insufficient fees").await;
+    assert!(line.contains("raise chain.gas_price"), "{line}");
+    scene.ends().await;
+}
+
+async fn relayer(site: &Site) -> String {
+    load_key(&Home::new(site.home()), "relayer")
+        .unwrap()
+        .address("wasm")
+        .unwrap()
+}
+
+/// The owner gives the relayer something to pay with.
+async fn fund(site: &Site, coins: &str) {
+    let (owner, relayer) = (site.owner.address("wasm").unwrap(), relayer(site).await);
+    site.owner_signs(msg::send(&owner, &relayer, &[coins.parse().unwrap()]))
+        .await;
+}
+
+#[tokio::test]
+async fn without_funds_everything_waits_and_goes_on_when_they_come() {
+    let mut scene = Scene::start().await;
+    let key = load_key(&Home::new(scene.site.home()), "relayer").unwrap();
+    let (own, owner) = (
+        relayer(&scene.site).await,
+        scene.site.owner.address("wasm").unwrap(),
+    );
+    let chain = scene.site.client.chain();
+    let rest = chain.balance(&own, "stake").await.unwrap().value - 10;
+    let away = msg::send(&own, &owner, &[format!("{rest}stake").parse().unwrap()]);
+    let free = SendOptions {
+        gas: Gas::Fixed(200_000),
+        pay: Pay::Coins(vec![]),
+        ..crate::site::options()
+    };
+    send_and_wait(chain, &key, &free, vec![away]).await.unwrap();
+    scene.beat().await;
+    scene.says("a transaction was refused: spendable balance").await;
+    let (status, body) = scene.site.ops("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(
+        body.contains("insufficient_funds") && body.contains(&format!("send tokens to {own}")),
+        "{body}"
+    );
+    // Longer than the transaction lives: it is kept, and signed anew.
+    let before = scene.signed_so_far();
+    scene.signed(before).await;
+    fund(&scene.site, "100000000stake").await;
+    scene.settled().await;
+    scene
+        .waits("readiness", async || scene.site.ops("/readyz").await.0 == 200)
+        .await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_says_no_funds_is_asked_again_until_it_says_otherwise() {
+    let mut scene = Scene::start().await;
+    let log = "spendable balance 1stake is smaller than 2000stake: insufficient funds: insufficient funds";
+    scene.proxies[0].always("broadcast_tx_sync", Some(Fault::Instead(check_tx(5, log))));
+    scene.beat().await;
+    scene.says("a transaction was refused: spendable balance").await;
+    scene
+        .waits("the alarm", async || {
+            scene.site.ops("/readyz").await.1.contains("insufficient_funds")
+        })
+        .await;
+    scene.proxies[0].always("broadcast_tx_sync", None);
+    scene.settled().await;
+    scene
+        .waits("readiness", async || scene.site.ops("/readyz").await.0 == 200)
+        .await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_runs_out_of_gas_is_split_and_given_more() {
+    let setting = Setting {
+        agents: 4,
+        ..Setting::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    let log = "out of gas in location: txSize; gasWanted: 90000, gasUsed: 97078: out of gas";
+    let before = scene.signed_so_far();
+    scene.proxies[0].always("broadcast_tx_sync", Some(Fault::Instead(check_tx(11, log))));
+    scene.beat().await;
+    scene.signed(before).await;
+    scene.says("a transaction was refused: out of gas").await;
+    scene.signed(before + 1).await;
+    scene.proxies[0].always("broadcast_tx_sync", None);
+    scene.settled().await;
+    scene.ends().await;
+}
