@@ -230,6 +230,8 @@ async fn inventory_names_every_figure_with_its_source() {
             .unwrap_or_else(|| panic!("no {name}"))
     };
     assert_eq!(figure("uptime seconds")["source"], "/proc/uptime");
+    // Nothing runs here that could have measured peers.
+    assert!(figure("peers")["value"].is_null() && figure("peers")["source"].is_string());
     assert!(figure("CPU busy %")["value"].as_u64().unwrap() <= 100);
     assert!(json["capacity"]["memory_gb_total"].as_u64().unwrap() >= 1);
     let text = output(&["inventory", "--config", config.to_str().unwrap()])

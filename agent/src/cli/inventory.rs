@@ -1,4 +1,5 @@
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,17 @@ use serde_json::{Value, json};
 
 use super::output::print;
 use super::{ConfigArguments, Failure, Format, runtime};
+use crate::clock::unix_seconds;
 use crate::config::Reserve;
 use crate::heartbeat::{Held, capacity, judge};
+use crate::history::{History, Sample, fields};
 use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
 use crate::probe::hardware::sensors::Sensor;
 use crate::probe::slurm::Answer;
 use crate::probe::{Roots, fingerprint};
-use crate::sample::{Category, Figure, Figures, Sampler, Sources, standard};
+use crate::sample::{Category, Figure, Figures, Sampler, Sources, max_staleness, standard};
+use crate::state::StateDir;
 
 /// `inventory`.
 #[derive(Debug, Args)]
@@ -39,6 +43,7 @@ impl Inventory {
         } else {
             (Sources::default(), Reserve::default())
         };
+        let peers = last_round(&sources.memory_dir);
         // Counts that a running agent keeps are its own: this look starts its own and leaves nothing.
         let memory_dir = std::env::temp_dir().join(format!("virtengine-inventory-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&memory_dir);
@@ -59,7 +64,10 @@ impl Inventory {
                 .await;
         });
         std::fs::remove_dir_all(&sources.memory_dir).ok();
-        let value = describe(&sampler, &sources.roots, reserve);
+        let mut value = describe(&sampler, &sources.roots, reserve);
+        if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
+            rows.push(peers);
+        }
         match self.output {
             Format::Text => text(&value),
             format => {
@@ -68,6 +76,26 @@ impl Inventory {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Round trips to peers: the gateway names them to the running agent alone, so its last sample is shown.
+fn last_round(state_dir: &Path) -> Value {
+    let oldest = unix_seconds().saturating_sub(max_staleness(Category::Latency).as_secs());
+    let state = StateDir::new(state_dir);
+    let last = History::read(&state.history(), Category::Latency, oldest)
+        .ok()
+        .and_then(|all| all.last().cloned());
+    let named = |s: &Sample| -> Value {
+        let names = fields(Category::Latency).iter().zip(&s.figures);
+        Value::Object(names.map(|(k, v)| ((*k).to_owned(), json!(v))).collect())
+    };
+    json!({
+        "name": "peers",
+        "value": last.as_ref().map(named),
+        "source": "UDP probes of the running agent",
+        "category": Category::Latency,
+        "age_ms": last.map(|s| unix_seconds().saturating_sub(s.at).saturating_mul(1000)),
+    })
 }
 
 fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {

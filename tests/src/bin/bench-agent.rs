@@ -39,9 +39,6 @@ struct Args {
     check: bool,
 }
 
-/// The exporter is scraped as often as a node reports.
-const INTERVAL: Duration = Duration::from_secs(30);
-
 fn main() -> Result<()> {
     let args = Args::parse();
     for (program, remedy) in [
@@ -83,7 +80,8 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     let scrape = || process::output(Command::new("curl").args(["-sf", "--max-time", "10", &url]));
     wait::until("the exporter", Duration::from_secs(10), || scrape().map(Some))?;
     // Both have started, and measured everything once.
-    std::thread::sleep(INTERVAL);
+    let interval = interval(agent)?;
+    std::thread::sleep(interval);
 
     let began = Instant::now();
     let (first, other_first) = (cost(agent_process.id())?, cost(exporter.id())?);
@@ -92,7 +90,7 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     while began.elapsed() < Duration::from_secs(args.seconds) {
         scrape()?;
         scrapes += 1;
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(interval);
         most = most.max(cost(agent_process.id())?.pss_kib);
         other_most = other_most.max(cost(exporter.id())?.pss_kib);
     }
@@ -106,6 +104,7 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     );
     Ok(json!({
         "seconds": rounded(seconds),
+        "interval_s": interval.as_secs(),
         "heartbeats": heartbeats,
         "scrapes": scrapes,
         "rss_mb": mb(most),
@@ -141,8 +140,18 @@ fn start(program: &Path, scene: &Scene, agent: &Agent) -> Result<(Process, Durat
 
 /// Heartbeats accepted since the agent's start.
 fn accepted(agent: &Agent) -> Result<u64> {
+    status(agent, "accepted")
+}
+
+/// Between heartbeats, as the gateway asked: the exporter is scraped as often.
+fn interval(agent: &Agent) -> Result<Duration> {
+    status(agent, "interval_seconds").map(Duration::from_secs)
+}
+
+fn status(agent: &Agent, name: &str) -> Result<u64> {
     let status: Value = serde_json::from_str(&fs::read_to_string(agent.path("state/status.json"))?)?;
-    status.get("accepted").and_then(Value::as_u64).context("no count")
+    let number = status.get(name).and_then(Value::as_u64);
+    number.with_context(|| format!("the agent's status has no {name}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
