@@ -42,6 +42,12 @@ impl Home {
         self.0.join("ca/ca.key")
     }
 
+    /// Certificates of other CAs (`*.crt`, PEM) whose nodes are let in as well.
+    #[must_use]
+    pub fn trusted_cas(&self) -> PathBuf {
+        self.0.join("ca/trusted")
+    }
+
     /// Certificate of the gateway, PEM.
     #[must_use]
     pub fn server_cert(&self) -> PathBuf {

@@ -57,6 +57,8 @@ pub(super) enum Command {
     /// Keys of this directory.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Lets the daemon read its certificate and the trusted CAs anew, as SIGHUP does; no connection is dropped.
+    Reload,
     /// Whether the daemon runs and is ready, and what waits.
     Status(Out),
 }

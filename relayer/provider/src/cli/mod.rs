@@ -18,8 +18,10 @@ use std::path::Path;
 use clap::Parser as _;
 
 use crate::config::Config;
+use crate::control;
 use crate::daemon::StartError;
 use crate::home::Home;
+use crate::store::Store;
 use args::{Args, Command, ConfigCommand};
 
 /// Runs the program; gives its exit code.
@@ -64,6 +66,13 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::Order(command) => command::run(&home, command).await,
         Command::Certificate(command) => certificate::run(&home, command).await,
         Command::Keys(command) => keys::run(&home, &load(&home)?, command),
+        Command::Reload => {
+            let store = Store::open(&home.store()).await.map_err(StartError::from)?;
+            let mut tx = store.begin().await?;
+            control::touch_files(&mut tx).await?;
+            tx.commit().await?;
+            output::line("the daemon reads its certificates anew; status says if one cannot be used")
+        }
         Command::Status(out) => status::run(&home, &load(&home)?, out.output).await,
     }
 }

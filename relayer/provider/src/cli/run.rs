@@ -12,18 +12,23 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     log::start(&config.log)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut daemon = Daemon::start(home, config).await?;
     notify(&[NotifyState::Ready]);
     // Until the process ends: a stop takes its time as well.
     let watched = tokio::spawn(watchdog(daemon.alive()));
-    tokio::select! {
-        e = daemon.failed() => {
-            tracing::error!(error = %e, "stopping");
-            daemon.stop().await;
-            return Err(e.into());
+    loop {
+        tokio::select! {
+            e = daemon.failed() => {
+                tracing::error!(error = %e, "stopping");
+                daemon.stop().await;
+                return Err(e.into());
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            // What is wrong is in the log and in `readyz`; the daemon goes on as it was.
+            _ = hangup.recv() => drop(daemon.reload()),
         }
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
     notify(&[NotifyState::Stopping]);
     let stopped = tokio::select! {

@@ -4,6 +4,7 @@ mod alive;
 mod check;
 mod files;
 mod open;
+mod reload;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -19,12 +20,14 @@ use tokio::time::timeout;
 pub use alive::Alive;
 pub use open::{StartError, load_key, prefix_of};
 pub(crate) use open::{client, load_ca, passphrase};
+use reload::Reload;
 
 use crate::admission::Judge;
 use crate::config::Config;
 use crate::control::Controls;
 use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
+use crate::identity::Anchors;
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
@@ -45,6 +48,7 @@ pub struct Daemon {
     spool: JoinHandle<()>,
     driver: JoinHandle<Result<(), DriverError>>,
     rest: Vec<JoinHandle<()>>,
+    reload: Reload,
     // Held for the daemon's life: two processes on one key would fight over its sequence.
     _lock: std::fs::File,
 }
@@ -70,8 +74,9 @@ impl Daemon {
         controls.refresh(&store).await?;
 
         let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
+        let anchors = Anchors::load(&keys.ca, &home.trusted_cas(), clock::now())?;
         let tls = Arc::new(Tls::new(gateway::server_config(
-            keys.ca.der(),
+            &anchors,
             Arc::clone(&certificate),
         )?));
         let bind = |addr: SocketAddr| async move {
@@ -99,7 +104,15 @@ impl Daemon {
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
+            anchors,
         }));
+        let reload = Reload {
+            home: home.clone(),
+            gateway: Arc::downgrade(&gateway),
+            tls: Arc::clone(&tls),
+            certificate: Arc::clone(&certificate),
+            health: Arc::clone(&health),
+        };
         let endpoints = client.chain().endpoints();
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
         let settling = settle::Shared {
@@ -152,7 +165,7 @@ impl Daemon {
             }),
             tokio::spawn(watching),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
-            tokio::spawn(tasks::control(shared.clone(), rest_stops.clone())),
+            tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),
             tokio::spawn(tasks::keep(
                 shared,
                 Arc::downgrade(&gateway),
@@ -174,6 +187,7 @@ impl Daemon {
             spool: spool_task,
             driver,
             rest,
+            reload,
             _lock: lock,
         })
     }
@@ -188,6 +202,14 @@ impl Daemon {
     #[must_use]
     pub fn ops_addr(&self) -> SocketAddr {
         self.ops_addr
+    }
+
+    /// Takes a changed gateway certificate and changed trusted CAs into use; no connection is dropped.
+    ///
+    /// # Errors
+    /// Names the file; everything stays as it was.
+    pub fn reload(&self) -> Result<(), StartError> {
+        self.reload.run()
     }
 
     /// Whether it works, for a watchdog.

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::gateway::{ServerCertificate, TlsError};
 use crate::home::{self, Home};
-use crate::identity::{Ca, CaError, Seed, SeedError, TokenKey};
+use crate::identity::{AnchorError, Ca, CaError, Seed, SeedError, TokenKey};
 use crate::settle::{DriverError, Signers};
 use crate::store::StoreError;
 
@@ -60,6 +60,9 @@ pub enum StartError {
     /// The CA.
     #[error(transparent)]
     Ca(#[from] CaError),
+    /// A trusted CA.
+    #[error(transparent)]
+    Anchors(#[from] AnchorError),
     /// The TLS side.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -98,6 +101,7 @@ impl StartError {
             | Self::Key(_)
             | Self::Seed(_)
             | Self::Ca(_)
+            | Self::Anchors(_)
             | Self::Tls(_)
             | Self::Store(StoreError::Bound { .. })
             | Self::Driver(DriverError::WrongChain { .. }) => 78,

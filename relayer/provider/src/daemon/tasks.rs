@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::control::Controls;
+use crate::control::{Controls, Refreshed};
 use crate::gateway::{Gateway, ServerCertificate};
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
@@ -14,6 +14,8 @@ use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
 use crate::{clock, command, spool};
+
+use super::reload::Reload;
 
 /// How often it is asked which nodes there are at all.
 const DISCOVER_EVERY: Duration = Duration::from_secs(600);
@@ -40,7 +42,7 @@ pub(super) struct Shared {
 }
 
 /// Looks for operators' decisions; a quarter of a second is how late a revocation takes effect.
-pub(super) async fn control(shared: Shared, mut stop: watch::Receiver<bool>) {
+pub(super) async fn control(shared: Shared, reload: Reload, mut stop: watch::Receiver<bool>) {
     let Shared {
         store,
         controls,
@@ -49,7 +51,13 @@ pub(super) async fn control(shared: Shared, mut stop: watch::Receiver<bool>) {
     } = shared;
     loop {
         match controls.refresh(&store).await {
-            Ok(_) => health.clear("controls_failing"),
+            Ok(found) => {
+                health.clear("controls_failing");
+                if found == Refreshed::Files {
+                    // Said and shown by itself.
+                    drop(reload.run());
+                }
+            }
             Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
         }
         tokio::select! {

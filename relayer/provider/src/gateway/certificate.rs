@@ -92,7 +92,7 @@ async fn certify(
     let certificate = issue(gateway, csr, &subject, None, clock::now_ms()).await?;
     Ok(Json(CertificateResponse {
         certificate,
-        ca: gateway.ca.pem().to_owned(),
+        ca: gateway.ca_bundle(),
     }))
 }
 

@@ -17,7 +17,7 @@ mod router;
 mod tls;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hpc_schema::id::{ClusterId, NodeId};
 
@@ -25,7 +25,7 @@ pub use answer::Failure;
 pub use challenge::Challenges;
 pub use connection::Connection;
 pub use listener::serve;
-pub use tls::{ServerCertificate, Tls, TlsError, server_config};
+pub use tls::{ServerCertificate, Tls, TlsError, check_server, server_config};
 
 use budget::Budget;
 use once::Once;
@@ -34,7 +34,7 @@ use crate::admission::{Judge, Limiter};
 use crate::clock;
 use crate::config::Config;
 use crate::control::Controls;
-use crate::identity::{Ca, TokenKey};
+use crate::identity::{Anchors, Ca, TokenKey};
 use crate::ops::Metrics;
 use crate::registry::{Registry, TaskKeys};
 use crate::settle::Wake;
@@ -77,6 +77,7 @@ pub struct Gateway {
     /// Places of nodes' connections.
     members: Arc<Budget<(ClusterId, NodeId)>>,
     once: Once,
+    anchors: RwLock<Arc<Anchors>>,
 }
 
 /// The parts of a [`Gateway`].
@@ -102,6 +103,8 @@ pub struct Parts {
     pub wake: Arc<Wake>,
     /// What operators have decided.
     pub controls: Arc<Controls>,
+    /// CAs whose certificates count.
+    pub anchors: Anchors,
 }
 
 impl Gateway {
@@ -119,6 +122,7 @@ impl Gateway {
             metrics,
             wake,
             controls,
+            anchors,
         } = parts;
         let nodes = Limiter::new(config.gateway.requests_per_minute, LIMITER_KEYS);
         let anonymous = Limiter::new(ANONYMOUS_PER_MINUTE, LIMITER_KEYS);
@@ -142,7 +146,20 @@ impl Gateway {
             strangers,
             members,
             once: Once::default(),
+            anchors: RwLock::new(Arc::new(anchors)),
         }
+    }
+
+    /// What agents are told to trust: the gateway's CA and those trusted beside it, PEM.
+    #[must_use]
+    pub fn ca_bundle(&self) -> String {
+        let anchors = self.anchors.read().unwrap_or_else(PoisonError::into_inner);
+        anchors.bundle().to_owned()
+    }
+
+    /// Takes other trusted CAs into use.
+    pub fn set_anchors(&self, anchors: Anchors) {
+        *self.anchors.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(anchors);
     }
 
     /// Logs that an address is refused something, once.

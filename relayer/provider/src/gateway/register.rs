@@ -353,7 +353,7 @@ async fn done(
         .or(cluster.task_public_key);
     let response = RegisterResponse {
         certificate,
-        ca: gateway.ca.pem().to_owned(),
+        ca: gateway.ca_bundle(),
         cluster_id: cluster_id.clone(),
         node_id: node_id.clone(),
         provider_address: cluster.owner.clone(),

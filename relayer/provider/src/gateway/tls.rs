@@ -1,12 +1,18 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
+use hpc_schema::time::UnixSeconds;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
+
+use crate::identity::Anchors;
 
 /// The TLS side cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -95,11 +101,12 @@ impl Tls {
 ///
 /// # Errors
 /// [`TlsError`].
-pub fn server_config(ca_der: &[u8], certificate: Arc<ServerCertificate>) -> Result<ServerConfig, TlsError> {
+pub fn server_config(
+    anchors: &Anchors,
+    certificate: Arc<ServerCertificate>,
+) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(ca_der.to_vec()))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(anchors)?, Arc::clone(&provider))
         .allow_unauthenticated()
         .build()?;
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -110,4 +117,40 @@ pub fn server_config(ca_der: &[u8], certificate: Arc<ServerCertificate>) -> Resu
     // 0-RTT data can be replayed.
     config.max_early_data_size = 0;
     Ok(config)
+}
+
+fn roots(anchors: &Anchors) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for der in anchors.ders() {
+        roots.add(CertificateDer::from(der.clone()))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// Whether an agent that trusts `anchors` would take this certificate under each of `names`: asked before it is
+/// published.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn check_server(
+    chain: &str,
+    key: &str,
+    anchors: &Anchors,
+    names: &[String],
+    now: UnixSeconds,
+) -> Result<(), TlsError> {
+    let certified = certified(chain, key)?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(anchors)?, provider).build()?;
+    let (leaf, rest) = certified
+        .cert
+        .split_first()
+        .ok_or(TlsError::Pem("the server certificate"))?;
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(now.0));
+    for name in names {
+        let name =
+            ServerName::try_from(name.as_str()).map_err(|_| TlsError::Pem("a name of gateway.names"))?;
+        verifier.verify_server_cert(leaf, rest, &name, &[], time)?;
+    }
+    Ok(())
 }

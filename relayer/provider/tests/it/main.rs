@@ -18,6 +18,7 @@ mod intruders;
 mod kill;
 mod raw;
 mod registration;
+mod reload;
 mod rotation;
 mod settlement;
 mod site;

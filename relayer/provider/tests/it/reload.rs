@@ -1,0 +1,123 @@
+//! Certificates and trusted CAs change while connections are open.
+
+use hpc_schema::gateway::{CertificateResponse, certificate_path};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
+use virtengine_provider::clock;
+use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
+
+use crate::agent::{Agent, client, csr, post};
+use crate::raw;
+use crate::site::{Site, cluster, eventually};
+
+/// The certificate that a new connection is shown.
+async fn shown(site: &Site) -> Vec<u8> {
+    let tls = raw::tls(site, None).await;
+    tls.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_gateway_certificate_is_taken_into_use_and_a_bad_one_is_not_while_connections_stay() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    let daemon = site.daemon.as_ref().unwrap();
+    let (cert, key) = (
+        site.home().join("gateway/server.crt"),
+        site.home().join("gateway/server.key"),
+    );
+    let ours = std::fs::read_to_string(site.home().join("ca/ca.key")).unwrap();
+    let ours = Ca::from_pem(&site.ca(), &ours).unwrap();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let first = shown(&site).await;
+    let (next, next_key) = ours.issue_server(&names, clock::now(), [3; 16]).unwrap();
+    std::fs::write(&cert, &next.pem).unwrap();
+    // The certificate alone does not fit the key that is there.
+    assert!(daemon.reload().is_err());
+    assert!(site.ops("/readyz").await.1.contains("reload_failed"));
+    assert_eq!(shown(&site).await, first);
+    std::fs::write(&key, next_key.as_bytes()).unwrap();
+    daemon.reload().unwrap();
+    assert!(!site.ops("/readyz").await.1.contains("reload_failed"));
+    let second = shown(&site).await;
+    assert_ne!(second, first);
+    assert!(
+        agent.beat(&client, &site, 2).await.accepted,
+        "the open connection stays"
+    );
+    // Another CA's, one without the gateway's name, and no certificate at all.
+    let (foreign, _) = Ca::create(clock::now(), [9; 16]).unwrap();
+    let other_name = vec!["elsewhere.example".to_owned()];
+    for (pem, secret) in [
+        foreign.issue_server(&names, clock::now(), [4; 16]),
+        ours.issue_server(&other_name, clock::now(), [5; 16]),
+    ]
+    .map(|made| made.map(|(c, k)| (c.pem, k.to_string())).unwrap())
+    .into_iter()
+    .chain([("nothing".to_owned(), "nothing".to_owned())])
+    {
+        std::fs::write(&cert, pem).unwrap();
+        std::fs::write(&key, secret).unwrap();
+        assert!(daemon.reload().is_err());
+        assert_eq!(shown(&site).await, second);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_two_cas_are_let_in_during_a_change_of_ca_and_of_one_afterwards() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let mutual = agent.client(&site);
+    let (other, _) = Ca::create(clock::now(), [9; 16]).unwrap();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let request = NodeCsr::from_pem(&csr(&key)).unwrap();
+    let (cluster, node) = (cluster(), agent.node.parse().unwrap());
+    let subject = NodeSubject {
+        cluster: &cluster,
+        node: &node,
+        epoch: agent.registered.as_ref().unwrap().epoch,
+    };
+    let issued = other
+        .issue_node(&request, &subject, clock::now(), 3600, [1; 16])
+        .unwrap();
+    let theirs = || client(&site.ca(), Some((&issued.pem, &key)));
+    let url = format!("{}{}", site.gateway(), certificate_path(&node));
+    assert!(
+        theirs().post(&url).body("{}").send().await.is_err(),
+        "not trusted yet"
+    );
+    let dir = site.home().join("ca/trusted");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("next.crt"), other.pem()).unwrap();
+    assert_eq!(site.run(&["reload"]).2, 0);
+    eventually("both are let in", async || {
+        theirs().post(&url).body("{}").send().await.is_ok()
+    })
+    .await;
+    assert!(agent.beat(&theirs(), &site, 1).await.accepted);
+    assert!(agent.beat(&agent.client(&site), &site, 2).await.accepted);
+    // Agents learn of both with their next certificate.
+    let renewed: CertificateResponse = post(
+        &mutual,
+        &site,
+        &certificate_path(&node),
+        &json!({ "csr": csr(&agent.tls) }),
+    )
+    .await
+    .json()
+    .await
+    .unwrap();
+    assert_eq!(renewed.ca, format!("{}{}", site.ca(), other.pem()));
+    // What is no CA refuses the reload as a whole.
+    std::fs::write(dir.join("leaf.crt"), &issued.pem).unwrap();
+    assert!(site.daemon.as_ref().unwrap().reload().is_err());
+    assert!(agent.beat(&theirs(), &site, 3).await.accepted);
+    std::fs::remove_dir_all(&dir).unwrap();
+    site.daemon.as_ref().unwrap().reload().unwrap();
+    assert!(
+        theirs().post(&url).body("{}").send().await.is_err(),
+        "trusted no more"
+    );
+    assert!(agent.beat(&agent.client(&site), &site, 4).await.accepted);
+}
