@@ -11,6 +11,9 @@ export CARGO_DENY_VERSION=0.20.2 COSMWASM_CHECK_VERSION=3.0.10
 # An error's own words say what is wrong; a backtrace of every anyhow error would bury them.
 export RUST_LIB_BACKTRACE=${RUST_LIB_BACKTRACE:-0}
 
+# Whatever these scripts start is on this machine: no proxy stands between.
+export no_proxy=127.0.0.1,localhost${no_proxy:+,$no_proxy} NO_PROXY=127.0.0.1,localhost${NO_PROXY:+,$NO_PROXY}
+
 # Everything that outlives the clone: tools by version, wasmd by the hash of its go.sum. Safe to delete.
 CACHE=${VIRTENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/virtengine}
 

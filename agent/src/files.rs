@@ -165,11 +165,17 @@ pub fn create_directory(path: &Path) -> Result<(), FileError> {
     if path.is_dir() {
         return Ok(());
     }
-    let existing = path
-        .ancestors()
-        .find(|p| p.is_dir())
-        .unwrap_or(Path::new("/"))
-        .to_owned();
+    // The ancestors of a relative path end in "", which is the working directory.
+    let above = || {
+        path.ancestors().map(|p| {
+            if p.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                p
+            }
+        })
+    };
+    let existing = above().find(|p| p.is_dir()).unwrap_or(Path::new("/")).to_owned();
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
     builder
@@ -178,7 +184,7 @@ pub fn create_directory(path: &Path) -> Result<(), FileError> {
         .map_err(at("create directory", path))?;
     if rustix::process::geteuid().is_root() {
         let owner = fs::metadata(&existing).map_err(at("read", &existing))?;
-        for made in path.ancestors().take_while(|p| *p != existing) {
+        for made in above().take_while(|p| *p != existing) {
             std::os::unix::fs::chown(made, Some(owner.uid()), Some(owner.gid()))
                 .map_err(at("change owner of", made))?;
         }

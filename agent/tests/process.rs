@@ -57,6 +57,40 @@ async fn stderr(child: Child) -> (i32, String) {
 }
 
 #[tokio::test]
+async fn keygen_makes_relative_folders_and_a_missing_key_or_file_is_told_with_its_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut keygen = command(&["keygen", "--output-dir", "new/keys"]);
+    let out = keygen.current_dir(dir.path()).output().await.unwrap();
+    assert_eq!(code(out.status), 0, "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(dir.path().join("new/keys/agent.key").is_file());
+
+    let none = dir.path().join("none.yaml");
+    let out = output(&["config", "check", "--config", none.to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(code(out.status), 2, "{said}");
+    assert!(
+        said.contains("does not exist") && said.contains("--config"),
+        "{said}"
+    );
+
+    let config = dir.path().join("config.yaml");
+    let key = dir.path().join("absent/agent.key");
+    let text = format!(
+        "node: {{id: {NODE}, cluster_id: hpc-cluster-1}}\nprovider_daemon: {{endpoint: 'https://127.0.0.1:1'}}\nagent: {{key_path: {}}}\n",
+        key.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let out = output(&["config", "check", "--config", config.to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(code(out.status), 2, "{said}");
+    assert!(
+        said.contains("agent.key_path") && said.contains("virtengine-node-agent keygen"),
+        "{said}"
+    );
+    assert!(out.stdout.is_empty(), "{}", String::from_utf8_lossy(&out.stdout));
+}
+
+#[tokio::test]
 async fn keygen_register_run_and_status_as_the_specification_shows_them() {
     let gateway = Gateway::start().await;
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::output::print;
+use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format};
 
 /// `config check`.
@@ -24,10 +24,10 @@ impl Check {
         let gateways: Vec<String> = config.endpoints.iter().map(ToString::to_string).collect();
         match self.output {
             Format::Text => {
-                println!("{}: good", self.config.config.display());
-                println!("gateways: {}", gateways.join(", "));
-                println!("state: {}", config.state_dir.display());
-                println!("key: {} ({})", key.public(), config.key_path.display());
+                say!("{}: good", self.config.config.display());
+                say!("gateways: {}", gateways.join(", "));
+                say!("state: {}", config.state_dir.display());
+                say!("key: {} ({})", key.public(), config.key_path.display());
                 Ok(ExitCode::SUCCESS)
             }
             format => print(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::output::print;
+use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
 use crate::config::Reserve;
@@ -242,7 +242,7 @@ fn decimal(millionths: u64) -> String {
 }
 
 fn text(value: &Value) {
-    println!("{:<20} {:<56} {:>8}  SOURCE", "FIGURE", "VALUE", "AGE");
+    say!("{:<20} {:<56} {:>8}  SOURCE", "FIGURE", "VALUE", "AGE");
     for row in value
         .get("figures")
         .and_then(Value::as_array)
@@ -262,7 +262,7 @@ fn text(value: &Value) {
             .get("age_ms")
             .and_then(Value::as_u64)
             .map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
-        println!("{:<20} {shown:<56} {age:>8}  {}", word("name"), word("source"));
+        say!("{:<20} {shown:<56} {age:>8}  {}", word("name"), word("source"));
     }
     for key in [
         "health",
@@ -279,7 +279,7 @@ fn text(value: &Value) {
                 .to_string()
                 .replace(['"', '{', '}', '[', ']'], "")
                 .replace(',', ", ");
-            println!("{key}: {shown}");
+            say!("{key}: {shown}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::output::print;
+use super::output::{print, say};
 use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
 use crate::key::{KeyFileError, generate, load};
@@ -51,9 +51,9 @@ impl Keygen {
             });
             return print(&value, self.output);
         }
-        println!("private key: {}", made.key_path.display());
-        println!("public key:  {}", made.public_path.display());
-        println!("{}", made.public);
+        say!("private key: {}", made.key_path.display());
+        say!("public key:  {}", made.public_path.display());
+        say!("{}", made.public);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -65,7 +65,7 @@ impl Key {
         if output != Format::Text {
             return print(&json!({"private_key": path, "public_key": public}), output);
         }
-        println!("{public}");
+        say!("{public}");
         Ok(ExitCode::SUCCESS)
     }
 }

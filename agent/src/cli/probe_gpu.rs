@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::Failure;
+use super::output::say;
 use crate::probe::gpu::report;
 
 /// `probe-gpu`.
@@ -16,7 +17,7 @@ pub(super) struct ProbeGpu {
 
 impl ProbeGpu {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        println!(
+        say!(
             "{}",
             report(self.library.as_deref()).map_err(|e| Failure::new(1, e))?
         );

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::output::print;
+use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::HumanDuration;
 use crate::register::{Outcome, RegisterError, register};
@@ -39,16 +39,16 @@ impl Register {
         }
         match outcome {
             Outcome::Registered(r) => {
-                println!("registered {} in cluster {}", r.node_id, r.cluster_id);
+                say!("registered {} in cluster {}", r.node_id, r.cluster_id);
                 show(&r);
-                println!("certificate: {}", config.tls.client_cert.display());
-                println!(
+                say!("certificate: {}", config.tls.client_cert.display());
+                say!(
                     "next: virtengine-node-agent run --config {}",
                     self.config.config.display()
                 );
             }
             Outcome::Already(r) => {
-                println!("already registered: {} in cluster {}", r.node_id, r.cluster_id);
+                say!("already registered: {} in cluster {}", r.node_id, r.cluster_id);
                 show(&r);
             }
         }
@@ -57,9 +57,9 @@ impl Register {
 }
 
 fn show(r: &Registration) {
-    println!("chain: {}, contract {}", r.chain_id, r.contract);
-    println!("provider: {}", r.provider_address);
-    println!("epoch: {}, last sequence {}", r.epoch, r.last_sequence);
+    say!("chain: {}, contract {}", r.chain_id, r.contract);
+    say!("provider: {}", r.provider_address);
+    say!("epoch: {}, last sequence {}", r.epoch, r.last_sequence);
 }
 
 pub(super) fn exit_code(e: &RegisterError) -> u8 {

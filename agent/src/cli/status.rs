@@ -5,7 +5,7 @@ use clap::Args;
 use hpc_schema::time::UnixSeconds;
 use serde_json::{Value, json};
 
-use super::output::print;
+use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format};
 use crate::clock::unix_seconds;
 use crate::config::DEFAULT_STATE_DIR;
@@ -75,37 +75,40 @@ impl StatusCommand {
 }
 
 fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
-    println!("{}", if verdict.healthy { "healthy" } else { "not healthy" });
+    say!("{}", if verdict.healthy { "healthy" } else { "not healthy" });
     for problem in &verdict.problems {
-        println!("  - {problem}");
+        say!("  - {problem}");
     }
     let Some(s) = status else { return };
     let ago = |t: u64| format!("{} s ago", now.saturating_sub(t));
     if let (Some(node), Some(cluster)) = (&s.node_id, &s.cluster_id) {
-        println!("node:            {node} in cluster {cluster}");
+        say!("node:            {node} in cluster {cluster}");
     }
     if let Some(c) = &s.chain {
-        println!(
+        say!(
             "state on chain:  {} at height {}, report {} settled, epoch {}",
-            c.node_state, c.height, c.settled_sequence, c.epoch
+            c.node_state,
+            c.height,
+            c.settled_sequence,
+            c.epoch
         );
     }
     if let Some(t) = s.last_accepted_at {
-        println!(
+        say!(
             "last heartbeat:  accepted {}, sequence {}, every {} s",
             ago(t),
             s.sequence,
             s.interval_seconds
         );
     }
-    println!(
+    say!(
         "since start:     {} accepted, {} failed, started {}",
         s.accepted,
         s.failed,
         ago(s.started_at)
     );
     if let Some(health) = &s.health {
-        println!("health reported: {health}");
+        say!("health reported: {health}");
     }
     if let Some(endpoint) = &s.endpoint {
         let latency = s
@@ -114,10 +117,10 @@ fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
         let skew = s
             .clock_skew_ms
             .map_or(String::new(), |ms| format!(", its clock {ms:+} ms"));
-        println!("gateway:         {endpoint}{latency}{skew}");
+        say!("gateway:         {endpoint}{latency}{skew}");
     }
     if let Some(c) = &s.certificate {
-        println!(
+        say!(
             "certificate:     until {}, renewed from {} ({})",
             UnixSeconds(c.not_after),
             UnixSeconds(c.renew_at),
@@ -126,15 +129,15 @@ fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
     }
     if let Some(r) = &s.receipt {
         let hash: String = r.payload_sha256.chars().take(16).collect();
-        println!("last receipt:    heartbeat {}, SHA-256 {hash}…", r.sequence);
+        say!("last receipt:    heartbeat {}, SHA-256 {hash}…", r.sequence);
     }
     for (what, problem) in [
         ("last refusal:   ", &s.last_refusal),
         ("last error:     ", &s.last_error),
     ] {
         if let Some(p) = problem {
-            println!("{what} {}: {} ({})", p.code, p.message, ago(p.at));
-            println!("                 remedy: {}", p.remedy);
+            say!("{what} {}: {} ({})", p.code, p.message, ago(p.at));
+            say!("                 remedy: {}", p.remedy);
         }
     }
 }
@@ -147,7 +150,7 @@ fn text_outages(outages: &Outages, now: u64) {
         let end = o.until.unwrap_or(now);
         let lasted = end.saturating_sub(o.from);
         let state = if o.until.is_some() { "" } else { ", goes on" };
-        println!(
+        say!(
             "not delivered:   from {} for {lasted} s: {} ({} attempts{state})",
             UnixSeconds(o.from),
             o.code,
@@ -188,8 +191,8 @@ fn text_samples((category, samples): &Samples) {
     if samples.is_empty() {
         return;
     }
-    println!("\n{category:?}: {} samples", samples.len());
-    println!("{:<22}{}", "at", fields(*category).join("  "));
+    say!("\n{category:?}: {} samples", samples.len());
+    say!("{:<22}{}", "at", fields(*category).join("  "));
     for s in samples {
         let row: Vec<String> = fields(*category)
             .iter()
@@ -199,6 +202,6 @@ fn text_samples((category, samples): &Samples) {
                 format!("{shown:>width$}", width = name.len())
             })
             .collect();
-        println!("{:<22}{}", UnixSeconds(s.at).to_string(), row.join("  "));
+        say!("{:<22}{}", UnixSeconds(s.at).to_string(), row.join("  "));
     }
 }

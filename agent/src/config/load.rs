@@ -58,7 +58,12 @@ const LIMIT: u64 = 1 << 20;
 /// # Errors
 /// Everything that is wrong with it; an absent file too, unless `path` is the default and overrides suffice.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let text = read_text(path, LIMIT)?;
+    let text = read_text(path, LIMIT).map_err(|e| match e.source.kind() {
+        std::io::ErrorKind::NotFound => ConfigError::Missing {
+            path: path.display().to_string(),
+        },
+        _ => e.into(),
+    })?;
     let mut file = parse(&text, path)?;
     if file.agent.registration_token.is_some() {
         refuse_exposed(path)?;

@@ -228,6 +228,12 @@ pub enum ConfigError {
     /// IO.
     #[error(transparent)]
     File(#[from] crate::files::FileError),
+    /// There is no such file.
+    #[error("{path} does not exist; write it (docs/agent.md shows one), or name another with --config")]
+    Missing {
+        /// The file.
+        path: String,
+    },
     /// Not YAML, or a value of the wrong type.
     #[error("{path}: {message}")]
     Syntax {

@@ -19,7 +19,13 @@ const LIMIT: u64 = 4096;
 /// IO, wrong mode, wrong owner, not a key.
 pub fn load(path: &Path) -> Result<NodeKey, KeyFileError> {
     let shown = || path.display().to_string();
-    let file = File::open(path).map_err(at("read", path))?;
+    let file = File::open(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => KeyFileError::Missing {
+            path: shown(),
+            dir: directory_of(path).display().to_string(),
+        },
+        _ => at("read", path)(e).into(),
+    })?;
     // Looked up on the open file: a path could be exchanged between the look and the read.
     let meta = file.metadata().map_err(at("read", path))?;
     if !meta.is_file() {
@@ -98,7 +104,7 @@ mod tests {
         assert!(matches!(load(&path), Err(KeyFileError::Format { .. })));
         assert!(matches!(
             load(&dir.path().join("none")),
-            Err(KeyFileError::File(_))
+            Err(KeyFileError::Missing { .. })
         ));
     }
 }

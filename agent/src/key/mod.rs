@@ -25,6 +25,16 @@ pub enum KeyFileError {
     /// IO.
     #[error(transparent)]
     File(#[from] FileError),
+    /// There is no such file.
+    #[error(
+        "{path} does not exist; make a key with virtengine-node-agent keygen --output-dir {dir}, or correct the path"
+    )]
+    Missing {
+        /// The key file.
+        path: String,
+        /// Its directory.
+        dir: String,
+    },
     /// Others may read the private key.
     #[error("{path}: mode {mode:o} lets others read the private key; chmod 600 {path}")]
     Mode {

@@ -54,7 +54,9 @@ pub enum RegisterError {
     #[error("the gateway's answer cannot be used: {0}")]
     BadAnswer(String),
     /// Not within the time given.
-    #[error("not registered within {waited:?}: {last}")]
+    #[error(
+        "not registered within {waited:?}: {last}; check provider_daemon.endpoint and that the gateway runs there, then register again"
+    )]
     TimedOut {
         /// How long it was tried.
         waited: Duration,

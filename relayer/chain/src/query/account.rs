@@ -86,7 +86,15 @@ impl Chain {
             tx_bytes: tx,
             ..SimulateRequest::default()
         };
-        let answer: At<SimulateResponse> = match self.grpc(SIMULATE, "the transaction", &question, 0).await {
+        let answer: At<SimulateResponse> = match self
+            .grpc(
+                SIMULATE,
+                "what the transaction names (its contract or account)",
+                &question,
+                0,
+            )
+            .await
+        {
             Err(QueryError::Refused {
                 path,
                 codespace,

@@ -1,6 +1,7 @@
 //! One endpoint.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,7 +68,12 @@ impl Client {
         let name = redact(url.as_str());
         // The first of the process wins; another part may have installed the same one already.
         rustls::crypto::ring::default_provider().install_default().ok();
-        let http = reqwest::Client::builder()
+        let mut builder = reqwest::Client::builder();
+        if loopback(&url) {
+            // A site's proxy cannot reach this machine's loopback.
+            builder = builder.no_proxy();
+        }
+        let http = builder
             .timeout(options.timeout)
             .connect_timeout(options.timeout.min(Duration::from_secs(5)))
             .redirect(reqwest::redirect::Policy::none())
@@ -292,4 +298,11 @@ impl fmt::Debug for Client {
 
 fn at(height: Option<u64>) -> Value {
     height.map_or_else(|| json!({}), |h| json!({ "height": h.to_string() }))
+}
+/// True for an address of this machine that nothing else can reach.
+fn loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    })
 }

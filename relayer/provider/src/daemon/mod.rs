@@ -158,11 +158,7 @@ impl Daemon {
             async move { drop(stop_ops.wait_for(|s| *s).await) },
         );
         let rest = vec![
-            tokio::spawn(async move {
-                if let Err(e) = ops_task.await {
-                    tracing::error!(error = %e, "the ops listener has stopped");
-                }
-            }),
+            tokio::spawn(ops_task),
             tokio::spawn(watching),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),

@@ -1,5 +1,6 @@
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -7,28 +8,78 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tower::Service as _;
 
 use super::{Health, Metrics};
 
 type Shared = (Arc<Health>, Arc<Metrics>);
 
+/// Connections at a time: scrapers and probes need a few, and each takes a file descriptor from the gateway.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a client may take to send the head of a request, the next one of a kept connection included.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long open requests may take once told to stop.
+const DRAIN: Duration = Duration::from_secs(2);
+
 /// Serves `/healthz`, `/readyz` and `/metrics` until `stop` ends.
-///
-/// # Errors
-/// If the listener fails.
 pub async fn serve(
     listener: TcpListener,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(expose))
         .with_state((health, metrics));
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut open = JoinSet::new();
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = open.join_next() => continue,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                // Beyond the cap a connection is closed at once.
+                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+                    let router = router.clone();
+                    open.spawn(async move {
+                        connection(stream, router).await;
+                        drop(place);
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    drop(listener);
+    // Kept connections without a request end by their deadline otherwise; they need not be waited for.
+    let all = async { while open.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, all).await.is_err() {
+        open.abort_all();
+    }
+}
+
+async fn connection(stream: TcpStream, router: Router) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| router.clone().call(request));
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection for health or metrics ended");
+    }
 }
 
 /// 200 if everything works, else 503; both with the reasons.

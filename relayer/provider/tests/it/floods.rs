@@ -255,3 +255,38 @@ async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_node
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_listener_of_health_and_metrics_closes_what_says_nothing_and_holds_few_connections() {
+    let mut site = Site::prepare().await;
+    let config = site.config();
+    site.start_with(config).await;
+    let ops = site.daemon.as_ref().unwrap().ops_addr();
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(TcpStream::connect(ops).await.unwrap());
+    }
+    eventually("what is beyond the cap is closed", async || {
+        let mut open = 0;
+        for stream in &mut idle {
+            open += usize::from(!closed(stream).await);
+        }
+        open <= 64
+    })
+    .await;
+    eventually(
+        "the idle ones are closed in time and it answers again",
+        async || {
+            let asked = async {
+                let mut stream = TcpStream::connect(ops).await.ok()?;
+                let head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+                stream.write_all(head).await.ok()?;
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await.ok()?;
+                answer.starts_with("HTTP/1.1 200").then_some(())
+            };
+            asked.await.is_some()
+        },
+    )
+    .await;
+}
