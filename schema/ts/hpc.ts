@@ -143,7 +143,7 @@ export type ExecuteMsg =
          */
         gateway_endpoint?: string | null;
         /**
-         * New privacy of job ids, for sections from now on.
+         * New privacy of job ids: answers follow it at once, what comes on record from now on.
          */
         job_ids?: JobIds | null;
         /**
@@ -407,7 +407,7 @@ export type QueryMsg =
          */
         cluster_id: ClusterId;
         /**
-         * At most 100.
+         * At most 50.
          */
         node_ids: NodeId[];
       };

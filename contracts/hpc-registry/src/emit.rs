@@ -1,10 +1,13 @@
 //! Events of the schema as the chain takes them.
 
-use cosmwasm_std::Response;
+use cosmwasm_std::{Addr, Response, to_json_string};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{HotRecord, NodeState, Prior, Transition};
 use hpc_schema::registry::{Event, JobsStatus};
 use hpc_schema::time::UnixSeconds;
+use serde::Serialize;
+
+use crate::error::ContractError;
 
 /// Collects events in the order in which things happened.
 #[derive(Debug, Default)]
@@ -68,6 +71,30 @@ impl Events {
     pub(crate) fn into_response(self) -> Response {
         Response::new().add_events(self.0)
     }
+}
+
+/// A cluster's change; `value` holds from now on.
+pub(crate) fn cluster(
+    cluster_id: ClusterId,
+    action: &str,
+    by: &Addr,
+    value: &impl Serialize,
+) -> Result<Response, ContractError> {
+    Ok(single(&Event::ClusterChange {
+        cluster_id,
+        action: action.to_owned(),
+        by: by.to_string(),
+        value: to_json_string(value)?,
+    }))
+}
+
+/// A change of administration or parameters; `value` holds from now on.
+pub(crate) fn admin(action: &str, by: &Addr, value: &impl Serialize) -> Result<Response, ContractError> {
+    Ok(single(&Event::Admin {
+        action: action.to_owned(),
+        by: by.to_string(),
+        value: to_json_string(value)?,
+    }))
 }
 
 /// A response with one event.

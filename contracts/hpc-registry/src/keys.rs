@@ -12,7 +12,7 @@
 //! | 07 | index ‖ page ‖ slot | provider's drain, JSON |
 //! | 08 | index ‖ page ‖ slot | 01: the slot is free for a new node |
 //! | 09 | fingerprint 32 | index ‖ page ‖ slot of its holder |
-//! | 0a | registration nonce 32 | expiry u32 |
+//! | 0a | index ‖ registration nonce 32 | expiry u32 |
 //! | 0c | | parameters, `config::params` |
 //! | 0d | | last registration epoch u64 |
 //! | 0e | | number of clusters u32 |
@@ -25,7 +25,7 @@
 //! | 15 | index ‖ kind length u8 ‖ kind ‖ digest 32 | number u64 in the list of anchors |
 //! | 16 | index ‖ number u64 | anchor, JSON |
 //! | 17 | index | number of anchors u64 |
-//! | 18 | | prune cursor over nonces: nonce 32 |
+//! | 18 | | prune cursor over nonces: index ‖ nonce 32 |
 //!
 //! Beside these stand the cw2 item `contract_info` and the `cw-storage-plus` items `config` and `cluster`; their
 //! keys begin with 00 or a letter.
@@ -158,8 +158,13 @@ pub(crate) fn fingerprint(digest: &[u8]) -> Vec<u8> {
     join(0x09, &[digest])
 }
 
-pub(crate) fn nonce(nonce: &[u8]) -> Vec<u8> {
-    join(0x0a, &[nonce])
+/// Each cluster burns its own: a stranger cannot use up another's.
+pub(crate) fn nonce(cluster: u32, nonce: &[u8]) -> Vec<u8> {
+    join(0x0a, &[&cluster.to_be_bytes(), nonce])
+}
+
+pub(crate) fn nonces_from(cursor: &[u8]) -> Vec<u8> {
+    join(0x0a, &[cursor])
 }
 
 pub(crate) const NONCES_END: &[u8] = &[0x0b];

@@ -15,5 +15,6 @@ mod emit;
 pub mod error;
 mod heartbeat;
 mod keys;
+mod meter;
 mod node;
 mod sweep;

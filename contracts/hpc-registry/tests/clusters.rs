@@ -43,6 +43,10 @@ fn coins_are_taken_for_a_cluster_and_for_nothing_else() {
         code(chain.send_with(&anyone, &[coin(1, "stake")], sweep)),
         Code::InvalidDeposit
     );
+    let info = cosmwasm_std::testing::message_info(&anyone, &[coin(1, "stake")]);
+    let msg = serde_json::from_value(json!({})).unwrap();
+    let refused = hpc_registry::contract::instantiate(chain.deps.as_mut(), chain.env.clone(), info, msg);
+    assert_eq!(code(refused), Code::InvalidDeposit);
 }
 
 /// A bare chain on which a cluster costs 500stake.

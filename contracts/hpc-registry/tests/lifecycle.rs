@@ -14,7 +14,7 @@ mod common;
 use common::*;
 use hpc_schema::code::Code;
 use hpc_schema::node::{HealthStatus, NodeState};
-use hpc_schema::registry::{Event, SweepAnswer};
+use hpc_schema::registry::{Event, JobsStatus, SweepAnswer};
 use serde_json::json;
 
 #[test]
@@ -273,6 +273,31 @@ fn a_pending_node_waits_for_its_cluster_and_is_told_so() {
 }
 
 #[test]
+fn a_node_that_registers_again_has_nothing_of_its_former_life() {
+    let mut chain = Chain::new();
+    let mut agent = chain.register("node-0001");
+    agent.section.jobs_total = 2;
+    let report = agent.report(chain.now(), HealthStatus::Healthy, 2);
+    assert_eq!(chain.submit(vec![(&agent, report)]).accepted, 1);
+    let gone = json!({"deregister_node": {"node_id": "node-0001"}});
+    chain.provider_sends(gone).unwrap();
+    let failed = chain.node("node-0001");
+    assert_eq!(failed.jobs.status, JobsStatus::Failed);
+    assert!(failed.totals.is_some());
+    let msg = agent.registration(&mut chain);
+    agent.placed(&data(&chain.anyone_sends(msg).unwrap()));
+    let anew = chain.node("node-0001");
+    assert_eq!((anew.totals, anew.resources.gpu_type), (None, None));
+    assert_eq!(anew.jobs, Default::default());
+    assert_eq!(anew.agent_version, None);
+    // Its first report brings the section.
+    assert_eq!(outcomes(&chain.beat(&mut agent), 1), [Err(Code::SectionMissing)]);
+    agent.attach = true;
+    assert_eq!(chain.beat(&mut agent).accepted, 1);
+    assert!(chain.node("node-0001").totals.is_some());
+}
+
+#[test]
 fn deregistered_nodes_refuse_reports_until_they_register_again_and_are_pruned_after_retention() {
     let mut chain = Chain::new();
     let mut agent = chain.register("node-0001");
@@ -289,6 +314,7 @@ fn deregistered_nodes_refuse_reports_until_they_register_again_and_are_pruned_af
     let back = chain.anyone_sends(msg).unwrap();
     assert_eq!(arrows(&back), ["node-0001: deregistered pending registered"]);
     agent.placed(&data(&back));
+    agent.attach = true;
     assert_eq!(chain.beat(&mut agent).accepted, 1);
     // The first deregistration's entry for prune is void now.
     chain.advance(31 * 86_400);

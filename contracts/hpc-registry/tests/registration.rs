@@ -153,6 +153,23 @@ fn a_nonce_is_burnt_and_a_timestamp_lasts_a_day() {
 }
 
 #[test]
+fn nobody_can_burn_a_nonce_of_another_cluster() {
+    let mut chain = Chain::new();
+    let identity = Agent::new(CLUSTER, "node-0001").identity(&mut chain);
+    // A stranger has seen the identity on its way and is first, in a cluster of their own.
+    let (provider, stranger) = (chain.provider.clone(), Provider::new(9));
+    chain.provider = stranger.clone();
+    chain.create_cluster("strangers");
+    let mut copy = Agent::new("strangers", "node-0001").identity(&mut chain);
+    copy.registration_nonce.clone_from(&identity.registration_nonce);
+    chain.anyone_sends(stranger.vouch(&chain, &copy)).unwrap();
+    chain.provider = provider.clone();
+    let msg = provider.vouch(&chain, &identity);
+    chain.anyone_sends(msg.clone()).unwrap();
+    assert_eq!(code(chain.anyone_sends(msg)), Code::RegistrationNonceUsed);
+}
+
+#[test]
 fn weak_keys_are_no_keys() {
     let mut chain = Chain::new();
     let agent = Agent::new(CLUSTER, "node-0001");

@@ -159,6 +159,9 @@ events! {
         action: String,
         /// Address.
         by: String,
+        /// JSON of what holds from now on: of `created` and `updated` the fields of the cluster, of `owner_*` the
+        /// address (`null`: a proposal withdrawn), of `task_key_set` the key, else `null`.
+        value: String,
     }
     /// Parameters or administration changed.
     Admin = "hpc_admin" {
@@ -166,6 +169,9 @@ events! {
         action: String,
         /// Address.
         by: String,
+        /// JSON of what holds from now on: of `instantiated` admin and parameters, of `params_updated` all parameters, of
+        /// `admin_*` the address (`null`: a proposal withdrawn), of `migrated` the version, else `null`.
+        value: String,
     }
     /// A digest was anchored.
     Anchored = "hpc_anchor" {

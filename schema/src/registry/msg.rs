@@ -109,7 +109,7 @@ pub enum ExecuteMsg {
         /// The whole new list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operators: Option<Vec<String>>,
-        /// New privacy of job ids, for sections from now on.
+        /// New privacy of job ids: answers follow it at once, what comes on record from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job_ids: Option<JobIds>,
     },
@@ -297,7 +297,8 @@ pub enum QueryMsg {
         /// Which node.
         node_id: NodeId,
     },
-    /// → [`super::NodesAnswer`]. Scans at most 64 pages a call.
+    /// → [`super::NodesAnswer`]. Scans at most 64 pages a call; with many or large nodes an answer may end before its
+    /// limit, with a `next`.
     Nodes {
         /// Conditions.
         #[serde(default)]
@@ -313,7 +314,7 @@ pub enum QueryMsg {
     NodesByIds {
         /// Which cluster.
         cluster_id: ClusterId,
-        /// At most 100.
+        /// At most 50.
         node_ids: Vec<NodeId>,
     },
     /// What a relayer needs: → [`super::RelayAnswer`]; unknown ids are left out.

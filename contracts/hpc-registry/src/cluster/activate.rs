@@ -1,7 +1,6 @@
 use cosmwasm_std::{DepsMut, MessageInfo, Response};
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
-use hpc_schema::registry::Event;
 use hpc_schema::time::UnixSeconds;
 
 use super::ClusterHot;
@@ -27,9 +26,5 @@ pub(crate) fn set_active(
     }
     cluster.active = active;
     cluster.save(deps.storage, &cluster_id, now);
-    Ok(emit::single(&Event::ClusterChange {
-        cluster_id,
-        action: action.to_owned(),
-        by: info.sender.to_string(),
-    }))
+    emit::cluster(cluster_id, action, &info.sender, &())
 }

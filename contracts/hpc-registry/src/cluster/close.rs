@@ -1,7 +1,6 @@
 use cosmwasm_std::{BankMsg, DepsMut, MessageInfo, Response, coin};
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
-use hpc_schema::registry::Event;
 
 use super::{ClusterHot, ClusterInfo, cold};
 use crate::emit;
@@ -43,11 +42,7 @@ pub(crate) fn close(
     ] {
         deps.storage.remove(&key);
     }
-    let response = emit::single(&Event::ClusterChange {
-        cluster_id,
-        action: "closed".to_owned(),
-        by: info.sender.to_string(),
-    });
+    let response = emit::cluster(cluster_id, "closed", &info.sender, &())?;
     Ok(match cluster.deposit {
         None => response,
         Some(deposit) => {

@@ -2,7 +2,7 @@ use cosmwasm_std::{Coin, DepsMut, MessageInfo, Response};
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
-use hpc_schema::registry::{Event, JobIds, Params};
+use hpc_schema::registry::{JobIds, Params};
 use hpc_schema::time::UnixSeconds;
 
 use super::{ClusterHot, ClusterInfo, cold, fields};
@@ -57,11 +57,7 @@ pub(crate) fn create(
     cluster.save(deps.storage, &id)?;
     let index = cold::next_index(deps.storage, &id);
     ClusterHot::new(index, 0).save(deps.storage, &id, now);
-    Ok(emit::single(&Event::ClusterChange {
-        cluster_id: id,
-        action: "created".to_owned(),
-        by: info.sender.to_string(),
-    }))
+    emit::cluster(id, "created", &info.sender, &cluster)
 }
 
 /// Exactly the deposit, or nothing if none is asked.

@@ -24,6 +24,25 @@ pub(crate) fn load(storage: &dyn Storage, cluster: u32) -> Vec<String> {
     names
 }
 
+/// What a cluster knows of a type's name.
+pub(crate) enum Found {
+    At(u8),
+    /// No node has ever had it.
+    Absent,
+    /// Not among those told apart, and there is no index left: nodes of index 0 may have it.
+    Full,
+}
+
+pub(crate) fn find(storage: &dyn Storage, cluster: u32, name: &str) -> Found {
+    let names = load(storage, cluster);
+    let at = names.iter().position(|n| n == name);
+    match at.and_then(|i| u8::try_from(i.saturating_add(1)).ok()) {
+        Some(index) => Found::At(index),
+        None if names.len() < MAX_TYPES => Found::Absent,
+        None => Found::Full,
+    }
+}
+
 /// The index of `name`, which is added if it is new.
 pub(crate) fn index_of(storage: &mut dyn Storage, cluster: u32, name: &str) -> u8 {
     let Ok(len) = u8::try_from(name.len()) else {

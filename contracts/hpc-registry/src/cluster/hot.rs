@@ -46,8 +46,11 @@ impl ClusterHot {
 
     /// The next slot that was never used.
     pub(crate) fn next_place(&mut self) -> Result<Place, ContractError> {
+        // The last number is no page's: cursors use it for "to the end", and `pages` could not count it.
         let page = u16::try_from(self.slots / u32::from(PAGE_SLOTS))
-            .map_err(|_| ContractError::new(Code::InvalidState, "the cluster has no slot left"))?;
+            .ok()
+            .filter(|page| *page < u16::MAX)
+            .ok_or_else(|| ContractError::new(Code::InvalidState, "the cluster has no slot left"))?;
         let slot = u8::try_from(self.slots % u32::from(PAGE_SLOTS)).unwrap_or(0);
         self.slots += 1;
         Ok(Place {
@@ -117,5 +120,14 @@ mod tests {
         assert_eq!(hot.pages(), 2);
         assert_eq!(ClusterHot::decode(&hot.encode()), Some(hot.clone()));
         assert_eq!(ClusterHot::decode(&hot.encode()[..10]), None);
+    }
+
+    #[test]
+    fn the_last_page_number_is_never_given_out() {
+        let mut hot = ClusterHot::new(7, 0);
+        hot.slots = u32::from(u16::MAX) * 64 - 1;
+        let last = hot.next_place().unwrap();
+        assert_eq!((last.page, last.slot, hot.pages()), (u16::MAX - 1, 63, u16::MAX));
+        assert_eq!(hot.next_place().unwrap_err().code(), Some(Code::InvalidState));
     }
 }

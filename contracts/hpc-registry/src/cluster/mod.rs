@@ -8,6 +8,7 @@ pub(crate) mod create;
 pub(crate) mod fields;
 pub(crate) mod gpu_types;
 pub(crate) mod hot;
+pub(crate) mod job_ids;
 pub(crate) mod query;
 pub(crate) mod task_key;
 pub(crate) mod transfer;

@@ -9,10 +9,11 @@ use super::{ClusterHot, ClusterInfo, cold, gpu_types};
 use crate::config::params;
 use crate::config::query::{block, now};
 use crate::error::ContractError;
+use crate::meter::Meter;
 use crate::node::page::{HotPage, SectionPage};
 
 /// Clusters looked at in one call of a filtered list.
-const MAX_SCAN: usize = 1_000;
+const MAX_SCAN: usize = 500;
 
 /// Above this many pages the effective sums are left out of an answer.
 const MAX_EFFECTIVE_PAGES: u16 = 256;
@@ -58,19 +59,19 @@ pub(crate) fn clusters(
     start_after: Option<&str>,
     asked: Option<u32>,
 ) -> Result<ClustersAnswer, ContractError> {
-    let limit = limit(asked);
+    let (meter, limit) = (Meter::new(deps.storage), limit(asked));
     let mut clusters = Vec::new();
     let mut next = None;
     let mut seen: Option<ClusterId> = None;
-    for (scanned, entry) in cold::list(deps.storage, start_after).enumerate() {
+    for (scanned, entry) in cold::list(&meter, start_after).enumerate() {
         let (id, info) = entry?;
-        if clusters.len() == limit || scanned == MAX_SCAN {
+        if clusters.len() == limit || scanned == MAX_SCAN || seen.is_some() && meter.is_spent() {
             next = seen.map(String::from);
             break;
         }
         seen = Some(id.clone());
         if owner.is_none_or(|owner| info.owner.as_str() == owner) {
-            let hot = ClusterHot::load(deps.storage, &id)?;
+            let hot = ClusterHot::load(&meter, &id)?;
             clusters.push(view(id, info, &hot));
         }
     }

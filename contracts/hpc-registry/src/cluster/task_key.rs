@@ -4,7 +4,6 @@ use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
 use hpc_schema::registration::task_key_rotation_message;
-use hpc_schema::registry::Event;
 
 use super::ClusterInfo;
 use crate::emit;
@@ -42,9 +41,5 @@ pub(crate) fn set(
     }
     cluster.task_public_key = Some(key);
     cluster.save(deps.storage, &cluster_id)?;
-    Ok(emit::single(&Event::ClusterChange {
-        cluster_id,
-        action: "task_key_set".to_owned(),
-        by: info.sender.to_string(),
-    }))
+    emit::cluster(cluster_id, "task_key_set", &info.sender, &cluster.task_public_key)
 }

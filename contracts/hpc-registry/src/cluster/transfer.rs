@@ -1,18 +1,9 @@
 use cosmwasm_std::{DepsMut, MessageInfo, Response};
 use hpc_schema::id::ClusterId;
-use hpc_schema::registry::Event;
 
 use super::{ClusterInfo, fields};
 use crate::emit;
 use crate::error::ContractError;
-
-fn done(cluster_id: ClusterId, action: &str, info: &MessageInfo) -> Response {
-    emit::single(&Event::ClusterChange {
-        cluster_id,
-        action: action.to_owned(),
-        by: info.sender.to_string(),
-    })
-}
 
 pub(crate) fn propose(
     deps: DepsMut<'_>,
@@ -25,7 +16,12 @@ pub(crate) fn propose(
         .map(|text| fields::address(deps.api, "owner", text))
         .transpose()?;
     cluster.save(deps.storage, &cluster_id)?;
-    Ok(done(cluster_id, "owner_proposed", info))
+    emit::cluster(
+        cluster_id,
+        "owner_proposed",
+        &info.sender,
+        &cluster.proposed_owner,
+    )
 }
 
 /// The proposed owner takes over. Operators stay: the new owner's first act may be to name others.
@@ -38,5 +34,5 @@ pub(crate) fn accept(
     cluster.owner = info.sender.clone();
     cluster.proposed_owner = None;
     cluster.save(deps.storage, &cluster_id)?;
-    Ok(done(cluster_id, "owner_changed", info))
+    emit::cluster(cluster_id, "owner_changed", &info.sender, &cluster.owner)
 }

@@ -1,6 +1,6 @@
 use cosmwasm_std::{DepsMut, MessageInfo, Response};
 use hpc_schema::id::ClusterId;
-use hpc_schema::registry::{Event, JobIds};
+use hpc_schema::registry::JobIds;
 
 use super::{ClusterInfo, fields};
 use crate::emit;
@@ -42,9 +42,5 @@ pub(crate) fn update(
         cluster.job_ids = job_ids;
     }
     cluster.save(deps.storage, &cluster_id)?;
-    Ok(emit::single(&Event::ClusterChange {
-        cluster_id,
-        action: "updated".to_owned(),
-        by: info.sender.to_string(),
-    }))
+    emit::cluster(cluster_id, "updated", &info.sender, &cluster)
 }

@@ -1,16 +1,28 @@
-use cosmwasm_std::{DepsMut, MessageInfo, Response};
-use hpc_schema::registry::{Event, InstantiateMsg, Params};
+use cosmwasm_std::{Addr, DepsMut, MessageInfo, Response};
+use hpc_schema::code::Code;
+use hpc_schema::registry::{InstantiateMsg, Params};
+use serde::Serialize;
 
 use super::{CONFIG, CONTRACT, Config, LAYOUT, params};
 use crate::cluster::fields;
 use crate::emit;
-use crate::error::ContractError;
+use crate::error::{ContractError, refuse};
+
+/// What holds from the beginning, as the event tells it.
+#[derive(Serialize)]
+struct Begun<'a> {
+    admin: &'a Addr,
+    params: &'a Params,
+}
 
 pub(crate) fn instantiate(
     deps: DepsMut<'_>,
     info: &MessageInfo,
     msg: InstantiateMsg,
 ) -> Result<Response, ContractError> {
+    if !info.funds.is_empty() {
+        return refuse(Code::InvalidDeposit, "instantiation takes no coins");
+    }
     let admin = match &msg.admin {
         Some(text) => fields::address(deps.api, "admin", text)?,
         None => info.sender.clone(),
@@ -25,8 +37,9 @@ pub(crate) fn instantiate(
     };
     CONFIG.save(deps.storage, &config)?;
     cw2::set_contract_version(deps.storage, CONTRACT, env!("CARGO_PKG_VERSION"))?;
-    Ok(emit::single(&Event::Admin {
-        action: "instantiated".to_owned(),
-        by: info.sender.to_string(),
-    }))
+    let begun = Begun {
+        admin: &config.admin,
+        params: &initial,
+    };
+    emit::admin("instantiated", &info.sender, &begun)
 }

@@ -2,7 +2,7 @@
 
 use cosmwasm_std::{DepsMut, Env, Response, Storage};
 use hpc_schema::code::Code;
-use hpc_schema::registry::{Event, MigrateMsg};
+use hpc_schema::registry::MigrateMsg;
 
 use super::{CONFIG, CONTRACT, LAYOUT};
 use crate::cluster::{ClusterHot, cold};
@@ -39,10 +39,7 @@ pub(crate) fn migrate(deps: DepsMut<'_>, env: &Env, _msg: &MigrateMsg) -> Result
     config.layout = LAYOUT;
     CONFIG.save(deps.storage, &config)?;
     cw2::set_contract_version(deps.storage, CONTRACT, env!("CARGO_PKG_VERSION"))?;
-    Ok(emit::single(&Event::Admin {
-        action: "migrated".to_owned(),
-        by: env.contract.address.to_string(),
-    }))
+    emit::admin("migrated", &env.contract.address, &env!("CARGO_PKG_VERSION"))
 }
 
 /// Major, minor, patch; what is none counts as 0.

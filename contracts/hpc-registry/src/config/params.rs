@@ -2,7 +2,7 @@
 //! batch limit, each u32 ‖ cluster creation u8 (0 open, 1 admin) ‖ deposit: amount u128 ‖ denomination, absent if none.
 
 use cosmwasm_std::{DepsMut, MessageInfo, Response, Storage};
-use hpc_schema::registry::{ClusterCreation, Coin, Event, Params, ParamsUpdate};
+use hpc_schema::registry::{ClusterCreation, Coin, Params, ParamsUpdate};
 
 use crate::emit;
 use crate::error::ContractError;
@@ -86,10 +86,7 @@ pub(crate) fn update(
 ) -> Result<Response, ContractError> {
     let params = update.apply(&load(deps.storage)?)?;
     save(deps.storage, &params);
-    Ok(emit::single(&Event::Admin {
-        action: "params_updated".to_owned(),
-        by: info.sender.to_string(),
-    }))
+    emit::admin("params_updated", &info.sender, &params)
 }
 
 #[cfg(test)]

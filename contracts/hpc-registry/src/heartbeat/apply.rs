@@ -10,7 +10,7 @@ use hpc_schema::time::UnixSeconds;
 
 use super::collect::Candidate;
 use super::work::{Arrows, ClusterWork, PageWork};
-use crate::cluster::gpu_types;
+use crate::cluster::{ClusterInfo, gpu_types, job_ids};
 use crate::error::ContractError;
 use crate::keys::Place;
 use crate::node::page::StatsPage;
@@ -29,12 +29,12 @@ pub(crate) fn report(
     let Some(page) = cluster.pages.get_mut(candidate.page) else {
         return Ok(Err(Code::UnknownNode));
     };
-    if !verified {
-        return Ok(Err(unverified(storage, api, candidate, place)));
-    }
     let Some(before) = page.hot.record(item.slot) else {
         return Ok(Err(Code::UnknownNode));
     };
+    if !verified {
+        return Ok(Err(unverified(storage, api, candidate, place, before.sequence)));
+    }
     let ctx = Context {
         now,
         params,
@@ -63,7 +63,17 @@ pub(crate) fn report(
         && candidate.digest != page.sections.digest(item.slot)
     {
         new_type = gpu_types::index_of(storage, place.cluster, &section.gpu_type);
-        storage.set(&place.section(), bytes);
+        let restrained = if section.jobs.is_empty() {
+            None
+        } else {
+            let setting = match cluster.job_ids {
+                Some(setting) => setting,
+                None => ClusterInfo::load(storage, &cluster.id)?.job_ids,
+            };
+            cluster.job_ids = Some(setting);
+            job_ids::restrained(setting, &cluster.id, &section)
+        };
+        storage.set(&place.section(), restrained.as_deref().unwrap_or(bytes));
         page.sections.set_entry(item.slot, &candidate.digest, new_type);
         page.sections_changed = true;
     }
@@ -92,8 +102,15 @@ pub(crate) fn report(
 }
 
 /// Why a signature does not verify: it may be that of the registration before; and without a section nobody can
-/// tell a false signature from one over a section that the contract has not seen.
-fn unverified(storage: &dyn Storage, api: &dyn Api, candidate: &Candidate<'_>, place: Place) -> Code {
+/// tell a false signature from one over a section that the contract has not seen. A report that its section could not
+/// save, because its sequence is not above the one on record, is not asked for it.
+fn unverified(
+    storage: &dyn Storage,
+    api: &dyn Api,
+    candidate: &Candidate<'_>,
+    place: Place,
+    on_record: u32,
+) -> Code {
     let item = &candidate.item;
     let superseded = storage.get(&place.previous()).is_some_and(|old| {
         let Some((key, tag)) = old.split_first_chunk::<32>() else {
@@ -115,6 +132,7 @@ fn unverified(storage: &dyn Storage, api: &dyn Api, candidate: &Candidate<'_>, p
     });
     match item.section {
         _ if superseded => Code::SupersededByRotation,
+        None if item.sequence <= on_record => Code::StaleSequence,
         None => Code::SectionMissing,
         Some(_) => Code::SignatureInvalid,
     }

@@ -58,6 +58,7 @@ impl<'a> Collector<'a> {
             id: id.clone(),
             hot,
             pages: Vec::new(),
+            job_ids: None,
         });
         Ok(Some(self.clusters.len() - 1))
     }

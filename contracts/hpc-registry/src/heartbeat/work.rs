@@ -3,6 +3,7 @@
 use cosmwasm_std::Storage;
 use hpc_schema::id::ClusterId;
 use hpc_schema::node::{HotRecord, Transition};
+use hpc_schema::registry::JobIds;
 
 use crate::cluster::ClusterHot;
 use crate::error::ContractError;
@@ -41,6 +42,8 @@ pub(crate) struct ClusterWork {
     pub(crate) id: ClusterId,
     pub(crate) hot: ClusterHot,
     pub(crate) pages: Vec<PageWork>,
+    /// Read when the first section with job ids comes.
+    pub(crate) job_ids: Option<JobIds>,
 }
 
 impl ClusterWork {

@@ -13,3 +13,4 @@ pub(crate) mod register;
 pub(crate) mod resolve;
 pub(crate) mod verify;
 pub(crate) mod view;
+mod walk;

@@ -206,6 +206,17 @@ pub(crate) fn load_all(
     ))
 }
 
+/// Forgets a node's second section, with its entry in the page.
+pub(crate) fn forget_section(storage: &mut dyn Storage, place: Place) -> Result<(), ContractError> {
+    storage.remove(&place.section());
+    let mut sections = SectionPage::load(storage, place.cluster, place.page)?;
+    if sections.get(place.slot) != [0; 17] {
+        sections.set(place.slot, &[0; 17]);
+        sections.save(storage, place.cluster, place.page);
+    }
+    Ok(())
+}
+
 /// Everything of one node that pages hold.
 pub(crate) fn record_at(storage: &dyn Storage, place: Place) -> Result<Option<HotRecord>, ContractError> {
     Ok(HotPage::load(storage, place.cluster, place.page)?.record(place.slot))

@@ -1,6 +1,6 @@
 //! Queries for one node, for named ones, and for all that meet conditions.
 
-use cosmwasm_std::{Deps, Env};
+use cosmwasm_std::{Deps, Env, Storage};
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::HotRecord;
@@ -10,17 +10,20 @@ use hpc_schema::registry::{
 
 use super::resolve;
 use super::view::{PageReading, Reading};
+use super::walk::{MAX_PAGES, Next, read_cursor, walk, write_cursor};
+use crate::cluster::gpu_types::{self, Found};
 use crate::cluster::query::limit;
 use crate::cluster::{ClusterHot, ClusterInfo, cold};
 use crate::config::params;
 use crate::config::query::{block, now};
 use crate::error::{ContractError, refuse};
 use crate::keys::Place;
+use crate::meter::Meter;
 
-/// Pages and clusters looked at in one call of a filtered list.
-const MAX_PAGES: u32 = 64;
-/// Nodes named in one query.
-const MAX_NAMED: usize = 100;
+/// Nodes named in one `relay`.
+const MAX_RELAYED: usize = 100;
+/// Nodes named in one `nodes_by_ids`: each may be on a page of its own, with the largest section.
+const MAX_NAMED: usize = 50;
 
 pub(crate) fn node(
     deps: Deps<'_>,
@@ -47,13 +50,13 @@ pub(crate) fn node(
 fn named(
     deps: Deps<'_>,
     cluster: &ClusterHot,
-    node_ids: Vec<NodeId>,
+    (node_ids, most): (Vec<NodeId>, usize),
     mut each: impl FnMut(&mut PageReading, u8, NodeId, HotRecord) -> Result<(), ContractError>,
 ) -> Result<(), ContractError> {
-    if node_ids.len() > MAX_NAMED {
+    if node_ids.len() > most {
         return refuse(
             Code::InvalidField,
-            format!("node_ids: at most {MAX_NAMED}, not {}", node_ids.len()),
+            format!("node_ids: at most {most}, not {}", node_ids.len()),
         );
     }
     let mut places = Vec::with_capacity(node_ids.len());
@@ -88,7 +91,7 @@ pub(crate) fn nodes_by_ids(
     let hot = ClusterHot::load(deps.storage, cluster_id)?;
     let reading = Reading::new(deps.storage, &params, now(env), cluster_id, &hot)?;
     let mut nodes = Vec::new();
-    named(deps, &hot, node_ids, |page, slot, _, record| {
+    named(deps, &hot, (node_ids, MAX_NAMED), |page, slot, _, record| {
         nodes.push(reading.node(page, slot, record)?);
         Ok(())
     })?;
@@ -109,35 +112,13 @@ pub(crate) fn relay(
     let hot = ClusterHot::load(deps.storage, cluster_id)?;
     let reading = Reading::new(deps.storage, &params, now(env), cluster_id, &hot)?;
     let mut nodes = Vec::new();
-    named(deps, &hot, node_ids, |page, slot, id, record| {
+    named(deps, &hot, (node_ids, MAX_RELAYED), |page, slot, id, record| {
         nodes.push(reading.relay(page, slot, id, record)?);
         Ok(())
     })?;
     Ok(RelayAnswer {
         nodes,
         block: block(env),
-    })
-}
-
-/// A cursor names the last slot looked at: `cluster number.page.slot`.
-fn write_cursor(place: Place) -> String {
-    format!("{}.{}.{}", place.cluster, place.page, place.slot)
-}
-
-fn read_cursor(text: &str) -> Result<Place, ContractError> {
-    let mut parts = text.splitn(3, '.');
-    let mut read = || {
-        Some(Place {
-            cluster: parts.next()?.parse().ok()?,
-            page: parts.next()?.parse().ok()?,
-            slot: parts.next()?.parse().ok()?,
-        })
-    };
-    read().ok_or_else(|| {
-        ContractError::new(
-            Code::Malformed,
-            "start_after must be the next of the answer before",
-        )
     })
 }
 
@@ -160,44 +141,47 @@ fn meets(filter: &NodeFilter, record: &HotRecord, cluster_active: bool) -> bool 
         && min_gpus.is_none_or(|n| u32::from(record.gpus) >= n)
 }
 
-/// What a walk over slots is told after each of them.
-enum Next {
-    Go,
-    /// The answer is full; the slot shown counts.
-    Stop,
+/// The GPU type asked for, as far as the pages of a cluster decide it.
+enum GpuType<'a> {
+    Any,
+    /// No node of the cluster has it.
+    None,
+    /// The nodes whose page names this index have it.
+    Index(u8),
+    /// Came after the cluster's last index: only sections tell.
+    Unnumbered(&'a str),
 }
 
-/// Walks the slots of one cluster from `from`; `budget` counts pages. Answers with the last place looked at if the
-/// walk ended early.
-fn walk(
-    deps: Deps<'_>,
-    hot: &ClusterHot,
-    from: Option<Place>,
-    budget: &mut u32,
-    mut each: impl FnMut(&mut PageReading, u8, HotRecord) -> Result<Next, ContractError>,
-) -> Result<Option<Place>, ContractError> {
-    let first = from.map_or(0, |p| p.page);
-    let mut last = from;
-    for number in first..hot.pages() {
-        if *budget == 0 {
-            return Ok(last);
+impl<'a> GpuType<'a> {
+    fn of(storage: &dyn Storage, cluster: u32, asked: Option<&'a String>) -> Self {
+        match asked {
+            None => Self::Any,
+            Some(name) => match gpu_types::find(storage, cluster, name) {
+                Found::At(index) => Self::Index(index),
+                Found::Absent => Self::None,
+                Found::Full => Self::Unnumbered(name),
+            },
         }
-        *budget -= 1;
-        let mut page = PageReading::load(deps.storage, hot.index, number)?;
-        let after = from.filter(|p| p.page == number).map(|p| p.slot);
-        let records: Vec<_> = page
-            .hot
-            .records()
-            .filter(|(slot, _)| after.is_none_or(|a| *slot > a))
-            .collect();
-        for (slot, record) in records {
-            if matches!(each(&mut page, slot, record)?, Next::Stop) {
-                return Ok(Some(page.place(slot)));
-            }
-        }
-        last = Some(page.place(u8::MAX));
     }
-    Ok(None)
+
+    fn is_that_of(
+        &self,
+        reading: &Reading<'_>,
+        page: &mut PageReading,
+        slot: u8,
+    ) -> Result<bool, ContractError> {
+        Ok(match self {
+            Self::Any => true,
+            Self::None => false,
+            Self::Index(index) => page.gpu_type(reading.storage, slot)? == *index,
+            Self::Unnumbered(name) => {
+                page.gpu_type(reading.storage, slot)? == 0
+                    && reading
+                        .section(page.place(slot))?
+                        .is_some_and(|s| s.gpu_type == *name)
+            }
+        })
+    }
 }
 
 pub(crate) fn nodes(
@@ -207,20 +191,21 @@ pub(crate) fn nodes(
     start_after: Option<&str>,
     asked: Option<u32>,
 ) -> Result<NodesAnswer, ContractError> {
-    let params = params::load(deps.storage)?;
+    let meter = Meter::new(deps.storage);
+    let params = params::load(&meter)?;
     let limit = limit(asked);
     let from = start_after.map(read_cursor).transpose()?;
     let only = match &filter.cluster_id {
-        Some(id) => Some(ClusterHot::load(deps.storage, id)?.index),
+        Some(id) => Some(ClusterHot::load(&meter, id)?.index),
         None => None,
     };
     let mut nodes = Vec::new();
     let mut budget = MAX_PAGES;
     let mut index = only.unwrap_or_else(|| from.map_or(0, |p| p.cluster));
     let mut next = None;
-    let count = cold::count(deps.storage);
+    let count = cold::count(&meter);
     while index < count {
-        if budget == 0 {
+        if budget == 0 || meter.is_spent() {
             // The cluster before has been walked to its end.
             next = Some(Place {
                 cluster: index.saturating_sub(1),
@@ -229,26 +214,26 @@ pub(crate) fn nodes(
             });
             break;
         }
-        let Some(id) = cold::id_of(deps.storage, index)? else {
+        let Some(id) = cold::id_of(&meter, index)? else {
             // A closed cluster.
             (index, budget) = (index.saturating_add(1), budget - 1);
             continue;
         };
         let budget_before = budget;
         let wanted = match &filter.provider {
-            Some(provider) => ClusterInfo::load(deps.storage, &id)?.owner.as_str() == provider,
+            Some(provider) => ClusterInfo::load(&meter, &id)?.owner.as_str() == provider,
             None => true,
         };
         if wanted {
-            let hot = ClusterHot::load(deps.storage, &id)?;
-            let reading = Reading::new(deps.storage, &params, now(env), &id, &hot)?;
+            let hot = ClusterHot::load(&meter, &id)?;
+            let reading = Reading::new(&meter, &params, now(env), &id, &hot)?;
+            let gpu_type = GpuType::of(&meter, index, filter.gpu_type.as_ref());
             let from = from.filter(|p| p.cluster == index);
-            next = walk(deps, &hot, from, &mut budget, |page, slot, record| {
-                if meets(filter, &reading.effective(record), hot.active) {
-                    let node = reading.node(page, slot, record)?;
-                    if filter.gpu_type.is_none() || filter.gpu_type == node.resources.gpu_type {
-                        nodes.push(node);
-                    }
+            next = walk(&meter, &hot, from, &mut budget, |page, slot, record| {
+                if meets(filter, &reading.effective(record), hot.active)
+                    && gpu_type.is_that_of(&reading, page, slot)?
+                {
+                    nodes.push(reading.node(page, slot, record)?);
                 }
                 Ok(if nodes.len() == limit {
                     Next::Stop
@@ -283,29 +268,36 @@ pub(crate) fn jobs_at_risk(
     start_after: Option<&str>,
     asked: Option<u32>,
 ) -> Result<JobsAnswer, ContractError> {
-    let params = params::load(deps.storage)?;
+    let meter = Meter::new(deps.storage);
+    let params = params::load(&meter)?;
     let limit = limit(asked);
-    let hot = ClusterHot::load(deps.storage, cluster_id)?;
-    let reading = Reading::new(deps.storage, &params, now(env), cluster_id, &hot)?;
+    let hot = ClusterHot::load(&meter, cluster_id)?;
+    let reading = Reading::new(&meter, &params, now(env), cluster_id, &hot)?;
     let from = start_after.map(read_cursor).transpose()?;
     let mut nodes = Vec::new();
-    let next = walk(deps, &hot, from, &mut MAX_PAGES.clone(), |page, slot, record| {
-        let effective = reading.effective(record);
-        if effective.jobs_status() != JobsStatus::Normal {
-            let place = page.place(slot);
-            let section = reading.section(place)?;
-            nodes.push(NodeJobs {
-                node_id: resolve::node_id(deps.storage, place)?,
-                state: effective.state,
-                jobs: reading.jobs(&effective, section.as_ref()),
-            });
-        }
-        Ok(if nodes.len() == limit {
-            Next::Stop
-        } else {
-            Next::Go
-        })
-    })?;
+    let next = walk(
+        &meter,
+        &hot,
+        from,
+        &mut MAX_PAGES.clone(),
+        |page, slot, record| {
+            let effective = reading.effective(record);
+            if effective.jobs_status() != JobsStatus::Normal {
+                let place = page.place(slot);
+                let section = reading.section(place)?;
+                nodes.push(NodeJobs {
+                    node_id: resolve::node_id(&meter, place)?,
+                    state: effective.state,
+                    jobs: reading.jobs(&effective, section.as_ref()),
+                });
+            }
+            Ok(if nodes.len() == limit {
+                Next::Stop
+            } else {
+                Next::Go
+            })
+        },
+    )?;
     Ok(JobsAnswer {
         nodes,
         next: next.map(write_cursor),

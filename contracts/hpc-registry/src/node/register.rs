@@ -51,9 +51,9 @@ pub(crate) fn register(
         provider_signature,
         provider_pubkey,
     )?;
-    verify::check_nonce(deps.storage, identity)?;
 
     let mut cluster = ClusterHot::load(deps.storage, &identity.cluster_id)?;
+    verify::check_nonce(deps.storage, cluster.index, identity)?;
     let existing = resolve::place(deps.storage, cluster.index, &identity.node_id)?;
     if let Some(fp) = &identity.hardware_fingerprint {
         fingerprint::check(deps.storage, fp, existing)?;
@@ -69,7 +69,7 @@ pub(crate) fn register(
         }
     };
     // Everything has been checked; from here on only writes.
-    verify::burn_nonce(deps.storage, identity)?;
+    verify::burn_nonce(deps.storage, cluster.index, identity)?;
     let place = match existing {
         Some(place) => place,
         None => new_place(deps.storage, &mut cluster)?,
@@ -78,6 +78,9 @@ pub(crate) fn register(
     write_keys(deps.storage, env, identity, place, epoch, before.is_some())?;
     write_identity(deps.storage, env, identity, place, epoch, before.is_some())?;
 
+    if before.is_some_and(|r| r.state == NodeState::Deregistered) {
+        page::forget_section(deps.storage, place)?;
+    }
     let (after, arrows) = lifecycle::register(before);
     let node = Located {
         cluster_id: identity.cluster_id.clone(),

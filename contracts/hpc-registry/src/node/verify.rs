@@ -73,9 +73,13 @@ pub(crate) fn provider_signature(
     Ok(signer)
 }
 
-/// Refuses a nonce that was used.
-pub(crate) fn check_nonce(storage: &dyn Storage, identity: &NodeIdentity) -> Result<(), ContractError> {
-    if storage.get(&keys::nonce(&identity.nonce()?)).is_some() {
+/// Refuses a nonce that was used in this cluster; the signature binds the cluster.
+pub(crate) fn check_nonce(
+    storage: &dyn Storage,
+    cluster: u32,
+    identity: &NodeIdentity,
+) -> Result<(), ContractError> {
+    if storage.get(&keys::nonce(cluster, &identity.nonce()?)).is_some() {
         return refuse(
             Code::RegistrationNonceUsed,
             "node_identity.registration_nonce was used before",
@@ -85,13 +89,17 @@ pub(crate) fn check_nonce(storage: &dyn Storage, identity: &NodeIdentity) -> Res
 }
 
 /// Burns the nonce until a registration with this timestamp can no longer be sent.
-pub(crate) fn burn_nonce(storage: &mut dyn Storage, identity: &NodeIdentity) -> Result<(), ContractError> {
+pub(crate) fn burn_nonce(
+    storage: &mut dyn Storage,
+    cluster: u32,
+    identity: &NodeIdentity,
+) -> Result<(), ContractError> {
     let expiry = identity
         .registration_timestamp
         .seconds()
         .plus(REGISTRATION_WINDOW_SECONDS)
         .0;
     let expiry = u32::try_from(expiry).unwrap_or(u32::MAX);
-    storage.set(&keys::nonce(&identity.nonce()?), &expiry.to_be_bytes());
+    storage.set(&keys::nonce(cluster, &identity.nonce()?), &expiry.to_be_bytes());
     Ok(())
 }

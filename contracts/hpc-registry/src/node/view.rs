@@ -15,7 +15,7 @@ use hpc_schema::time::UnixSeconds;
 use super::identity::Identity;
 use super::page::{HotPage, KeyPage, SectionPage, StatsPage};
 use super::{drain, resolve};
-use crate::cluster::{ClusterHot, ClusterInfo};
+use crate::cluster::{ClusterHot, ClusterInfo, job_ids};
 use crate::error::ContractError;
 use crate::keys::Place;
 
@@ -73,14 +73,17 @@ impl PageReading {
         key.ok_or(ContractError::Corrupt { what: "a node's key" })
     }
 
-    fn section_digest(&mut self, storage: &dyn Storage, slot: u8) -> Result<[u8; 16], ContractError> {
+    fn sections(&mut self, storage: &dyn Storage) -> Result<&SectionPage, ContractError> {
         let page = match self.sections.take() {
             Some(page) => page,
             None => SectionPage::load(storage, self.cluster, self.page)?,
         };
-        let digest = page.digest(slot);
-        self.sections = Some(page);
-        Ok(digest)
+        Ok(self.sections.insert(page))
+    }
+
+    /// Index of a node's GPU type, 0 = none or not among those told apart.
+    pub(crate) fn gpu_type(&mut self, storage: &dyn Storage, slot: u8) -> Result<u8, ContractError> {
+        Ok(self.sections(storage)?.gpu_type(slot))
     }
 
     fn statistics(&mut self, storage: &dyn Storage, slot: u8) -> Result<(u16, u64), ContractError> {
@@ -131,10 +134,10 @@ impl<'a> Reading<'a> {
         JobsOnRecord {
             running: effective.has_jobs,
             count: section.map_or(0, |s| u32::from(s.jobs_total)),
-            active_job_ids: match (self.job_ids, section) {
-                (JobIds::None, _) | (_, None) => Vec::new(),
-                (JobIds::Plain | JobIds::Hashed, Some(section)) => section.jobs.clone(),
-            },
+            // Stored under a looser setting, they are shown by the present one.
+            active_job_ids: section.map_or_else(Vec::new, |s| {
+                job_ids::shown(self.job_ids, self.cluster_id, &s.jobs)
+            }),
             status: effective.jobs_status(),
         }
     }
@@ -210,7 +213,7 @@ impl<'a> Reading<'a> {
         record: HotRecord,
     ) -> Result<RelayView, ContractError> {
         let (storage, place) = (self.storage, page.place(slot));
-        let digest = page.section_digest(storage, slot)?;
+        let digest = page.sections(storage)?.digest(slot);
         Ok(RelayView {
             node_id,
             page: place.page,

@@ -11,7 +11,7 @@ use crate::emit::Events;
 use crate::error::{ContractError, refuse};
 use crate::keys::{self, Place};
 use crate::node::identity::Identity;
-use crate::node::page::{HotPage, KeyPage, SectionPage, StatsPage};
+use crate::node::page::{self, HotPage, KeyPage, StatsPage};
 use crate::node::{fingerprint, resolve};
 
 const DEFAULT_LIMIT: u32 = 32;
@@ -92,21 +92,21 @@ fn read_due(key: &[u8]) -> Option<(UnixSeconds, Place)> {
 
 /// Everything that a slot holds besides its record; the slot is free afterwards.
 fn clear_slot(storage: &mut dyn Storage, place: Place) -> Result<(), ContractError> {
-    let Place { cluster, page, slot } = place;
-    let mut keys = KeyPage::load(storage, cluster, page)?;
+    let Place {
+        cluster,
+        page: number,
+        slot,
+    } = place;
+    let mut keys = KeyPage::load(storage, cluster, number)?;
     keys.set(slot, &[0; 48]);
-    keys.save(storage, cluster, page);
-    let mut sections = SectionPage::load(storage, cluster, page)?;
-    if sections.get(slot) != [0; 17] {
-        sections.set(slot, &[0; 17]);
-        sections.save(storage, cluster, page);
-    }
-    let mut stats = StatsPage::load(storage, cluster, page)?;
+    keys.save(storage, cluster, number);
+    page::forget_section(storage, place)?;
+    let mut stats = StatsPage::load(storage, cluster, number)?;
     if stats.get(slot) != [0; 8] {
         stats.set(slot, &[0; 8]);
-        stats.save(storage, cluster, page);
+        stats.save(storage, cluster, number);
     }
-    for key in [place.identity(), place.section(), place.previous(), place.drain()] {
+    for key in [place.identity(), place.previous(), place.drain()] {
         storage.remove(&key);
     }
     storage.set(&place.free(), &[1]);
@@ -116,7 +116,7 @@ fn clear_slot(storage: &mut dyn Storage, place: Place) -> Result<(), ContractErr
 /// Walks some nonces from where the last call ended, and forgets the expired ones.
 fn nonces(storage: &mut dyn Storage, now: UnixSeconds, take: usize) {
     let cursor = storage.get(keys::NONCE_CURSOR);
-    let start = keys::nonce(cursor.as_deref().unwrap_or_default());
+    let start = keys::nonces_from(cursor.as_deref().unwrap_or_default());
     let seen: Vec<_> = storage
         .range(Some(&start), Some(keys::NONCES_END), Order::Ascending)
         .take(take + 1)

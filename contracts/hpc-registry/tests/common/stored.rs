@@ -38,7 +38,8 @@ pub struct Stored {
     pub slots: BTreeMap<(u32, Place), Slot>,
     /// Names by cluster's number.
     pub ids: BTreeMap<u32, String>,
-    pub infos: BTreeSet<String>,
+    /// What rarely changes, by id.
+    pub infos: BTreeMap<String, serde_json::Value>,
     pub count: u32,
     pub epoch: u64,
     /// Node id and cluster's number to its place.
@@ -104,7 +105,8 @@ impl Stored {
         match key[0] {
             0x00 => {
                 assert!(key.starts_with(b"\x00\x07cluster"), "unknown key {key:?}");
-                self.infos.insert(text(&key[9..]));
+                let info = serde_json::from_slice(value).unwrap();
+                self.infos.insert(text(&key[9..]), info);
             }
             0x01 => {
                 assert_eq!((value[0], value[1] & !1), (1, 0));
@@ -144,7 +146,7 @@ impl Stored {
             0x09 => {
                 self.fingerprints.insert(key[1..].to_vec(), place_at(value, 0));
             }
-            0x0a => assert_eq!((key.len(), value.len()), (33, 4)),
+            0x0a => assert_eq!((key.len(), value.len()), (37, 4)),
             0x0c => assert!(key.len() == 1 && value.len() >= 26),
             0x0d => self.epoch = u64_at(value, 0),
             0x0e => self.count = u32_at(value, 0),
@@ -190,7 +192,7 @@ impl Stored {
             0x17 => {
                 self.anchor_counts.insert(u32_at(key, 1), u64_at(value, 0));
             }
-            0x18 => assert_eq!((key.len(), value.len()), (1, 32)),
+            0x18 => assert_eq!((key.len(), value.len()), (1, 36)),
             _ => assert!(key == b"config" || key == b"contract_info", "unknown key {key:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hpc_schema::node::{NodeState, table};
-use hpc_schema::registry::{Event, JobsStatus};
+use hpc_schema::registry::{Event, JobsStatus, Params};
 
 use crate::common::stored::Stored;
 
@@ -22,6 +22,8 @@ pub(crate) struct Told {
 pub(crate) struct ToldCluster {
     pub(crate) active: bool,
     pub(crate) owner: String,
+    /// As it is stored.
+    info: serde_json::Value,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -30,6 +32,8 @@ pub(crate) struct Story {
     pub(crate) nodes: BTreeMap<(String, String), Told>,
     pub(crate) admin: String,
     pub(crate) paused: bool,
+    pub(crate) proposed_admin: Option<String>,
+    pub(crate) params: Params,
     anchors: BTreeSet<(String, String, String)>,
     epoch: u64,
 }
@@ -140,12 +144,21 @@ impl Story {
                 cluster_id,
                 action,
                 by,
-            } => self.cluster(cluster_id.as_str(), &action, by),
-            Event::Admin { action, by } => match action.as_str() {
-                "instantiated" | "admin_changed" => self.admin = by,
+                value,
+            } => {
+                let value = serde_json::from_str(&value).unwrap();
+                self.cluster(cluster_id.as_str(), &action, by, value);
+            }
+            Event::Admin { action, by, value } => match action.as_str() {
+                "admin_changed" => {
+                    assert_eq!(value, format!("{by:?}"));
+                    (self.admin, self.proposed_admin) = (by, None);
+                }
+                "admin_proposed" => self.proposed_admin = serde_json::from_str(&value).unwrap(),
+                "params_updated" => self.params = serde_json::from_str(&value).unwrap(),
                 "registrations_paused" => self.paused = true,
                 "registrations_resumed" => self.paused = false,
-                "params_updated" | "admin_proposed" | "migrated" => {}
+                "migrated" => {}
                 other => panic!("unknown action {other}"),
             },
             Event::Anchored {
@@ -166,11 +179,12 @@ impl Story {
             .expect("an event of a node on record")
     }
 
-    fn cluster(&mut self, id: &str, action: &str, by: String) {
+    fn cluster(&mut self, id: &str, action: &str, by: String, value: serde_json::Value) {
         if action == "created" {
             let new = ToldCluster {
                 active: false,
                 owner: by,
+                info: value,
             };
             assert!(self.clusters.insert(id.to_owned(), new).is_none());
             return;
@@ -184,13 +198,23 @@ impl Story {
                 assert_ne!(cluster.active, action == "activated");
                 cluster.active = action == "activated";
             }
-            "owner_changed" => cluster.owner = by,
+            "owner_changed" => {
+                assert_eq!(value, by);
+                cluster.info["owner"] = value;
+                cluster.info.as_object_mut().unwrap().remove("proposed_owner");
+                cluster.owner = by;
+            }
             "closed" => {
                 assert!(!cluster.active && !self.nodes.keys().any(|(c, _)| c == id));
                 self.clusters.remove(id);
                 self.anchors.retain(|(c, ..)| c != id);
             }
-            "updated" | "owner_proposed" | "task_key_set" => {}
+            "updated" => cluster.info = value,
+            "task_key_set" => cluster.info["task_public_key"] = value,
+            "owner_proposed" if value.is_null() => {
+                cluster.info.as_object_mut().unwrap().remove("proposed_owner");
+            }
+            "owner_proposed" => cluster.info["proposed_owner"] = value,
             other => panic!("unknown action {other}"),
         }
     }
@@ -204,6 +228,12 @@ impl Story {
             .map(|(id, c)| (id.clone(), c.active))
             .collect();
         assert_eq!(active, told);
+        let infos: BTreeMap<_, _> = self
+            .clusters
+            .iter()
+            .map(|(id, c)| (id.clone(), c.info.clone()))
+            .collect();
+        assert_eq!(all.infos, infos, "what rarely changes, and the events");
         let on_record: BTreeMap<_, _> = all
             .slots
             .iter()

@@ -294,9 +294,16 @@ impl World {
         let config: hpc_schema::registry::ConfigAnswer =
             self.chain.query(serde_json::json!({"config": {}})).unwrap();
         assert_eq!(
-            (config.admin, config.registrations_paused),
-            (self.story.admin.clone(), self.story.paused)
+            (config.admin, config.proposed_admin, config.registrations_paused),
+            (
+                self.story.admin.clone(),
+                self.story.proposed_admin.clone(),
+                self.story.paused
+            )
         );
+        let params: hpc_schema::registry::Params =
+            self.chain.query(serde_json::json!({"params": {}})).unwrap();
+        assert_eq!(params, self.story.params);
     }
 
     /// A question is answered or refused; it never panics, and never finds the store wanting.
