@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use common::*;
 use cosmwasm_std::Addr;
 use hpc_schema::code::Code;
-use hpc_schema::registry::{ExecuteMsg, permission};
+use hpc_schema::registry::{ExecuteMsg, SubmitAnswer, permission};
 use serde_json::{Value, json};
 
 /// One message of each kind, the first field its name.
@@ -30,6 +30,14 @@ fn messages(chain: &mut Chain) -> Vec<Value> {
     reporting.epoch = 1;
     let registration = agent.registration(chain);
     let report = reporting.healthy(chain.now());
+    // The right is in the signature: spoilt, nobody has it.
+    let mut spoilt_registration = registration.clone();
+    let signature = &mut spoilt_registration["register_node"]["provider_signature"];
+    let mut bytes = STANDARD.decode(signature.as_str().unwrap()).unwrap();
+    bytes[40] ^= 1;
+    *signature = STANDARD.encode(bytes).into();
+    let mut spoilt_report = report.clone();
+    spoilt_report.signature[40] ^= 1;
     let someone = chain.deps.api.addr_make("someone");
     vec![
         json!({"update_params": {"params": {"retention": 86_400}}}),
@@ -45,14 +53,37 @@ fn messages(chain: &mut Chain) -> Vec<Value> {
         json!({"propose_cluster_owner": {"cluster_id": cluster, "owner": someone}}),
         json!({"accept_cluster_owner": {"cluster_id": cluster}}),
         registration,
+        spoilt_registration,
         json!({"deregister_node": {"node_id": "node-0001"}}),
         json!({"drain_node": {"node_id": "node-0001"}}),
         json!({"resume_node": {"cluster_id": cluster, "node_id": "node-0001"}}),
         batch(vec![(&reporting, report)]),
+        batch(vec![(&reporting, spoilt_report)]),
         json!({"sweep": {}}),
         json!({"prune": {}}),
         json!({"anchor": {"cluster_id": cluster, "kind": "audit-head", "digest": "ab".repeat(32)}}),
     ]
+}
+
+/// `yes`, `–` for a sender without the right, or the code of another refusal; of a batch, that of its one report.
+fn said(outcome: &Outcome) -> String {
+    let code = match outcome {
+        Err(error) => error.code().expect("a code"),
+        Ok(response) => {
+            let answer = response
+                .data
+                .as_ref()
+                .and_then(|d| cosmwasm_std::from_json::<SubmitAnswer>(d).ok());
+            match answer.as_ref().map(|a| &a.refused[..]) {
+                Some([(_, number)]) => Code::from_number(*number).unwrap(),
+                _ => return "yes".to_owned(),
+            }
+        }
+    };
+    match code {
+        Code::NotAuthorized => "–".to_owned(),
+        other => format!("`{other}`"),
+    }
 }
 
 fn name(msg: &Value) -> String {
@@ -104,20 +135,26 @@ fn every_message_may_be_sent_by_exactly_those_the_table_names() {
         for msg in msgs.iter().filter(|m| !closed || name(m) == "create_cluster") {
             let typed: ExecuteMsg = serde_json::from_value(msg.clone()).unwrap();
             let right = serde_json::to_value(permission(&typed)).unwrap();
+            let spoilt = msgs
+                .iter()
+                .take_while(|m| *m != msg)
+                .any(|m| name(m) == name(msg));
             let mut row = format!(
                 "| {}{} | {}",
                 name(msg),
-                if closed { " (closed)" } else { "" },
+                match (closed, spoilt) {
+                    (true, _) => " (closed)",
+                    (_, true) => " (spoilt signature)",
+                    _ => "",
+                },
                 right.as_str().unwrap()
             );
             for (_, sender) in senders {
                 let before = chain.deps.storage.clone();
-                let refused = match chain.send(sender, msg.clone()) {
-                    Err(e) => e.code() == Some(Code::NotAuthorized),
-                    Ok(_) => false,
-                };
+                let outcome = chain.send(sender, msg.clone());
                 chain.deps.storage = before;
-                row.push_str(if refused { " | –" } else { " | yes" });
+                row.push_str(" | ");
+                row.push_str(&said(&outcome));
             }
             table.push_str(&row);
             table.push_str(" |\n");

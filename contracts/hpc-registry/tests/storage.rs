@@ -11,8 +11,11 @@
 
 mod common;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use common::actors::key_of;
 use common::*;
+use cosmwasm_std::coin;
 use hpc_registry::contract;
 use hpc_schema::code::Code;
 use hpc_schema::node::HealthStatus;
@@ -67,6 +70,14 @@ fn scenario() -> (Chain, String) {
         "activated",
         chain.provider_sends(json!({"activate_cluster": {"cluster_id": CLUSTER}})),
     );
+    let key = STANDARD.encode([9u8; 32]);
+    let task_key = json!({"set_task_key": {"cluster_id": CLUSTER, "task_public_key": key}});
+    told(&mut out, "task key set", chain.provider_sends(task_key));
+    let operators = json!({"update_cluster": {"cluster_id": CLUSTER, "operators": [chain.deps.api.addr_make("operator")]}});
+    told(&mut out, "operator named", chain.provider_sends(operators));
+    let heir =
+        json!({"propose_cluster_owner": {"cluster_id": CLUSTER, "owner": chain.deps.api.addr_make("heir")}});
+    told(&mut out, "owner proposed", chain.provider_sends(heir));
     let mut agents = Vec::new();
     for i in 0..4 {
         let mut agent = Agent::new(CLUSTER, &format!("node-{i:04}"));
@@ -134,6 +145,27 @@ fn scenario() -> (Chain, String) {
         "a part swept",
         chain.anyone_sends(json!({"sweep": {"limit": 1}})),
     );
+    // A free slot, and a walk over nonces that has not come round.
+    let admin = chain.admin.clone();
+    let retention = json!({"update_params": {"params": {"retention": 86_400}}});
+    told(&mut out, "retention of a day", chain.send(&admin, retention));
+    chain.advance(86_401);
+    told(
+        &mut out,
+        "one node pruned",
+        chain.anyone_sends(json!({"prune": {"limit": 1}})),
+    );
+    let deposit =
+        json!({"update_params": {"params": {"cluster_deposit": {"denom": "stake", "amount": "500"}}}});
+    told(&mut out, "a deposit asked", chain.send(&admin, deposit));
+    let create = json!({"create_cluster": {"cluster_id": "third"}});
+    let sender = chain.provider.address(&chain);
+    let paid = chain.send_with(
+        &sender,
+        &[coin(500, "stake")],
+        serde_json::from_value(create).unwrap(),
+    );
+    told(&mut out, "a cluster paid for", paid);
     (chain, out)
 }
 

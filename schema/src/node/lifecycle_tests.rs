@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -375,6 +375,27 @@ fn the_committed_table_is_the_codes() {
         shown == drawn,
         "the diagram in docs/protocol.md is not the code's; set UPDATE_GOLDEN=1 to accept"
     );
+}
+
+#[test]
+fn the_table_has_every_input_in_every_state() {
+    let rows = table::rows();
+    let mut inputs: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for row in &rows {
+        let of_state = inputs.entry((row.state, row.drain)).or_default();
+        assert!(
+            !of_state.contains(&&row.input),
+            "{} stands there twice",
+            row.input
+        );
+        of_state.push(&row.input);
+    }
+    // UNKNOWN and DEREGISTERED know no drain.
+    assert_eq!(inputs.len(), 2 * NodeState::ALL.len());
+    let unknown = &inputs[&(None, false)];
+    for (state, of_state) in &inputs {
+        assert_eq!(of_state, unknown, "{state:?}");
+    }
 }
 
 #[test]

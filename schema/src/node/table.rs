@@ -9,7 +9,7 @@ use super::lifecycle::{
 use super::{HealthStatus, HotRecord, NodeState, Transition};
 use crate::code::Code;
 use crate::registry::Params;
-use crate::report::{Body, Figures};
+use crate::report::{Body, Figures, MAX_AGE_SECONDS, MAX_AHEAD_SECONDS};
 use crate::time::UnixSeconds;
 
 /// One line: a situation, an input, and what comes of it.
@@ -21,11 +21,16 @@ pub struct Row {
     pub drain: bool,
     /// The input, in words.
     pub input: String,
-    /// State, drain and arrows after it, or the refusal.
-    pub outcome: Result<(HotRecord, Vec<Transition>, Option<Code>), Code>,
+    /// State, drain and arrows after it, or the refusal; no record: still UNKNOWN.
+    pub outcome: Outcome,
 }
 
+/// What comes of an input: record, arrows and notice, or the refusal.
+pub type Outcome = Result<(Option<HotRecord>, Vec<Transition>, Option<Code>), Code>;
+
 const NOW: u64 = 1_800_000_000;
+const REGISTER: &str = "register";
+const OF_SILENCE: &str = "s of silence";
 
 fn record(state: NodeState, drain: bool, silent: u64, since: u64) -> HotRecord {
     let at = |ago: u64| u32::try_from(NOW.saturating_sub(ago)).unwrap_or(u32::MAX);
@@ -60,12 +65,7 @@ fn usual_silence(state: NodeState) -> u64 {
 pub fn rows() -> Vec<Row> {
     let params = Params::default();
     let now = UnixSeconds(NOW);
-    let mut rows = vec![Row {
-        state: None,
-        drain: false,
-        input: "register".to_owned(),
-        outcome: Ok(with_notice(register(None))),
-    }];
+    let mut rows = Vec::new();
     for state in NodeState::ALL {
         for drained in [false, true] {
             // A deregistered node has no drain.
@@ -82,7 +82,7 @@ pub fn rows() -> Vec<Row> {
                     outcome,
                 });
             };
-            push("register".to_owned(), Ok(with_notice(register(Some(base)))));
+            push(REGISTER.to_owned(), Ok(with_notice(register(Some(base)))));
             report_rows(&base, &params, now, &mut push);
             silence_rows(state, drained, &params, now, &mut push);
             push("drain".to_owned(), drain(base, &params, now).map(with_notice));
@@ -90,15 +90,35 @@ pub fn rows() -> Vec<Row> {
             push("deregister".to_owned(), deregister(base, now).map(with_notice));
         }
     }
-    rows
+    let of_one_state = rows
+        .iter()
+        .filter(|r| (r.state, r.drain) == (Some(NodeState::Pending), false));
+    let mut all: Vec<_> = of_one_state.map(|r| unknown(r.input.clone())).collect();
+    all.append(&mut rows);
+    all
 }
-
-type Outcome = Result<(HotRecord, Vec<Transition>, Option<Code>), Code>;
 
 fn with_notice(
     (record, transitions): (HotRecord, Vec<Transition>),
-) -> (HotRecord, Vec<Transition>, Option<Code>) {
-    (record, transitions, None)
+) -> (Option<HotRecord>, Vec<Transition>, Option<Code>) {
+    (Some(record), transitions, None)
+}
+
+/// A node that is not on record: whatever names it is refused, and silence has nothing to step.
+fn unknown(input: String) -> Row {
+    let outcome = if input == REGISTER {
+        Ok(with_notice(register(None)))
+    } else if input.contains(OF_SILENCE) {
+        Ok((None, Vec::new(), None))
+    } else {
+        Err(Code::UnknownNode)
+    };
+    Row {
+        state: None,
+        drain: false,
+        input,
+        outcome,
+    }
 }
 
 fn report_rows(base: &HotRecord, params: &Params, now: UnixSeconds, push: &mut impl FnMut(String, Outcome)) {
@@ -121,7 +141,8 @@ fn report_rows(base: &HotRecord, params: &Params, now: UnixSeconds, push: &mut i
                     params,
                     cluster_active,
                 };
-                let outcome = apply_report(*base, &report, &ctx).map(|a| (a.record, a.transitions, a.notice));
+                let outcome =
+                    apply_report(*base, &report, &ctx).map(|a| (Some(a.record), a.transitions, a.notice));
                 let jobs = if running_count > 0 { "jobs" } else { "no jobs" };
                 let when = if age > 0 { ", 200 s old" } else { "" };
                 let cluster = if cluster_active { "" } else { ", cluster inactive" };
@@ -129,18 +150,43 @@ fn report_rows(base: &HotRecord, params: &Params, now: UnixSeconds, push: &mut i
             }
         }
     }
-    let replay = ReportView {
-        time: u32::try_from(now.0).unwrap_or(u32::MAX),
-        sequence: base.sequence,
-        body: Body::saturating(HealthStatus::Healthy, &Figures::default()),
+    // A report within the window can be older than OFFLINE takes only where the thresholds are short.
+    let short = Params {
+        heartbeat_timeout: 60,
+        offline_threshold: 120,
+        ..params.clone()
     };
-    let ctx = Context {
-        now,
-        params,
-        cluster_active: true,
-    };
-    let refused = apply_report(*base, &replay, &ctx).map(|a| (a.record, a.transitions, a.notice));
-    push("report with the sequence on record".to_owned(), refused);
+    let (late, early) = (MAX_AGE_SECONDS + 1, MAX_AHEAD_SECONDS + 1);
+    for (what, sequence, time, params) in [
+        (
+            "with the sequence on record".to_owned(),
+            base.sequence,
+            now,
+            params,
+        ),
+        ("with sequence 0".to_owned(), 0, now, params),
+        (format!("{late} s old"), 8, now.minus(late), params),
+        (format!("{early} s ahead"), 8, now.plus(early), params),
+        (
+            "200 s old, thresholds 60 s and 120 s".to_owned(),
+            8,
+            now.minus(200),
+            &short,
+        ),
+    ] {
+        let report = ReportView {
+            time: u32::try_from(time.0).unwrap_or(u32::MAX),
+            sequence,
+            body: Body::saturating(HealthStatus::Healthy, &Figures::default()),
+        };
+        let ctx = Context {
+            now,
+            params,
+            cluster_active: true,
+        };
+        let outcome = apply_report(*base, &report, &ctx).map(|a| (Some(a.record), a.transitions, a.notice));
+        push(format!("report {what}"), outcome);
+    }
 }
 
 fn silence_rows(
@@ -154,21 +200,19 @@ fn silence_rows(
         let record = record(state, drained, silent, silent.saturating_sub(301));
         let step = |mode| Ok(with_notice(step_silence(record, params, now, mode)));
         push(
-            format!("{silent} s of silence, neighbour"),
+            format!("{silent} {OF_SILENCE}, neighbour"),
             step(Silence::Neighbour),
         );
         let drain_until = drained.then_some(now);
         push(
-            format!("{silent} s of silence, sweep"),
+            format!("{silent} {OF_SILENCE}, sweep"),
             step(Silence::Sweep { drain_until }),
         );
-        if drained {
-            let drain_until = Some(now.plus(1));
-            push(
-                format!("{silent} s of silence, sweep, drain protects"),
-                step(Silence::Sweep { drain_until }),
-            );
-        }
+        let drain_until = Some(now.plus(1));
+        push(
+            format!("{silent} {OF_SILENCE}, sweep, drain protects"),
+            step(Silence::Sweep { drain_until }),
+        );
     }
 }
 
@@ -197,7 +241,11 @@ pub fn markdown(rows: &[Row]) -> String {
         let (becomes, arrows) = match &row.outcome {
             Err(code) => (format!("refused: `{code}`"), String::new()),
             Ok((record, taken, notice)) => {
-                let drain = if record.drain { " + drain" } else { "" };
+                let drain = if record.is_some_and(|r| r.drain) {
+                    " + drain"
+                } else {
+                    ""
+                };
                 let notice = notice
                     .map(|code| format!(", notice `{code}`"))
                     .unwrap_or_default();
@@ -205,7 +253,10 @@ pub fn markdown(rows: &[Row]) -> String {
                     .iter()
                     .map(|t| format!("{} → {} ({})", name(t.from), t.to, t.reason.as_str()))
                     .collect();
-                (format!("{}{drain}{notice}", record.state), arrows.join(", "))
+                (
+                    format!("{}{drain}{notice}", name(record.map(|r| r.state))),
+                    arrows.join(", "),
+                )
             }
         };
         let drain = if row.drain { "yes" } else { "no" };
