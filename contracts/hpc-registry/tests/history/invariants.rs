@@ -1,7 +1,7 @@
 //! What must hold in storage after every message, whatever came before.
 
 use hpc_schema::cluster::Aggregate;
-use hpc_schema::node::NodeState;
+use hpc_schema::node::{HotRecord, NodeState};
 use hpc_schema::registry::AggregateView;
 use hpc_schema::report::{Section, section_digest};
 
@@ -148,13 +148,19 @@ fn sums(all: &Stored) {
         for active in [false, true] {
             assert_eq!(
                 by_name(stored.view(active, &names)),
-                of_records(all, *index, active)
+                of_records(all, *index, active, |record| record)
             );
         }
     }
 }
 
-fn of_records(all: &Stored, index: u32, active: bool) -> AggregateView {
+/// Sums over a cluster's records as `seen` shows them.
+pub(crate) fn of_records(
+    all: &Stored,
+    index: u32,
+    active: bool,
+    seen: impl Fn(HotRecord) -> HotRecord,
+) -> AggregateView {
     let nodes: Vec<_> = all
         .slots
         .iter()
@@ -162,7 +168,7 @@ fn of_records(all: &Stored, index: u32, active: bool) -> AggregateView {
         .filter_map(|(_, slot)| {
             let section = slot.section.as_ref().map(|b| Section::decode(b).unwrap());
             let gpu_type = section.map(|s| s.gpu_type).filter(|t| !t.is_empty());
-            Some((slot.record?, gpu_type))
+            Some((seen(slot.record?), gpu_type))
         })
         .collect();
     recount(active, &nodes)

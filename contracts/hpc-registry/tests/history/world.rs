@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use cosmwasm_std::{Addr, Coin, coin};
 use hpc_registry::contract;
 use hpc_registry::error::ContractError;
+use hpc_schema::node::lifecycle::effective;
 use hpc_schema::registration::NodeIdentity;
-use hpc_schema::registry::{ExecuteMsg, MigrateMsg, QueryMsg, SubmitAnswer};
+use hpc_schema::registry::{ExecuteMsg, MigrateMsg, NodesAnswer, QueryMsg, SubmitAnswer};
+use hpc_schema::time::UnixSeconds;
 
 use crate::common::*;
 use crate::follow::Story;
@@ -290,6 +292,7 @@ impl World {
     pub(crate) fn check(&mut self) {
         let all = invariants::check(&self.chain.deps.storage.map);
         self.story.compare(&all);
+        self.answers(&all);
         self.progress();
         let config: hpc_schema::registry::ConfigAnswer =
             self.chain.query(serde_json::json!({"config": {}})).unwrap();
@@ -304,6 +307,36 @@ impl World {
         let params: hpc_schema::registry::Params =
             self.chain.query(serde_json::json!({"params": {}})).unwrap();
         assert_eq!(params, self.story.params);
+    }
+
+    /// Effective sums and a list in pages say what the records say.
+    fn answers(&self, all: &stored::Stored) {
+        let now = UnixSeconds(self.chain.now());
+        for (index, cluster) in &all.clusters {
+            let seen = |record| effective(record, &self.story.params, now);
+            let told = self.chain.aggregate(&cluster.id).effective.unwrap();
+            let expected = invariants::of_records(all, *index, cluster.active, seen);
+            assert_eq!(recount::by_name(told), expected, "effective sums");
+
+            let slots = all.slots.iter().filter(|((i, _), _)| i == index);
+            let expected: Vec<_> = slots
+                .filter_map(|(_, s)| Some((s.id.clone()?, seen(s.record?).state)))
+                .collect();
+            let (mut listed, mut cursor) = (Vec::new(), None);
+            loop {
+                let answer: NodesAnswer = self
+                    .chain
+                    .query(serde_json::json!({"nodes": {
+                        "filter": {"cluster_id": cluster.id}, "limit": 3, "start_after": cursor}}))
+                    .unwrap();
+                listed.extend(answer.nodes.into_iter().map(|n| (n.node_id.to_string(), n.state)));
+                cursor = answer.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(listed, expected, "nodes, page by page");
+        }
     }
 
     /// A question is answered or refused; it never panics, and never finds the store wanting.
