@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError};
 /// The farthest deadline of an order.
 pub const MAX_DEADLINE_SECONDS: u64 = 7 * 24 * 3600;
 
-/// An order to one node. A drain or resume is not among them: it is the chain's (see [`super::drain`]).
+/// An order to one node. A drain or resume is not among them: it is the chain's (see [`super::drain()`]).
 #[derive(Debug, Clone)]
 pub struct Order<'a> {
     /// The node.

@@ -147,7 +147,7 @@ pub(super) enum TokenCommand {
         /// The agent's public key: the line in agent.pub.
         #[arg(long, required_unless_present = "from_file", conflicts_with = "from_file")]
         pubkey: Option<AgentKey>,
-        /// CSV file: node_id,pubkey[,cluster_id] a line; all of them or none.
+        /// CSV file, a line each: node_id,pubkey or node_id,pubkey,cluster_id; all of them or none.
         #[arg(long, value_name = "FILE")]
         from_file: Option<PathBuf>,
         /// How long the token counts, up to 30 days.
