@@ -182,7 +182,7 @@ pub(super) fn create(fleet: &Fleet) -> [ExecuteMsg; 2] {
             gateway_endpoint: None,
             operators: Vec::new(),
             task_public_key: None,
-            job_ids: JobIds::None,
+            job_ids: JobIds::Plain,
         },
         ExecuteMsg::ActivateCluster { cluster_id },
     ]
