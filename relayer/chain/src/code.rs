@@ -203,6 +203,21 @@ pub fn contract_message(log: &str) -> &str {
         .trim_end_matches(": ")
 }
 
+/// The contract's sentence without the code in front and the remedy behind, which are shown apart.
+#[must_use]
+pub fn contract_sentence(code: hpc_schema::code::Code, message: &str) -> String {
+    let after = message
+        .split_once(&format!("{code}: "))
+        .map_or(message, |(_, rest)| rest);
+    let behind = format!("; {}", code.remedy());
+    let text = after.split_once(&behind).map_or(after, |(sentence, _)| sentence);
+    if text.trim().is_empty() {
+        message.to_owned()
+    } else {
+        text.trim().to_owned()
+    }
+}
+
 /// The registry's stable code out of a log: the first part of its message that is one of its words.
 #[must_use]
 pub fn contract_code(log: &str) -> Option<hpc_schema::code::Code> {

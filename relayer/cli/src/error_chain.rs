@@ -190,7 +190,7 @@ fn contract(code: Option<Code>, message: &str) -> Failure {
         }
         other => Cow::Borrowed(other.remedy()),
     };
-    Failure::new(exit, code.as_str(), plain(code, message)).remedy(remedy)
+    Failure::new(exit, code.as_str(), code::contract_sentence(code, message)).remedy(remedy)
 }
 
 /// Of a transaction nothing is "not found": it was refused.
@@ -199,20 +199,6 @@ fn refused(mut failure: Failure) -> Failure {
         failure.exit = Exit::Refused;
     }
     failure
-}
-
-/// The contract's sentence without the code in front and the remedy behind, which are shown apart.
-fn plain(code: Code, message: &str) -> String {
-    let after = message
-        .split_once(&format!("{code}: "))
-        .map_or(message, |(_, rest)| rest);
-    let behind = format!("; {}", code.remedy());
-    let text = after.split_once(&behind).map_or(after, |(sentence, _)| sentence);
-    if text.trim().is_empty() {
-        message.to_owned()
-    } else {
-        text.trim().to_owned()
-    }
 }
 
 #[cfg(test)]

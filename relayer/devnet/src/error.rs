@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder could not be used.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("cannot use {path}", path = path.display())]
     Io { path: PathBuf, source: std::io::Error },
     /// The listener could not be opened.
-    #[error("cannot listen on {addr}: {source}; choose another --rpc-addr or stop what holds the port")]
+    #[error("cannot listen on {addr}; choose another --rpc-addr or stop what holds the port")]
     Listen {
         addr: SocketAddr,
         source: std::io::Error,

@@ -156,5 +156,5 @@ impl Heartbeat {
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
+#[path = "parse_tests/mod.rs"]
 pub(crate) mod tests;

@@ -278,5 +278,5 @@ fn check_time(head: &Head, auth: &HeartbeatAuth, now: UnixSeconds) -> Result<(),
 }
 
 #[cfg(test)]
-#[path = "verify_tests.rs"]
+#[path = "verify_tests/mod.rs"]
 mod tests;

@@ -303,5 +303,5 @@ pub fn register(record: Option<HotRecord>) -> (HotRecord, Vec<Transition>) {
 }
 
 #[cfg(test)]
-#[path = "lifecycle_tests.rs"]
+#[path = "lifecycle_tests/mod.rs"]
 mod tests;

@@ -19,7 +19,7 @@ use clap::Parser as _;
 
 use crate::config::Config;
 use crate::control;
-use crate::daemon::StartError;
+use crate::daemon::{StartError, check_keys};
 use crate::home::Home;
 use crate::store::Store;
 use args::{Args, Command, ConfigCommand};
@@ -58,6 +58,7 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::Config(ConfigCommand::Check) => {
             let config = load(&home)?;
             config.require_chain().map_err(StartError::from)?;
+            check_keys(&home, &config)?;
             output::line(&format!("{} is in order", home.config().display()))
         }
         Command::Config(ConfigCommand::Show(out)) => output::value(&load(&home)?, out.output),

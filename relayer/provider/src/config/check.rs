@@ -1,3 +1,5 @@
+use hpc_chain::gas::GasPrice;
+
 use super::{Config, ConfigError, Span};
 
 fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
@@ -22,6 +24,14 @@ impl Config {
         for url in &self.chain.rpc {
             if !(url.starts_with("http://") || url.starts_with("https://")) {
                 fail("chain.rpc", format!("{url:?} is no http:// or https:// URL"))?;
+            }
+        }
+        for (key, price) in [
+            ("chain.gas_price", Some(&self.chain.gas_price)),
+            ("chain.gas_price_max", self.chain.gas_price_max.as_ref()),
+        ] {
+            if let Some(Err(e)) = price.map(|text| text.parse::<GasPrice>()) {
+                fail(key, e.to_string())?;
             }
         }
         range("chain.poll", self.chain.poll, Span::millis(50), Span::seconds(30))?;
@@ -210,6 +220,8 @@ mod tests {
     #[test]
     fn values_that_cannot_work_are_refused_by_name() {
         assert!(error("chain: {rpc: []}").starts_with("chain.rpc"));
+        assert!(error("chain: {gas_price: abc}").starts_with("chain.gas_price"));
+        assert!(error("chain: {gas_price_max: abc}").starts_with("chain.gas_price_max"));
         assert!(error("chain: {rpc: ['tcp://x']}").starts_with("chain.rpc"));
         assert!(error("batch: {max_size: 0}").starts_with("batch.max_size"));
         assert!(error("batch: {submit_interval: 10m}").contains("must be 100ms to 4m"));

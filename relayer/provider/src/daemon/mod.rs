@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 pub use alive::Alive;
 pub use open::{StartError, load_key, prefix_of};
-pub(crate) use open::{client, load_ca, passphrase};
+pub(crate) use open::{check_keys, client, load_ca, passphrase};
 use reload::Reload;
 
 use crate::admission::Judge;

@@ -38,7 +38,7 @@ pub enum StartError {
         message: String,
     },
     /// A file of the daemon's directory is missing or broken.
-    #[error("{}: {source}; was it created with `virtengine-provider init`?", path.display())]
+    #[error("cannot use {}, which `virtengine-provider init` makes", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A port is taken or may not be used.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}; stop what holds the port, or write another address into config.yaml")]
     Bind {
         /// Which.
         addr: SocketAddr,
@@ -139,6 +139,14 @@ pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
         Err(fs::TryLockError::WouldBlock) => Err(StartError::Locked(home.dir().to_owned())),
         Err(fs::TryLockError::Error(e)) => Err(file(e)),
     }
+}
+
+/// Whether the directory's keys can be used: there, closed to others, readable.
+///
+/// # Errors
+/// What `run` would say.
+pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError> {
+    keys(home, config).map(drop)
 }
 
 pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {

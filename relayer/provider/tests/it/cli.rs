@@ -95,6 +95,13 @@ fn bad_configuration_refuses_to_start_with_exit_code_78() {
 async fn another_chain_or_a_missing_contract_refuses_to_start() {
     let site = Site::prepare().await;
     assert_eq!(site.run(&["config", "check"]).2, 0);
+    // What `run` would refuse, the check refuses: a secret that others can read.
+    let secret = site.home().join("keys/token.key");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (_, err, code) = site.run(&["config", "check"]);
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("token.key"), "{err}");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let with = |key: &str, value: &str| {
         let mut env = site.env();
         env.push((format!("VIRTENGINE_PROVIDER__{key}"), value.to_owned()));

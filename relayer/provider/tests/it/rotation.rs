@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hpc_schema::gateway::REGISTER_PATH;
 use hpc_schema::node::NodeState;
 use hpc_schema::registration::key_rotation_message;
+use reqwest::Client;
 use serde_json::{Value, json};
 use virtengine_provider::clock;
 
@@ -29,6 +30,19 @@ fn rotation(site: &Site, old: &Agent, new: &Agent, nonce: [u8; 32]) -> [(&'stati
             json!(STANDARD.encode(old.seed.sign(&message))),
         ),
     ]
+}
+
+/// Repeats the request until it is answered with a certificate.
+async fn enrolled(open: &Client, site: &Site, agent: &mut Agent, body: &Value) {
+    eventually("registered", async || {
+        let response = post(open, site, REGISTER_PATH, body).await;
+        if response.status() == 200 {
+            agent.take(response.json().await.unwrap());
+            return true;
+        }
+        false
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,15 +84,7 @@ async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
     for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
         sound[key] = value;
     }
-    eventually("rotated", async || {
-        let response = post(&open, &site, REGISTER_PATH, &sound).await;
-        if response.status() == 200 {
-            new.take(response.json().await.unwrap());
-            return true;
-        }
-        false
-    })
-    .await;
+    enrolled(&open, &site, &mut new, &sound).await;
     assert_eq!(site.node(&new.node).await.state, NodeState::Active);
     assert!(new.registered.as_ref().unwrap().epoch > old.registered.as_ref().unwrap().epoch);
 
@@ -102,15 +108,7 @@ async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certific
     let token = site.token("node-0001", &old.public(), "1h");
     let body = old.register_body(&token, &csr(&old.tls));
     let open = client(&site.ca(), None);
-    eventually("registered", async || {
-        let response = post(&open, &site, REGISTER_PATH, &body).await;
-        if response.status() == 200 {
-            old.take(response.json().await.unwrap());
-            return true;
-        }
-        false
-    })
-    .await;
+    enrolled(&open, &site, &mut old, &body).await;
     assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 200);
     let mut new = Agent::new("node-0001");
     let second = site.token("node-0001", &new.public(), "1h");
@@ -118,15 +116,7 @@ async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certific
     for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
         request[key] = value;
     }
-    eventually("rotated", async || {
-        let response = post(&open, &site, REGISTER_PATH, &request).await;
-        if response.status() == 200 {
-            new.take(response.json().await.unwrap());
-            return true;
-        }
-        false
-    })
-    .await;
+    enrolled(&open, &site, &mut new, &request).await;
     assert_eq!(
         problem(post(&open, &site, REGISTER_PATH, &body).await).await,
         (403, "token_used".into())

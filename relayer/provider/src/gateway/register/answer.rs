@@ -1,0 +1,108 @@
+//! What a request for registration is answered, by how far the registration has come.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use hpc_chain::code::contract_sentence;
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{RegisterPending, RegisterResponse};
+use hpc_schema::refusal::Refusal;
+
+use super::super::Gateway;
+use super::super::answer::Failure;
+use super::super::certificate::{issue, may_have_one};
+use super::RETRY_REFUSED_MS;
+use crate::enrol::Registration;
+use crate::identity::{Claims, NodeCsr, NodeSubject};
+use crate::spool;
+
+/// How soon a pending registration should be asked for again.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+pub(super) fn pending() -> Response {
+    let body = Json(RegisterPending::new(Code::RegistrationPending));
+    (
+        StatusCode::ACCEPTED,
+        [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())],
+        body,
+    )
+        .into_response()
+}
+
+pub(super) fn refused(registration: &Registration) -> Failure {
+    let code = registration.code.unwrap_or(Code::NotAuthorized);
+    let detail = registration.detail.as_deref().map_or_else(
+        || "the chain refused the registration".into(),
+        |detail| contract_sentence(code, detail),
+    );
+    Failure {
+        status: 403,
+        refusal: Refusal::whole(code, detail),
+        retry_after: Some(RETRY_REFUSED_MS / 1000 + 1),
+    }
+}
+
+/// The registration is on chain: the same certificate each time it is asked for.
+pub(super) async fn done(
+    gateway: &Gateway,
+    claims: &Claims,
+    csr: &NodeCsr,
+    registration: &Registration,
+    now_ms: u64,
+) -> Result<Response, Failure> {
+    let (cluster_id, node_id) = (&claims.cluster_id, &claims.sub);
+    let registry = &gateway.registry;
+    let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
+        return Ok(pending());
+    };
+    // The certificate is of use only once heartbeats are known to belong to the new epoch.
+    let Some(node) = registry
+        .node(cluster_id, node_id)
+        .filter(|n| n.chain.epoch >= epoch)
+    else {
+        gateway.wake.call();
+        return Ok(pending());
+    };
+    // The answer of a registration that has been replaced would hand out the old identity again.
+    if node.chain.epoch > epoch {
+        let what = "the node has been registered anew since";
+        return Err(Failure::forbidden(Code::TokenUsed, what));
+    }
+    may_have_one(gateway, Some(&node))?;
+    let certificate = match &registration.certificate {
+        Some(certificate) => certificate.clone(),
+        None => {
+            let subject = NodeSubject {
+                cluster: cluster_id,
+                node: node_id,
+                epoch,
+            };
+            issue(gateway, csr, &subject, Some(registration.id), now_ms).await?
+        }
+    };
+    let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
+    let chain_sequence = node.chain.sequence;
+    let task_public_key = gateway
+        .tasks
+        .get(cluster_id)
+        .ok()
+        .flatten()
+        .map(|k| *k.public())
+        .or(cluster.task_public_key);
+    let response = RegisterResponse {
+        certificate,
+        ca: gateway.ca_bundle(),
+        cluster_id: cluster_id.clone(),
+        node_id: node_id.clone(),
+        provider_address: cluster.owner.clone(),
+        chain_id: registry.chain_id().to_owned(),
+        contract: registry.contract().to_owned(),
+        epoch,
+        last_sequence: highest.map_or(0, |i| i.highest_sequence).max(chain_sequence),
+        params: registry.params(),
+        job_ids: cluster.job_ids,
+        task_public_key,
+    };
+    Ok(Json(response).into_response())
+}

@@ -1,0 +1,129 @@
+//! What a request for registration says, checked before the store is asked.
+
+use hpc_schema::bytes::base64_exact;
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{RegisterRequest, register_message};
+use hpc_schema::key::{Verifier as _, ZebraVerifier};
+use hpc_schema::refusal::Refusal;
+use hpc_schema::registration::key_rotation_message;
+use hpc_schema::time::UnixSeconds;
+
+use super::super::Gateway;
+use super::super::answer::Failure;
+use super::join::use_claims;
+use crate::identity::{Claims, NodeCsr, Token, TokenError};
+
+/// A request whose signatures are in order.
+pub(super) struct Checked {
+    pub(super) claims: Claims,
+    pub(super) csr: NodeCsr,
+    /// Id of the join token, if it is one; then the claims are those of this node's use of it.
+    pub(super) join: Option<String>,
+}
+
+/// Everything that can be said without the store.
+pub(super) fn check(
+    gateway: &Gateway,
+    request: &RegisterRequest,
+    now: UnixSeconds,
+) -> Result<Checked, Failure> {
+    let registry = &gateway.registry;
+    let token = gateway
+        .tokens
+        .read_any(&request.token, registry.chain_id(), registry.contract())
+        .map_err(|e: TokenError| Failure::forbidden(Code::TokenInvalid, e))?;
+    let (claims, join) = match token {
+        Token::Node(claims) => (*claims, None),
+        Token::Join(join) => (use_claims(request, &join)?, Some(join.jti)),
+    };
+    claims
+        .check_time(now)
+        .map_err(|e| Failure::forbidden(Code::TokenExpired, e))?;
+    if request.public_key != claims.pubkey {
+        let refusal = Refusal::field(
+            Code::KeyMismatch,
+            "public_key",
+            "is not the key that the token was made for",
+        );
+        return Err(Failure::new(403, refusal));
+    }
+    let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
+    let signature: [u8; 64] = base64_exact(&request.csr_signature)
+        .ok_or_else(|| Failure::malformed("csr_signature", "must be base64 of 64 bytes"))?;
+    let message = register_message(join.as_ref().unwrap_or(&claims.jti), csr.der());
+    if !ZebraVerifier.verify(&message, &signature, claims.pubkey.as_bytes()) {
+        let refusal = Refusal::field(
+            Code::SignatureInvalid,
+            "csr_signature",
+            "does not verify over the token's id and the request with the agent's key",
+        );
+        return Err(Failure::new(403, refusal));
+    }
+    check_rotation(gateway, request, &claims)?;
+    let plain = |field: &str, text: &Option<String>, max: usize| {
+        let good = |s: &String| {
+            (1..=max).contains(&s.len())
+                && s.bytes()
+                    .all(|b| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&'))
+        };
+        if text.as_ref().is_none_or(good) {
+            return Ok(());
+        }
+        let what = format!("must be 1 to {max} printable ASCII characters without \" \\ < > &");
+        Err(Failure::new(400, Refusal::field(Code::InvalidField, field, what)))
+    };
+    plain("hostname", &request.hostname, 253)?;
+    if request.hardware_fingerprint.as_ref().is_some_and(|f| {
+        f.len() != 64
+            || !f
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    }) {
+        let what = "must be the lower-case hex of a SHA-256";
+        return Err(Failure::new(
+            400,
+            Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
+        ));
+    }
+    Ok(Checked { claims, csr, join })
+}
+
+/// The old key's consent, checked against the node on record; the contract has the last word.
+fn check_rotation(gateway: &Gateway, request: &RegisterRequest, claims: &Claims) -> Result<(), Failure> {
+    let (nonce, signature) = match (&request.registration_nonce, &request.rotation_signature) {
+        (None, None) => return Ok(()),
+        (Some(nonce), Some(signature)) => (nonce, signature),
+        _ => {
+            let what = "is needed together with the other of registration_nonce and rotation_signature";
+            return Err(Failure::malformed("rotation_signature", what));
+        }
+    };
+    let nonce: [u8; 32] = base64_exact(nonce)
+        .ok_or_else(|| Failure::malformed("registration_nonce", "must be base64 of 32 bytes"))?;
+    let signature: [u8; 64] = base64_exact(signature)
+        .ok_or_else(|| Failure::malformed("rotation_signature", "must be base64 of 64 bytes"))?;
+    let registry = &gateway.registry;
+    let Some(node) = registry.node(&claims.cluster_id, &claims.sub) else {
+        return Ok(());
+    };
+    // Once the rotation is on chain, the repeated request finds the new key there.
+    if *node.key() == claims.pubkey {
+        return Ok(());
+    }
+    let message = key_rotation_message(
+        registry.chain_id(),
+        registry.contract(),
+        &claims.cluster_id,
+        &claims.sub,
+        &claims.pubkey,
+        &nonce,
+    );
+    if ZebraVerifier.verify(&message, &signature, node.key().as_bytes()) {
+        return Ok(());
+    }
+    let what = "does not verify over the new key and registration_nonce with the node's present key";
+    Err(Failure::new(
+        403,
+        Refusal::field(Code::SignatureInvalid, "rotation_signature", what),
+    ))
+}
