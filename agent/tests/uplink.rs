@@ -234,7 +234,7 @@ async fn every_heartbeat_verifies_and_a_clean_stop_says_offline() {
         u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap()
     );
     assert!(first.health.uptime_seconds.unwrap() > 0 && first.health.load_average_1m.is_some());
-    assert_eq!(first.health.status, HealthStatus::Healthy);
+    assert_eq!(first.health.status, HealthStatus::Healthy, "{:?}", first.health);
     assert!(
         seen.heartbeats[1]
             .heartbeat

@@ -188,6 +188,35 @@ impl Site {
         Ok(process::output(&mut command)?.trim().to_owned())
     }
 
+    /// Runs a command of the provider to its end.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn provider_run(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.provider_command()?;
+        command.args(arguments).arg("--home").arg(&self.home);
+        process::output(&mut command)
+    }
+
+    /// The last orders to a node, newest first: type, state, detail.
+    ///
+    /// # Errors
+    /// If the provider cannot tell.
+    pub fn orders(&self, node: &str) -> Result<Vec<(String, String, String)>> {
+        let text = self.provider_run(&["command", "list", "--node-id", node, "-o", "json"])?;
+        let rows: Vec<Value> = serde_json::from_str(&text)?;
+        let word = |row: &Value, key: &str| {
+            row.get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok(rows
+            .iter()
+            .map(|r| (word(r, "type"), word(r, "state"), word(r, "detail")))
+            .collect())
+    }
+
     /// The node as the chain knows it.
     ///
     /// # Errors

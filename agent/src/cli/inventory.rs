@@ -152,7 +152,7 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
     });
     describe_devices(&mut rows, now, f);
     let stuck: Vec<&str> = sampler.stuck().iter().map(|s| s.name).collect();
-    let (health, findings) = judge(f, &stuck, now);
+    let (health, findings) = judge(f, &stuck, false, now);
     let fingerprint = fingerprint::read(roots);
     json!({
         "figures": rows,

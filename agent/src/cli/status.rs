@@ -131,6 +131,17 @@ fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
         let hash: String = r.payload_sha256.chars().take(16).collect();
         say!("last receipt:    heartbeat {}, SHA-256 {hash}…", r.sequence);
     }
+    if let Some(d) = &s.drain {
+        let why = d.reason.as_deref().unwrap_or("no reason given");
+        say!(
+            "drained:         by the provider's order since {}: {why}",
+            UnixSeconds(d.since)
+        );
+    }
+    for o in s.orders.iter().rev().take(SHOWN) {
+        let detail = o.detail.as_deref().map_or(String::new(), |d| format!(": {d}"));
+        say!("order:           {} {} {}{detail}", o.kind, o.status, ago(o.at));
+    }
     for (what, problem) in [
         ("last refusal:   ", &s.last_refusal),
         ("last error:     ", &s.last_error),

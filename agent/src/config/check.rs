@@ -33,6 +33,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         slurm,
         gpu,
         probe,
+        commands,
         sampling,
         logging,
     } = file;
@@ -86,6 +87,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         slurm: super::sources::slurm(slurm)?,
         gpu: super::sources::gpu(gpu)?,
         responder: super::probe::resolve(&probe),
+        commands: super::commands::resolve(commands)?,
         sampling: resolve_sampling(&sampling)?,
         logging: resolve_logging(logging)?,
         state_dir,

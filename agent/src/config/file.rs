@@ -27,6 +27,8 @@ pub struct File {
     pub gpu: super::sources::Gpu,
     /// Latency probes between agents.
     pub probe: super::probe::Probe,
+    /// What the provider may order.
+    pub commands: super::commands::Commands,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.

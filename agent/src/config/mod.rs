@@ -1,6 +1,7 @@
 //! Configuration: flags over environment over file, checked as a whole before anything starts.
 
 mod check;
+mod commands;
 mod duration;
 mod file;
 mod load;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use hpc_schema::id::{ClusterId, NodeId};
 
 pub use check::resolve;
+pub use commands::{CommandsConfig, Shutdown};
 pub use duration::{DurationError, HumanDuration};
 pub use file::{File, Reserve, json_schema, parse};
 pub use load::{Overrides, load};
@@ -67,6 +69,8 @@ pub struct Config {
     pub gpu: GpuConfig,
     /// Where this agent answers latency probes.
     pub responder: ResponderConfig,
+    /// What the provider may order.
+    pub commands: CommandsConfig,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.

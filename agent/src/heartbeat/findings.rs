@@ -6,7 +6,7 @@ use hpc_schema::heartbeat::SlurmState;
 
 use super::{Finding, Severity};
 use crate::probe::errors::xid;
-use crate::probe::slurm::Answer;
+use crate::probe::slurm::{Answer, is_ours};
 use crate::sample::Figures;
 
 fn find(into: &mut Vec<Finding>, severity: Severity, code: &'static str, message: String) {
@@ -17,8 +17,9 @@ fn find(into: &mut Vec<Finding>, severity: Severity, code: &'static str, message
     });
 }
 
-/// What Slurm says of this node: its administrator's word counts.
-pub(super) fn slurm(figures: &Figures, now: Instant, into: &mut Vec<Finding>) {
+/// What Slurm says of this node: its administrator's word counts. What the agent itself told Slurm on the provider's
+/// order is no news to the chain, which has the order; it would otherwise outlive the order's end.
+pub(super) fn slurm(figures: &Figures, ordered: bool, now: Instant, into: &mut Vec<Finding>) {
     match figures.slurm.fresh(now) {
         Some(Answer::Silent) => {
             find(
@@ -32,6 +33,7 @@ pub(super) fn slurm(figures: &Figures, now: Instant, into: &mut Vec<Finding>) {
             let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
             let message = format!("Slurm has this node {}{why}", node.state_text.to_lowercase());
             match node.state {
+                SlurmState::Drain if ordered && is_ours(node) => {}
                 SlurmState::Drain => find(into, Severity::Draining, "slurm_drain", message),
                 SlurmState::Down => find(into, Severity::Unhealthy, "slurm_down", message),
                 _ => {}
@@ -139,7 +141,7 @@ mod tests {
         let now = Instant::now();
         let mut f = Figures::default();
         set(&mut f, now);
-        let (status, findings) = judge(&f, &[], now);
+        let (status, findings) = judge(&f, &[], false, now);
         (status, findings.iter().map(|f| f.code).collect())
     }
 
@@ -184,6 +186,24 @@ mod tests {
             judged(|f, now| f.slurm.set(Some(Answer::NotHere), now)).0,
             HealthStatus::Healthy
         );
+    }
+
+    #[test]
+    fn what_the_provider_ordered_is_no_drain_of_the_site() {
+        let now = Instant::now();
+        let ours = |reason: &str| {
+            let Answer::Said(n) = node(SlurmState::Drain) else {
+                panic!()
+            };
+            let mut f = Figures::default();
+            let reason = Some(reason.to_owned());
+            f.slurm.set(Some(Answer::Said(SlurmNode { reason, ..n })), now);
+            f
+        };
+        let f = ours("virtengine order: new disk [root@x]");
+        assert_eq!(judge(&f, &[], true, now).0, HealthStatus::Healthy);
+        assert_eq!(judge(&f, &[], false, now).0, HealthStatus::Draining);
+        assert_eq!(judge(&ours("bad disk"), &[], true, now).0, HealthStatus::Draining);
     }
 
     #[test]

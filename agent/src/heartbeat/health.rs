@@ -37,9 +37,10 @@ const CPU_HOT: i32 = 95;
 /// Of 60 seconds, the share in which *all* tasks waited for memory, in 0.01 %: the node thrashes.
 const MEMORY_STALLED: u64 = 2000;
 
-/// Judges what is known; `stuck` names collectors that do not answer.
+/// Judges what is known; `stuck` names collectors that do not answer, `ordered` says that the provider has this node
+/// drained.
 #[must_use]
-pub fn judge(figures: &Figures, stuck: &[&str], now: Instant) -> (HealthStatus, Vec<Finding>) {
+pub fn judge(figures: &Figures, stuck: &[&str], ordered: bool, now: Instant) -> (HealthStatus, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut find = |severity, code, message: String| {
         findings.push(Finding {
@@ -85,7 +86,7 @@ pub fn judge(figures: &Figures, stuck: &[&str], now: Instant) -> (HealthStatus, 
             format!("{} MiB of storage are available", storage.available >> 20),
         );
     }
-    findings::slurm(figures, now, &mut findings);
+    findings::slurm(figures, ordered, now, &mut findings);
     findings::gpus(figures, now, &mut findings);
     findings::instruments(figures, now, &mut findings);
     findings.extend(stuck.iter().map(|name| Finding {
@@ -113,7 +114,7 @@ mod tests {
         let now = Instant::now();
         let mut f = Figures::default();
         set(&mut f, now);
-        let (status, findings) = judge(&f, stuck, now);
+        let (status, findings) = judge(&f, stuck, false, now);
         (status, findings.iter().map(|f| f.code).collect())
     }
 

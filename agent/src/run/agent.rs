@@ -5,6 +5,7 @@ use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::report::Tag;
 
 use super::error::RunError;
+use super::orders::Orders;
 use super::peers::Peers;
 use super::said::Said;
 use super::world::{Timing, World};
@@ -59,6 +60,8 @@ pub struct Agent {
     pub(super) said: Said,
     pub(super) hardware_findings: Vec<Finding>,
     pub(super) peers: Peers,
+    /// What the provider has ordered.
+    pub(super) orders: Orders,
     /// What the gateway has changed; outlives a reload.
     pub(super) updates: ConfigUpdates,
     pub(super) reread: Option<Reread>,
@@ -92,6 +95,7 @@ impl Agent {
         let client =
             Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(world.dial.clone());
         let hardware_findings = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
+        let orders = Orders::open(&state, clock.seconds());
         let status = Status {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -100,6 +104,8 @@ impl Agent {
             cluster_id: Some(registration.cluster_id.to_string()),
             interval_seconds: config.sampling.base_interval.as_secs(),
             sequence: sequence.last(),
+            drain: orders.journal.drain.clone(),
+            orders: orders.shown(),
             ..Status::default()
         };
         let peers = Peers::new(
@@ -141,6 +147,7 @@ impl Agent {
             status,
             hardware_findings,
             peers,
+            orders,
             _lock: lock,
         })
     }

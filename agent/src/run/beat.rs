@@ -115,10 +115,11 @@ impl Agent {
             job_ids: self.registration.job_ids,
             settled_section: self.section.settled(),
         };
-        let signed = sign_heartbeat(&what, |message| {
+        let mut signed = sign_heartbeat(&what, |message| {
             Ok::<_, std::convert::Infallible>(self.key.sign(message))
         })
         .map_err(|e| e.to_string())?;
+        signed.request.acknowledgements = self.orders.acknowledgements();
         self.section.sent(number, signed.report.section_digest);
         self.last_health = Some(health);
         self.last_findings = kinds(&findings);

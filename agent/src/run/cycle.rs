@@ -40,6 +40,11 @@ impl Agent {
                 tell_service_manager(&[sd_notify::NotifyState::Watchdog]);
                 next_ping = later(now, period);
             }
+            self.step_orders();
+            if self.orders.stops() {
+                tracing::warn!("the provider has ordered this agent to stop");
+                break;
+            }
             if now >= next_beat {
                 match self.beat_unless_stopped(&mut signals).await {
                     Some(pause) => next_beat = later(instant(), pause),
@@ -51,12 +56,14 @@ impl Agent {
             if watchdog.is_some() {
                 wake = wake.min(next_ping);
             }
+            wake = self.orders.again_at().map_or(wake, |at| wake.min(at));
             tokio::select! {
                 biased;
                 signal = signals.recv() => match signal {
                     Some(Signal::Reload) => self.reload(),
                     Some(Signal::Stop) | None => break,
                 },
+                Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
                 () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
             }
             if self.changed() {

@@ -23,6 +23,7 @@ impl Agent {
         out_of_turn: bool,
     ) -> Duration {
         if answer.status == 200 {
+            self.orders_heard(&sent.request.acknowledgements);
             match serde_json::from_slice::<HeartbeatResponseBody>(&answer.body) {
                 Ok(body) => return self.follow_response(sent, &body.response, wall, out_of_turn),
                 Err(e) => {
@@ -88,6 +89,7 @@ impl Agent {
         if response.accepted {
             self.peers.take_over(&response.peers);
         }
+        self.take_orders(&response.commands);
         if let Some(updates) = &response.config_updates {
             self.take_updates(updates);
         }

@@ -87,7 +87,7 @@ impl Agent {
     /// The node's judgement of itself now.
     pub(super) fn judge(&self) -> (HealthStatus, Vec<Finding>) {
         let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
-        let (status, mut findings) = judge(self.sampler.figures(), &stuck, instant());
+        let (status, mut findings) = judge(self.sampler.figures(), &stuck, self.orders.drained(), instant());
         findings.extend(self.hardware_findings.iter().cloned());
         let status = if status == HealthStatus::Healthy && !self.hardware_findings.is_empty() {
             HealthStatus::Degraded
@@ -98,7 +98,7 @@ impl Agent {
     }
 
     /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a
-    /// draining node has ended.
+    /// draining node has ended, an order has its outcome.
     pub(super) fn changed(&self) -> bool {
         let Some(last) = self.last_health else {
             return false;
@@ -107,6 +107,7 @@ impl Agent {
         last != health
             || kinds(&findings).iter().any(|k| !self.last_findings.contains(k))
             || self.work_ended()
+            || self.orders.has_news()
     }
 
     /// The last job of a draining node has ended: the sooner it is drained, the sooner it can be serviced.

@@ -8,6 +8,7 @@ mod cycle;
 mod error;
 mod follow;
 mod measure;
+mod orders;
 mod peers;
 mod reload;
 mod said;

@@ -5,6 +5,8 @@
 //! register.json       the request that is under way, 0600; gone once it is answered
 //! sequence            the durable counter
 //! status.json         what `status` prints
+//! orders.json         the provider's orders, and what became of each
+//! diagnostics/        reports of diagnostics, the last few
 //! outages.json        when heartbeats did not arrive, the last few
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
@@ -24,7 +26,7 @@ use serde::de::DeserializeOwned;
 pub use lock::Lock;
 pub use outage::{Outage, Outages};
 pub use registration::{Pending, Registration};
-pub use status::{CertificateStatus, ChainView, Problem, Receipt, Status};
+pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 
@@ -72,6 +74,18 @@ impl StateDir {
         self.0.join("history")
     }
 
+    /// The provider's orders.
+    #[must_use]
+    pub fn orders(&self) -> PathBuf {
+        self.0.join("orders.json")
+    }
+
+    /// Reports of diagnostics.
+    #[must_use]
+    pub fn diagnostics(&self) -> PathBuf {
+        self.0.join("diagnostics")
+    }
+
     fn outages(&self) -> PathBuf {
         self.0.join("outages.json")
     }
@@ -100,7 +114,7 @@ impl StateDir {
 /// More than any of these files; a damaged one must not fill memory.
 const LIMIT: u64 = 1 << 20;
 
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FileError> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FileError> {
     match read_text(path, LIMIT) {
         Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
@@ -110,7 +124,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FileError> {
     }
 }
 
-fn write_json<T: Serialize>(
+pub(crate) fn write_json<T: Serialize>(
     path: &Path,
     value: &T,
     mode: u32,

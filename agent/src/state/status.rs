@@ -2,6 +2,7 @@ use hpc_schema::node::NodeState;
 use serde::{Deserialize, Serialize};
 
 use super::{StateDir, read_json, write_json};
+use crate::command::OrderedDrain;
 use crate::files::{Durability, FileError};
 
 /// How the running agent is doing; times are UNIX seconds.
@@ -67,6 +68,12 @@ pub struct Status {
     /// The last failure to reach it, or of the agent itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Problem>,
+    /// The provider's drain, while it is in force here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<OrderedDrain>,
+    /// The provider's last orders, newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<OrderStatus>,
     /// Collectors that do not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_collectors: Vec<String>,
@@ -111,6 +118,23 @@ pub struct CertificateStatus {
     pub not_after: u64,
     /// Renewed from then on.
     pub renew_at: u64,
+}
+
+/// An order of the provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderStatus {
+    /// Its id.
+    pub command_id: String,
+    /// What was to be done.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// When it was taken, or ended.
+    pub at: u64,
+    /// `accepted`, `done`, `failed` or `refused`.
+    pub status: String,
+    /// Why, or what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// Something that went wrong.

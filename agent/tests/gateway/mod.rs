@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hpc_schema::code::Code;
+use hpc_schema::command::{Acknowledgement, Command};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::VerifiedHeartbeat;
 use hpc_schema::key::AgentKey;
@@ -59,6 +60,8 @@ pub struct Behaviour {
     pub issue_by_another: bool,
     /// Of what it has seen, keeps the last heartbeat only.
     pub forgets: bool,
+    /// Told with every answer, until acknowledged.
+    pub commands: Vec<Command>,
 }
 
 impl Default for Behaviour {
@@ -77,6 +80,7 @@ impl Default for Behaviour {
             hang: false,
             issue_by_another: false,
             forgets: false,
+            commands: Vec::new(),
         }
     }
 }
@@ -92,6 +96,7 @@ pub struct Seen {
     /// Sequence numbers of everything that was signed well, accepted or not.
     pub sequences: Vec<u32>,
     pub refusals: Vec<String>,
+    pub acknowledgements: Vec<Acknowledgement>,
     pub renewals: u32,
     pub recoveries: u32,
     pub connections: u32,
@@ -230,7 +235,7 @@ impl Shared {
             ca_sha256: self.authority.fingerprint(),
             chain_id: CHAIN.into(),
             contract: CONTRACT.into(),
-            task_key: None,
+            task_key: Some(task_key().public()),
             endpoint: None,
         };
         encode_token(&claims, |m| {
@@ -238,6 +243,11 @@ impl Shared {
         })
         .unwrap()
     }
+}
+
+/// The cluster's task key.
+pub fn task_key() -> NodeKey {
+    NodeKey::from_seed([8; 32]).unwrap()
 }
 
 pub fn now() -> UnixSeconds {
@@ -262,14 +272,14 @@ impl Home {
         self.dir.path().join(name)
     }
 
-    /// Writes the configuration file.
+    /// Writes the configuration file. Whatever Slurm runs on the machine is not this node's.
     pub fn configure(&self, endpoints: &[String], token: Option<&str>) -> PathBuf {
         let d = self.dir.path().display();
         let token = token.map_or(String::new(), |t| format!("  registration_token: {t}\n"));
         let text = format!(
             "provider_daemon:\n  endpoints: [{}]\n  request_timeout: 1s\n  tls:\n    ca_cert: {d}/tls/ca.crt\n    \
              client_cert: {d}/tls/client.crt\n    client_key: {d}/tls/client.key\nagent:\n  key_path: {d}/keys/agent.key\n  \
-             state_dir: {d}/state\n{token}sampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
+             state_dir: {d}/state\n{token}slurm: {{enabled: false}}\nsampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
             endpoints.join(", ")
         );
         let path = self.path("config.yaml");

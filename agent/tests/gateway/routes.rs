@@ -217,12 +217,16 @@ async fn heartbeat(
     };
     let result = HeartbeatRequest::parse(&body).and_then(|request| {
         let verified = verify_heartbeat(&request, &against, &ZebraVerifier)?;
-        Ok((verified, request.auth.section.is_some()))
+        Ok((verified, request.auth.section.is_some(), request.acknowledgements))
     });
     let mut behaviour = s.behaviour.lock().unwrap();
     let mut seen = s.seen.lock().unwrap();
     let highest = seen.heartbeats.last().map_or(0, |h| h.report.sequence);
-    let outcome = result.and_then(|(verified, section)| {
+    let outcome = result.and_then(|(verified, section, acknowledgements)| {
+        behaviour
+            .commands
+            .retain(|c| !acknowledgements.iter().any(|a| a.command_id == c.command_id));
+        seen.acknowledgements.extend(acknowledgements);
         seen.sequences.push(verified.report.sequence);
         if let Some(code) = behaviour.refuse.pop_front() {
             return Err(Refusal::whole(code, "told to"));
@@ -255,7 +259,7 @@ async fn heartbeat(
             sequence_ack: u64::from(ack),
             timestamp: Rfc3339::from_unix(clock.try_into().unwrap(), 0).unwrap(),
             next_heartbeat_seconds: behaviour.next_heartbeat_seconds,
-            commands: Vec::new(),
+            commands: behaviour.commands.clone(),
             config_updates: behaviour.config_updates.clone(),
             errors: outcome.err().iter().map(Notice::from).collect(),
             chain: Some(ChainStatus {

@@ -1,6 +1,7 @@
 //! The batch system: state and capacity of this node, jobs on it. Asked by its own programs, by absolute path, with
 //! an argument vector, a bare environment, a deadline and a bound on what they may print.
 
+mod control;
 mod hostlist;
 mod ledger;
 mod node;
@@ -9,6 +10,7 @@ mod queue;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use control::{Control, ORDERED, Turned, is_ours};
 pub use ledger::{Ended, Ledger};
 pub use node::SlurmNode;
 pub use queue::Queue;
@@ -61,6 +63,8 @@ struct Client {
     pause: Duration,
     not_before: Option<Instant>,
     said: bool,
+    /// The last failure.
+    last: String,
 }
 
 /// Whether Slurm rules this node, and what it says.
@@ -85,6 +89,16 @@ impl Client {
             pause: Duration::ZERO,
             not_before: None,
             said: false,
+            last: String::new(),
+        }
+    }
+
+    /// Why it does not answer.
+    fn trouble(&self) -> String {
+        if self.last.is_empty() {
+            format!("{} does not answer", self.program)
+        } else {
+            self.last.clone()
         }
     }
 
@@ -153,6 +167,7 @@ impl Client {
                 if !std::mem::replace(&mut self.said, true) {
                     tracing::warn!("slurm: {message}");
                 }
+                self.last = message;
                 self.pause = self
                     .pause
                     .saturating_mul(2)

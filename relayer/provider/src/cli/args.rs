@@ -264,7 +264,7 @@ pub(super) enum NodeCommand {
 pub(super) enum OrderCommand {
     /// Orders something; prints the order's id.
     #[command(after_help = "Examples:\n  \
-        virtengine-provider command send node-hpc1-compute-042 --type run_diagnostic --parameters '{\"name\":\"gpu_memory\"}'\n  \
+        virtengine-provider command send node-hpc1-compute-042 --type run_diagnostic --parameters '{\"name\":\"health\"}'\n  \
         virtengine-provider command send node-hpc1-compute-042 --type shutdown --parameters '{\"reason\":\"moving racks\"}' --deadline 2h")]
     Send(SendArgs),
     /// Lists orders, newest first.

@@ -1,0 +1,136 @@
+//! What takes its time: done on a thread of its own, one order after the other.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::files::{Durability, Replace, write};
+use crate::probe::slurm::{Control, Turned};
+use crate::probe::tool::Tool;
+
+/// Enough for starting a program and reading what it prints.
+const STACK: usize = 256 << 10;
+/// `systemctl poweroff` returns once it is under way.
+const POWEROFF: Duration = Duration::from_secs(20);
+/// What the storage diagnostic writes and reads back.
+const SAMPLE: usize = 1 << 20;
+
+/// A step of an order.
+#[derive(Debug)]
+pub enum Work {
+    /// Tell Slurm to give this node no new jobs.
+    Drain(Box<Control>, String),
+    /// Tell Slurm to give it jobs again.
+    Resume(Box<Control>),
+    /// Switch the host off with this program.
+    Poweroff(PathBuf),
+    /// Write, synchronise and read in this directory.
+    Storage(PathBuf),
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Done.
+    Done(String),
+    /// It will not work.
+    Failed(String),
+    /// It may work later.
+    Again(String),
+}
+
+impl Work {
+    /// Begins it on a thread; `done` is called there at the end.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn begin(self, done: impl FnOnce(End) + Send + 'static) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new().name("order".into()).stack_size(STACK);
+        thread.spawn(move || done(self.carry_out())).map(drop)
+    }
+
+    /// Does it; blocks.
+    #[must_use]
+    pub fn carry_out(self) -> End {
+        match self {
+            Self::Drain(mut control, reason) => turned(control.drain(&reason)),
+            Self::Resume(mut control) => turned(control.resume()),
+            Self::Poweroff(program) => match Tool::new(program, POWEROFF, 4096).run(&["poweroff"]) {
+                Ok(_) => End::Done("the host shuts down".to_owned()),
+                Err(e) => End::Failed(e.to_string()),
+            },
+            Self::Storage(dir) => match storage(&dir) {
+                Ok(text) => End::Done(text),
+                Err(e) => End::Failed(e),
+            },
+        }
+    }
+}
+
+fn turned(result: Result<Turned, String>) -> End {
+    match result {
+        Ok(turned) => End::Done(turned.to_string()),
+        Err(e) => End::Again(e),
+    }
+}
+
+/// Times of writing, synchronising and reading a mebibyte.
+fn storage(dir: &Path) -> Result<String, String> {
+    let path = dir.join("diagnostic");
+    let sample = vec![0x5a; SAMPLE];
+    let start = Instant::now();
+    let written = write(&path, &sample, 0o600, Replace::Yes, Durability::Synced);
+    let wrote = start.elapsed();
+    let start = Instant::now();
+    let read = std::fs::read(&path);
+    let took = start.elapsed();
+    std::fs::remove_file(&path).ok();
+    written.map_err(|e| e.to_string())?;
+    if read.map_err(|e| e.to_string())? != sample {
+        return Err(format!("{} does not give back what was written", dir.display()));
+    }
+    Ok(format!(
+        "1 MiB in {}: written and synchronised in {} ms, read in {} ms",
+        dir.display(),
+        wrote.as_millis(),
+        took.as_millis()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn storage_is_written_and_read_and_nothing_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let End::Done(said) = Work::Storage(dir.path().to_owned()).carry_out() else {
+            panic!()
+        };
+        assert!(
+            said.starts_with("1 MiB in ") && said.contains("read in"),
+            "{said}"
+        );
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let gone = Work::Storage(dir.path().join("none")).carry_out();
+        assert!(matches!(gone, End::Failed(_)), "{gone:?}");
+    }
+
+    #[test]
+    fn the_host_is_switched_off_by_a_program_with_one_argument() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, called) = (dir.path().join("systemctl"), dir.path().join("called"));
+        std::fs::write(
+            &program,
+            format!("#!/bin/sh\necho \"$# $*\" > {}\n", called.display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(
+            Work::Poweroff(program).carry_out(),
+            End::Done("the host shuts down".into())
+        );
+        assert_eq!(std::fs::read_to_string(called).unwrap(), "1 poweroff\n");
+    }
+}

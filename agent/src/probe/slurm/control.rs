@@ -1,0 +1,230 @@
+//! Draining and resuming this node in Slurm.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::node::{self, SlurmNode};
+use super::{Answer, Client, SlurmConfig};
+use crate::probe::Roots;
+
+/// Begins the reason of a drain that the provider ordered.
+pub const ORDERED: &str = "virtengine order";
+/// Slurm shows about as much of a reason.
+const LONGEST_REASON: usize = 160;
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turned {
+    /// There is no Slurm on this node.
+    NoSlurm,
+    /// Slurm drains it now.
+    Drained,
+    /// Slurm gives it jobs again.
+    Resumed,
+    /// It was so already.
+    Unchanged,
+    /// The site's administrator has drained it, for this reason: that stays.
+    Administrators(String),
+}
+
+impl fmt::Display for Turned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSlurm => f.write_str("no Slurm on this node; the agent keeps it in mind"),
+            Self::Drained => f.write_str("Slurm drains the node"),
+            Self::Resumed => f.write_str("Slurm gives the node jobs again"),
+            Self::Unchanged => f.write_str("Slurm had it so already"),
+            Self::Administrators(reason) => {
+                write!(
+                    f,
+                    "the site's administrator has drained the node in Slurm: {reason}"
+                )
+            }
+        }
+    }
+}
+
+/// Tells Slurm, with its own program.
+#[derive(Debug)]
+pub struct Control(Client);
+
+impl Control {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(config: SlurmConfig, roots: &Roots) -> Self {
+        Self(Client::new(config, roots, "scontrol"))
+    }
+
+    /// Takes new jobs away from this node. An administrator's drain stays as it is.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or does not do it.
+    pub fn drain(&mut self, reason: &str) -> Result<Turned, String> {
+        let Some(node) = self.look()? else {
+            return Ok(Turned::NoSlurm);
+        };
+        if is_drained(&node) {
+            return Ok(if is_ours(&node) {
+                Turned::Unchanged
+            } else {
+                Turned::Administrators(node.reason.unwrap_or_default())
+            });
+        }
+        let reason = format!("reason={}", worded(reason));
+        self.update(&["state=drain", &reason])?;
+        match self.look()? {
+            Some(node) if is_drained(&node) => Ok(Turned::Drained),
+            _ => Err("Slurm took the drain and does not show it".to_owned()),
+        }
+    }
+
+    /// Gives this node jobs again, if it was drained with a reason of ours.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or does not do it.
+    pub fn resume(&mut self) -> Result<Turned, String> {
+        let Some(node) = self.look()? else {
+            return Ok(Turned::NoSlurm);
+        };
+        if !is_drained(&node) {
+            return Ok(Turned::Unchanged);
+        }
+        if !is_ours(&node) {
+            return Ok(Turned::Administrators(node.reason.unwrap_or_default()));
+        }
+        self.update(&["state=resume"])?;
+        match self.look()? {
+            Some(node) if !is_drained(&node) => Ok(Turned::Resumed),
+            _ => Err("Slurm took the resume and still drains the node".to_owned()),
+        }
+    }
+
+    /// The node as Slurm has it now; none without Slurm.
+    fn look(&mut self) -> Result<Option<SlurmNode>, String> {
+        let answer = self.0.ask(Instant::now(), |tool, name| {
+            let text = tool.run(&["--oneliner", "--details", "show", "node", name])?;
+            Ok(node::parse(&String::from_utf8_lossy(&text), name))
+        });
+        match answer {
+            Answer::NotHere => Ok(None),
+            Answer::Silent => Err(self.0.trouble()),
+            Answer::Said(node) => Ok(Some(node)),
+        }
+    }
+
+    fn update(&mut self, what: &[&str]) -> Result<(), String> {
+        let answer = self.0.ask(Instant::now(), |tool, name| {
+            let mut arguments = vec!["update".to_owned(), format!("nodename={name}")];
+            arguments.extend(what.iter().map(|w| (*w).to_owned()));
+            tool.run(&arguments).map(Some)
+        });
+        match answer {
+            Answer::Said(_) => Ok(()),
+            _ => Err(self.0.trouble()),
+        }
+    }
+}
+
+/// Whether Slurm gives it no new jobs because somebody said so.
+fn is_drained(node: &SlurmNode) -> bool {
+    node.state_text.contains("DRAIN")
+}
+
+/// Whether the agent drained it in Slurm.
+#[must_use]
+pub fn is_ours(node: &SlurmNode) -> bool {
+    node.reason.as_deref().is_some_and(|r| r.starts_with(ORDERED))
+}
+
+/// Printable and short: it becomes an argument, and everybody on the site reads it.
+fn worded(reason: &str) -> String {
+    let clean: String = reason
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST_REASON)
+        .collect();
+    match clean.trim() {
+        "" => ORDERED.to_owned(),
+        text => format!("{ORDERED}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A stand-in that keeps state and reason in a file, as Slurm's controller does.
+    fn site(dir: &Path) -> Control {
+        let roots = Roots::below(dir);
+        fs::create_dir_all(roots.proc.join("sys/kernel")).unwrap();
+        fs::write(roots.proc.join("sys/kernel/hostname"), "vm\n").unwrap();
+        fs::create_dir_all(dir.join("bin")).unwrap();
+        fs::write(dir.join("state"), "IDLE\n").unwrap();
+        let text = format!(
+            "#!/bin/sh\ncd {}\n\
+             if [ \"$1\" = update ]; then\n  echo \"$*\" >> called\n  case $3 in\n  state=drain) echo IDLE+DRAIN > state; echo \"${{4#reason=}}\" > reason;;\n\
+             state=resume) echo IDLE > state; : > reason;;\n  esac\n  exit\nfi\n\
+             echo \"NodeName=vm CPUTot=2 CPUAlloc=0 RealMemory=4000 AllocMem=0 State=$(cat state) Reason=$(cat reason 2>/dev/null) [root@x]\"\n",
+            dir.display()
+        );
+        let program = dir.join("bin/scontrol");
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let config = SlurmConfig {
+            enabled: Some(true),
+            bin_dir: Some(dir.join("bin")),
+            ..SlurmConfig::default()
+        };
+        Control::new(config, &roots)
+    }
+
+    #[test]
+    fn a_drain_of_ours_is_made_and_taken_back_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut c = site(dir.path());
+        assert_eq!(c.drain("new disk\nx"), Ok(Turned::Drained));
+        assert_eq!(c.drain("again"), Ok(Turned::Unchanged));
+        assert_eq!(c.resume(), Ok(Turned::Resumed));
+        assert_eq!(c.resume(), Ok(Turned::Unchanged));
+        assert_eq!(c.drain(""), Ok(Turned::Drained));
+        assert_eq!(
+            fs::read_to_string(dir.path().join("called")).unwrap(),
+            "update nodename=vm state=drain reason=virtengine order: new disk x\nupdate nodename=vm state=resume\n\
+             update nodename=vm state=drain reason=virtengine order\n"
+        );
+    }
+
+    #[test]
+    fn an_administrators_drain_is_neither_replaced_nor_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut c = site(dir.path());
+        fs::write(dir.path().join("state"), "MIXED+DRAIN").unwrap();
+        fs::write(dir.path().join("reason"), "bad fan").unwrap();
+        for turned in [c.drain("x"), c.resume()] {
+            assert_eq!(turned, Ok(Turned::Administrators("bad fan [root@x]".into())));
+        }
+        assert!(!dir.path().join("called").exists());
+    }
+
+    #[test]
+    fn without_slurm_nothing_is_asked_and_a_silent_one_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut none = Control::new(SlurmConfig::default(), &Roots::below(dir.path()));
+        assert_eq!(
+            (none.drain("x"), none.resume()),
+            (Ok(Turned::NoSlurm), Ok(Turned::NoSlurm))
+        );
+        let mut c = site(dir.path());
+        fs::write(
+            dir.path().join("bin/scontrol"),
+            "#!/bin/sh\necho 'no controller' >&2\nexit 1\n",
+        )
+        .unwrap();
+        let said = c.drain("x").unwrap_err();
+        assert!(said.contains("no controller"), "{said}");
+    }
+}

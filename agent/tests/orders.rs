@@ -1,0 +1,458 @@
+//! Orders of the provider: the agent in this process and as a process of its own, against a gateway with real TLS.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gateway::{CHAIN, CLUSTER, CONTRACT, Gateway, Home, NODE, now, read, task_key};
+use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command, CommandScope, command_message};
+use hpc_schema::heartbeat::{HealthStatus, SlurmState};
+use hpc_schema::time::Rfc3339;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use virtengine_node_agent::config::Config;
+use virtengine_node_agent::key::NodeKey;
+use virtengine_node_agent::register::register;
+use virtengine_node_agent::run::{Agent, Signal, Timing, World};
+use virtengine_node_agent::state::{StateDir, Status};
+
+/// What an order is signed with and for; each test of a wrong one changes a part.
+struct Signed<'a> {
+    id: &'a str,
+    kind: &'a str,
+    parameters: &'a str,
+    key: NodeKey,
+    cluster: &'a str,
+    node: &'a str,
+    issued: i64,
+    deadline: i64,
+}
+
+impl<'a> Signed<'a> {
+    fn new(id: &'a str, kind: &'a str, parameters: &'a str) -> Self {
+        Self {
+            id,
+            kind,
+            parameters,
+            key: task_key(),
+            cluster: CLUSTER,
+            node: NODE,
+            issued: 0,
+            deadline: 600,
+        }
+    }
+
+    fn command(&self) -> Command {
+        let at = |s: i64| Rfc3339::from_unix(now().0.saturating_add_signed(s), 0).unwrap();
+        let nonce = [7; 16];
+        let mut command = Command {
+            command_id: self.id.to_owned(),
+            command_type: self.kind.to_owned(),
+            parameters: RawValue::from_string(self.parameters.to_owned()).unwrap(),
+            deadline: at(self.deadline),
+            issued_at: at(self.issued),
+            nonce: STANDARD.encode(nonce),
+            signature: String::new(),
+        };
+        let (cluster, node) = (self.cluster.parse().unwrap(), self.node.parse().unwrap());
+        let scope = CommandScope {
+            chain_id: CHAIN,
+            contract: CONTRACT,
+            cluster_id: &cluster,
+            node_id: &node,
+        };
+        command.signature = STANDARD.encode(self.key.sign(&command_message(&scope, &command, &nonce)));
+        command
+    }
+}
+
+fn order(id: &str, kind: &str, parameters: &str) -> Command {
+    Signed::new(id, kind, parameters).command()
+}
+
+fn timing() -> Timing {
+    Timing {
+        shortest_interval: Duration::from_millis(50),
+        out_of_turn: Duration::from_millis(50),
+        backoff_first: Duration::from_millis(50),
+        backoff_longest: Duration::from_millis(400),
+        refused: Duration::from_millis(100),
+        ..Timing::default()
+    }
+}
+
+/// A site whose Slurm is a stand-in that keeps its node's state in files.
+struct Site {
+    gateway: Gateway,
+    home: Home,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let gateway = Gateway::start().await;
+        gateway.behaviour().next_heartbeat_seconds = 1;
+        let home = Home::new();
+        let token = gateway.token(&home.key.public());
+        let config = home.config(&[gateway.url()], Some(&token));
+        register(&config, &home.key, Some(Duration::from_secs(10)), |_| {})
+            .await
+            .unwrap();
+        Self { gateway, home }
+    }
+
+    fn slurm(&self) -> PathBuf {
+        self.home.path("slurm")
+    }
+
+    /// `scontrol` that takes its time before it changes anything.
+    fn with_slurm(self, before: &str) -> Self {
+        let dir = self.slurm();
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("state"), "IDLE\n").unwrap();
+        let text = format!(
+            "#!/bin/sh\ncd {}\nif [ \"$1\" = update ]; then\n  echo \"$*\" >> called\n  {before}\n  case $3 in\n  \
+             state=drain) echo \"${{4#reason=}}\" > reason; echo IDLE+DRAIN > state;;\n  \
+             state=resume) : > reason; echo IDLE > state;;\n  esac\n  exit\nfi\n\
+             echo \"NodeName=here CPUTot=2 CPUAlloc=0 RealMemory=4000 AllocMem=0 State=$(cat state) Reason=$(cat reason 2>/dev/null) [root@x]\"\n",
+            dir.display()
+        );
+        for (name, text) in [("scontrol", text.as_str()), ("squeue", "#!/bin/sh\n")] {
+            fs::write(dir.join(name), text).unwrap();
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        self
+    }
+
+    fn configure(&self, more: &str) -> PathBuf {
+        let path = self.home.configure(&[self.gateway.url()], None);
+        let mut text = read(&path);
+        if self.slurm().exists() {
+            let dir = self.slurm();
+            let ours = format!(
+                "slurm: {{enabled: true, node_name: here, bin_dir: {}}}",
+                dir.display()
+            );
+            text = text.replace("slurm: {enabled: false}", &ours);
+        }
+        fs::write(&path, text + more).unwrap();
+        path
+    }
+
+    fn config(&self, more: &str) -> Config {
+        let overrides = virtengine_node_agent::config::Overrides::default();
+        virtengine_node_agent::config::load(&self.configure(more), &overrides).unwrap()
+    }
+
+    fn run(&self, more: &str) -> Running {
+        let agent = Agent::new(self.config(more), World::real(timing())).unwrap();
+        let (signals, receiver) = mpsc::channel(1);
+        Running {
+            signals,
+            task: tokio::spawn(agent.run(receiver)),
+        }
+    }
+
+    fn process(&self) -> tokio::process::Child {
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+            .args(["run", "--config", self.configure("").to_str().unwrap()])
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    fn tell(&self, commands: &[Command]) {
+        self.gateway.behaviour().commands.extend(commands.iter().cloned());
+    }
+
+    /// The last word on an order, once it is not `accepted`.
+    async fn outcome(&self, id: &str) -> Acknowledgement {
+        self.gateway
+            .until(id, |s| last(&s.acknowledgements, id).is_some())
+            .await;
+        last(&self.gateway.seen().acknowledgements, id).unwrap()
+    }
+
+    fn status(&self) -> Status {
+        let state = StateDir::new(&self.home.path("state"));
+        Status::load(&state).unwrap().unwrap()
+    }
+
+    fn called(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.slurm().join("called")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn last(all: &[Acknowledgement], id: &str) -> Option<Acknowledgement> {
+    let ended = |a: &&Acknowledgement| a.command_id == id && a.status != AcknowledgementStatus::Accepted;
+    all.iter().rev().find(ended).cloned()
+}
+
+struct Running {
+    signals: mpsc::Sender<Signal>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        self.signals.send(Signal::Stop).await.unwrap();
+        self.ended().await;
+    }
+
+    async fn ended(self) {
+        tokio::time::timeout(Duration::from_secs(10), self.task)
+            .await
+            .expect("ends")
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_the_task_key_did_not_sign_for_this_node_and_time_is_refused_with_its_code() {
+    let site = Site::start().await.with_slurm("");
+    let good = |id| Signed::new(id, "drain", "{}");
+    let wrong = [
+        Signed {
+            key: NodeKey::from_seed([66; 32]).unwrap(),
+            ..good("key")
+        },
+        Signed {
+            cluster: "hpc-cluster-2",
+            ..good("cluster")
+        },
+        Signed {
+            node: "node-hpc1-compute-043",
+            ..good("node")
+        },
+        Signed {
+            issued: -900,
+            deadline: -300,
+            ..good("late")
+        },
+        Signed {
+            issued: 300,
+            ..good("early")
+        },
+        Signed {
+            kind: "format_disk",
+            ..good("kind")
+        },
+        Signed {
+            parameters: r#"{"reason":"x","also":1}"#,
+            ..good("parameters")
+        },
+    ];
+    let mut commands: Vec<Command> = wrong.iter().map(Signed::command).collect();
+    let mut altered = order("altered", "drain", r#"{"reason":"a"}"#);
+    altered.parameters = RawValue::from_string(r#"{"reason":"b"}"#.to_owned()).unwrap();
+    commands.push(altered);
+    site.tell(&commands);
+    let running = site.run("");
+    for (id, code) in [
+        ("key", "task_signature_invalid"),
+        ("cluster", "task_signature_invalid"),
+        ("node", "task_signature_invalid"),
+        ("altered", "task_signature_invalid"),
+        ("late", "task_expired"),
+        ("early", "timestamp_in_future"),
+        ("kind", "unsupported_version"),
+        ("parameters", "invalid_field"),
+    ] {
+        let ack = site.outcome(id).await;
+        assert_eq!(
+            (ack.status, ack.code.as_deref()),
+            (AcknowledgementStatus::Refused, Some(code)),
+            "{id}: {ack:?}"
+        );
+    }
+    running.stop().await;
+    assert!(site.called().is_empty());
+    // A forged order does not stand in the way of the genuine one of that name.
+    site.tell(&[order("key", "drain", r#"{"reason":"new disk"}"#)]);
+    let running = site.run("");
+    site.gateway
+        .until("the genuine order", |s| {
+            last(&s.acknowledgements, "key").is_some_and(|a| a.status == AcknowledgementStatus::Done)
+        })
+        .await;
+    running.stop().await;
+    assert_eq!(
+        site.called(),
+        ["update nodename=here state=drain reason=virtengine order: new disk"]
+    );
+}
+
+#[tokio::test]
+async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
+    let site = Site::start().await.with_slurm("");
+    let running = site.run("");
+    site.gateway.until_heartbeats(1).await;
+    site.tell(&[order("d", "drain", r#"{"reason":"new disk"}"#)]);
+    let ack = site.outcome("d").await;
+    assert_eq!(
+        (ack.status, ack.detail.as_deref()),
+        (AcknowledgementStatus::Done, Some("Slurm drains the node"))
+    );
+    assert_eq!(site.status().drain.unwrap().reason.as_deref(), Some("new disk"));
+    // Over a restart it stays drained, and reports what it measures: the chain has the order.
+    running.stop().await;
+    let seen = site.gateway.seen().heartbeats.len();
+    let running = site.run("");
+    site.gateway
+        .until("heartbeats while drained", |s| s.heartbeats.len() > seen + 1)
+        .await;
+    {
+        let all = site.gateway.seen();
+        let health = &all.heartbeats.last().unwrap().heartbeat.health;
+        assert_eq!(health.slurm_state, Some(SlurmState::Drain));
+        assert_ne!(health.status, HealthStatus::Draining);
+    }
+    site.tell(&[order("r", "resume", "{}")]);
+    let ack = site.outcome("r").await;
+    assert_eq!(ack.detail.as_deref(), Some("Slurm gives the node jobs again"));
+    running.stop().await;
+    assert_eq!(site.called().len(), 2);
+    let status = site.status();
+    assert!(status.drain.is_none());
+    let orders: Vec<(&str, &str)> = status
+        .orders
+        .iter()
+        .map(|o| (o.kind.as_str(), o.status.as_str()))
+        .collect();
+    assert_eq!(orders, [("drain", "done"), ("resume", "done")]);
+}
+
+#[tokio::test]
+async fn killed_while_an_order_is_carried_out_the_next_life_ends_it() {
+    // The first life is killed while scontrol hesitates; the second one finds the order in its journal.
+    let site = Site::start().await.with_slurm("[ -e quick ] || sleep 600");
+    site.tell(&[order("d", "drain", "{}")]);
+    let mut first = site.process();
+    site.gateway
+        .until("scontrol to be called", |_| !site.called().is_empty())
+        .await;
+    first.kill().await.unwrap();
+    assert_eq!(site.called().len(), 1);
+    fs::write(site.slurm().join("quick"), "").unwrap();
+    let mut second = site.process();
+    assert_eq!(site.outcome("d").await.status, AcknowledgementStatus::Done);
+    assert_eq!(read(&site.slurm().join("state")), "IDLE+DRAIN\n");
+    second.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
+    let site = Site::start().await;
+    let shutdown = order("s", "shutdown", r#"{"reason":"power works"}"#);
+    site.tell(std::slice::from_ref(&shutdown));
+    site.run("").ended().await;
+    let ack = site.outcome("s").await;
+    assert_eq!(
+        (ack.status, ack.detail.as_deref()),
+        (AcknowledgementStatus::Done, Some("the agent stops"))
+    );
+    let health = |site: &Site| {
+        site.gateway
+            .seen()
+            .heartbeats
+            .last()
+            .unwrap()
+            .heartbeat
+            .health
+            .status
+    };
+    assert_eq!(health(&site), HealthStatus::Offline);
+    // The gateway has lost the acknowledgement: it is told again, and the agent of the next start does not stop.
+    site.gateway.seen().acknowledgements.clear();
+    site.tell(&[shutdown]);
+    let running = site.run("");
+    assert_eq!(site.outcome("s").await.status, AcknowledgementStatus::Done);
+    let seen = site.gateway.seen().heartbeats.len();
+    site.gateway
+        .until("more heartbeats", |s| s.heartbeats.len() > seen + 1)
+        .await;
+    assert!(!running.task.is_finished());
+    // Where the site forbids it, and where it means the host.
+    running.stop().await;
+    site.tell(&[order("s2", "shutdown", "{}")]);
+    let running = site.run("commands: {shutdown: refuse}\n");
+    let ack = site.outcome("s2").await;
+    assert_eq!(
+        (ack.status, ack.code.as_deref()),
+        (AcknowledgementStatus::Refused, Some("wrong_mode"))
+    );
+    running.stop().await;
+    let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
+    fs::write(&program, format!("#!/bin/sh\necho $* > {}\n", called.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    site.tell(&[order("s3", "shutdown", "{}")]);
+    let running = site.run(&format!(
+        "commands: {{shutdown: host, systemctl: {}}}\n",
+        program.display()
+    ));
+    assert_eq!(
+        site.outcome("s3").await.detail.as_deref(),
+        Some("the host shuts down")
+    );
+    assert_eq!(read(&called), "poweroff\n");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn diagnostics_are_bounded_to_those_compiled_in_and_updates_need_a_release_key() {
+    let site = Site::start().await;
+    let running = site.run("");
+    site.gateway.until_heartbeats(1).await;
+    let run = |name: &str| order(name, "run_diagnostic", &format!(r#"{{"name":"{name}"}}"#));
+    site.tell(&["health", "figures", "uplink", "storage", "rm-rf"].map(run));
+    for (name, word) in [
+        ("health", "y"),
+        ("figures", "memory_percent"),
+        ("uplink", "https://localhost:"),
+        ("storage", "1 MiB in "),
+    ] {
+        let ack = site.outcome(name).await;
+        let detail = ack.detail.unwrap();
+        assert_eq!(ack.status, AcknowledgementStatus::Done, "{name}: {detail}");
+        assert!(detail.contains(word) && detail.len() <= 256, "{name}: {detail}");
+    }
+    let ack = site.outcome("rm-rf").await;
+    assert_eq!(
+        (ack.status, ack.code.as_deref()),
+        (AcknowledgementStatus::Refused, Some("invalid_field"))
+    );
+    assert_eq!(
+        fs::read_dir(site.home.path("state/diagnostics")).unwrap().count(),
+        4
+    );
+    let update = format!(
+        r#"{{"version":"9.9.9","url":"https://x/agent","sha256":"{}"}}"#,
+        "0".repeat(64)
+    );
+    site.tell(&[order("u", "update_agent", &update)]);
+    let ack = site.outcome("u").await;
+    assert_eq!(
+        (ack.status, ack.code.as_deref()),
+        (AcknowledgementStatus::Refused, Some("wrong_mode"))
+    );
+    assert!(ack.detail.unwrap().contains("release key"));
+    running.stop().await;
+}
