@@ -1,0 +1,16 @@
+#!/bin/sh
+# After the files are gone. `purge` (.deb alone) takes identity, state and logs with it; the node's record on chain stays
+# until the provider deregisters it or it runs out.
+set -e
+
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+
+if [ "${1:-}" = purge ]; then
+    rm -rf /etc/virtengine/node-agent /var/lib/virtengine/node-agent
+    rm -f /var/log/virtengine/node-agent.log*
+    # Another program of ours may still live there.
+    for directory in /etc/virtengine /var/lib/virtengine /var/log/virtengine; do
+        if [ -d "$directory" ]; then rmdir --ignore-fail-on-non-empty "$directory"; fi
+    done
+    if [ ! -e /var/lib/virtengine ] && getent passwd virtengine >/dev/null; then userdel virtengine; fi
+fi

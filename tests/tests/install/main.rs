@@ -1,0 +1,217 @@
+//! The agent's packages on a clean system: an active node from the package and its guide alone, an upgrade that keeps what
+//! the node is, a purge that leaves nothing. Needs root, `mmdebstrap`, `rpm`, and what `scripts/package` made.
+
+mod root;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hpc_tests::site::Site;
+use hpc_tests::{process, program, scene};
+
+use root::Root;
+
+const NODE: &str = "node-hpc1-compute-042";
+const CONFIG: &str = "/etc/virtengine/node-agent/config.yaml";
+const KEYS: &str = "/etc/virtengine/node-agent/keys";
+
+/// The longest that the documentation promises.
+const PROMISED: Duration = Duration::from_secs(5 * 60);
+
+/// The one file in `target/package` that ends so.
+fn package(suffix: &str) -> Result<PathBuf> {
+    let folder = program::root().join("target/package");
+    fs::read_dir(&folder)
+        .with_context(|| format!("{} is missing. Remedy: scripts/package", folder.display()))?
+        .filter_map(Result::ok)
+        .map(|e| e.path())
+        .find(|p| p.to_string_lossy().ends_with(suffix))
+        .with_context(|| format!("no package *{suffix}. Remedy: scripts/package"))
+}
+
+/// Puts a file of this machine into the tree's root folder.
+fn bring(root: &Root, file: &PathBuf, name: &str) -> Result<()> {
+    fs::copy(file, root.path(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+    Ok(())
+}
+
+/// Runs the program as the unit does: as the service's user, with the unit's own command line.
+fn start_service(root: &Root) -> Result<process::Process> {
+    let unit = fs::read_to_string(root.path("/lib/systemd/system/virtengine-node-agent.service"))?;
+    let line = unit
+        .lines()
+        .find_map(|l| l.strip_prefix("ExecStart="))
+        .context("the unit has no ExecStart")?;
+    let mut words = vec![
+        "setpriv",
+        "--reuid=virtengine",
+        "--regid=virtengine",
+        "--init-groups",
+    ];
+    words.extend(line.split_whitespace());
+    root.start(&words)
+}
+
+/// The guide's steps, typed into the tree: configuration, key, token, registration.
+fn configure(root: &Root, site: &Site) -> Result<()> {
+    let config = fs::read_to_string(root.path(CONFIG))?;
+    let edited = config
+        .replace(
+            "#endpoint: \"https://provider.example.com:8443\"",
+            &format!("endpoint: \"{}\"", site.gateway().url),
+        )
+        .replace("#registration_token_file:", "registration_token_file:");
+    ensure!(
+        edited.contains(&site.gateway().url),
+        "the packaged configuration has no endpoint line"
+    );
+    // As an editor does it: the same file, so owner and mode stay.
+    fs::write(root.path(CONFIG), edited)?;
+    root.run(&["virtengine-node-agent", "keygen", "--output-dir", KEYS])?;
+    let public = root.run(&["cat", &format!("{KEYS}/agent.pub")])?;
+    let token = site.token(NODE, public.trim(), "1h")?;
+    let file = "/etc/virtengine/node-agent/token";
+    root.run(&[
+        "install",
+        "-o",
+        "virtengine",
+        "-g",
+        "virtengine",
+        "-m",
+        "600",
+        "/dev/null",
+        file,
+    ])?;
+    fs::write(root.path(file), token)?;
+    root.run(&["virtengine-node-agent", "config", "check", "--config", CONFIG])?;
+    root.run(&["virtengine-node-agent", "register", "--config", CONFIG])?;
+    Ok(())
+}
+
+#[test]
+fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() -> Result<()> {
+    scene::run("install-deb", |scene, kind| {
+        let site = Site::start(scene, kind)?;
+        let root = Root::make(scene.path("root"), scene.log("agent"))?;
+        ensure!(
+            root.ours()?.is_empty(),
+            "the clean system is not clean: {:?}",
+            root.ours()?
+        );
+        bring(&root, &package("_amd64.deb")?, "agent.deb")?;
+        bring(&root, &package("_amd64.deb.next")?, "next.deb")?;
+
+        let began = Instant::now();
+        root.run(&["dpkg", "--install", "/agent.deb"])?;
+        // The agent says what is missing, before anybody has configured it.
+        let unconfigured = root.run(&["virtengine-node-agent", "config", "check", "--config", CONFIG]);
+        let said = format!(
+            "{:#}",
+            unconfigured.err().context("an empty configuration passes")?
+        );
+        ensure!(said.contains("provider_daemon.endpoint"), "not the field: {said}");
+        configure(&root, &site)?;
+        let mut agent = start_service(&root)?;
+        site.wait_state(NODE, "active")?;
+        let took = began.elapsed();
+        println!(
+            "from dpkg --install to active on chain: {:.1} s",
+            took.as_secs_f64()
+        );
+        ensure!(took < PROMISED, "{took:?} is longer than promised");
+
+        let key = fs::metadata(root.path(&format!("{KEYS}/agent.key")))?;
+        ensure!(
+            key.permissions().mode() & 0o077 == 0,
+            "the key is readable by others"
+        );
+        ensure!(
+            key.uid() != 0,
+            "the key belongs to root, the service cannot read it"
+        );
+
+        // Upgrade: the service stops, the files change, it starts again as the same node.
+        let edited = fs::read_to_string(root.path(CONFIG))?;
+        ensure!(
+            agent.stop(Duration::from_secs(20))?.success(),
+            "the agent did not end well"
+        );
+        root.run(&["dpkg", "--install", "/next.deb"])?;
+        ensure!(
+            fs::read_to_string(root.path(CONFIG))? == edited,
+            "the upgrade changed the configuration"
+        );
+        let before = site.sequence(NODE)?;
+        let mut agent = start_service(&root)?;
+        site.wait_sequence(NODE, before + 1)?;
+        ensure!(
+            agent.stop(Duration::from_secs(20))?.success(),
+            "the agent did not end well"
+        );
+
+        root.run(&["dpkg", "--purge", "virtengine-node-agent"])?;
+        fs::remove_file(root.path("agent.deb"))?;
+        fs::remove_file(root.path("next.deb"))?;
+        ensure!(root.ours()?.is_empty(), "left behind: {:?}", root.ours()?);
+        ensure!(
+            !fs::read_to_string(root.path("/etc/passwd"))?.contains("virtengine"),
+            "the user is still there"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn the_rpm_package_and_the_archive_install_and_uninstall_clean() -> Result<()> {
+    scene::run("install-rpm", |scene, _| {
+        let root = Root::make(scene.path("root"), scene.log("agent"))?;
+        let folder = root.path("/").display().to_string();
+        let rpm = package(".x86_64.rpm")?.display().to_string();
+        // The tree's own programs run the package's scripts; what it asks for has other names there.
+        let mut install = std::process::Command::new("rpm");
+        process::output(install.args(["--root", &folder, "--nodeps", "--install", &rpm]))?;
+        let version = root.run(&["virtengine-node-agent", "--version"])?;
+        ensure!(version.starts_with("virtengine-node-agent "), "{version}");
+        root.run(&["id", "virtengine"])?;
+        let mut erase = std::process::Command::new("rpm");
+        process::output(erase.args(["--root", &folder, "--nodeps", "--erase", "virtengine-node-agent"]))?;
+        ensure!(
+            !root.path("/usr/bin/virtengine-node-agent").exists(),
+            "the program is still there"
+        );
+
+        // The archive, without a package manager.
+        let archive = package("-linux-amd64.tar.gz")?.display().to_string();
+        let mut unpack = std::process::Command::new("tar");
+        process::output(unpack.args([
+            "--extract",
+            "--gzip",
+            "--strip-components=1",
+            "--file",
+            &archive,
+            "--directory",
+            &format!("{folder}/opt"),
+        ]))?;
+        root.run(&["/opt/install-node-agent.sh"])?;
+        let version = root.run(&["/usr/local/bin/virtengine-node-agent", "--version"])?;
+        ensure!(version.starts_with("virtengine-node-agent "), "{version}");
+        root.run(&["virtengine-node-agent", "keygen", "--output-dir", KEYS])?;
+        root.run(&["/opt/install-node-agent.sh"])?;
+        ensure!(
+            root.path(&format!("{KEYS}/agent.key")).exists(),
+            "installing again took the key away"
+        );
+        root.run(&["/opt/install-node-agent.sh", "uninstall", "--purge"])?;
+        for gone in [
+            "/etc/virtengine/node-agent",
+            "/var/lib/virtengine",
+            "/usr/local/bin/virtengine-node-agent",
+        ] {
+            ensure!(!root.path(gone).exists(), "{gone} is still there");
+        }
+        Ok(())
+    })
+}
