@@ -74,6 +74,8 @@ pub struct Config {
     pub blocks: BlockMode,
     pub min_gas_price: GasPrice,
     pub limits: Limits,
+    /// Seconds that the first block's clock is behind the machine's; see [`crate::Handle::set_time`].
+    pub seconds_behind: u64,
     /// Contracts linked natively; the code id is the index plus one.
     pub codes: Vec<Arc<dyn NativeContract>>,
 }
@@ -89,6 +91,7 @@ impl Config {
             blocks: BlockMode::OnDemand,
             min_gas_price: GasPrice::free(),
             limits: Limits::default(),
+            seconds_behind: 0,
             codes: crate::codes(),
         }
     }
@@ -104,6 +107,7 @@ impl std::fmt::Debug for Config {
             .field("blocks", &self.blocks)
             .field("min_gas_price", &self.min_gas_price)
             .field("limits", &self.limits)
+            .field("seconds_behind", &self.seconds_behind)
             .field(
                 "codes",
                 &self.codes.iter().map(|code| code.name()).collect::<Vec<_>>(),

@@ -9,6 +9,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod enrol;
+pub mod events;
 pub mod fault;
 pub mod gateway;
 pub mod home;

@@ -149,10 +149,11 @@ impl Store {
 
 fn migrations() -> Migrator {
     let scripts = [
-        ("init", include_str!("../migrations/0001_init.sql")),
-        ("control", include_str!("../migrations/0002_control.sql")),
+        (1, "init", include_str!("../migrations/0001_init.sql")),
+        (2, "control", include_str!("../migrations/0002_control.sql")),
+        (20, "events", include_str!("../migrations/0020_events.sql")),
     ];
-    let migration = |(version, (name, sql)): (i64, (&'static str, &'static str))| {
+    let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
         Migration::new(
             version,
             name.into(),
@@ -161,7 +162,7 @@ fn migrations() -> Migrator {
             false,
         )
     };
-    Migrator::with_migrations((1..).zip(scripts).map(migration).collect())
+    Migrator::with_migrations(scripts.into_iter().map(migration).collect())
 }
 
 /// A count or time as SQLite's integer.

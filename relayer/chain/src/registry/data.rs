@@ -25,18 +25,23 @@ impl DataError {
 /// # Errors
 /// [`EventError::Attribute`]: an event of ours that this version cannot read.
 pub fn events(result: &ExecResult, contract: &str) -> Result<Vec<Event>, EventError> {
-    let mut found = Vec::new();
-    for event in &result.events {
+    each_event(result, contract).map(|(_, event)| event).collect()
+}
+
+/// The same, each with its number among all events of the transaction, and each readable or not by itself.
+pub(super) fn each_event<'a>(
+    result: &'a ExecResult,
+    contract: &'a str,
+) -> impl Iterator<Item = (u32, Result<Event, EventError>)> + 'a {
+    (0u32..).zip(&result.events).filter_map(move |(number, event)| {
         if !event.ty.starts_with("wasm-") || event.value("_contract_address") != Some(contract) {
-            continue;
+            return None;
         }
         match Event::parse(&event.ty, event.pairs()) {
-            Ok(event) => found.push(event),
-            Err(EventError::UnknownType(_)) => {}
-            Err(e) => return Err(e),
+            Err(EventError::UnknownType(_)) => None,
+            read => Some((number, read)),
         }
-    }
-    Ok(found)
+    })
 }
 
 /// The data of message number `index`, as the contract returned it; `None` if it returned none. For a `MsgStoreCode` it

@@ -1,10 +1,12 @@
 //! The typed client of the registry contract: a method for each query, a builder for each message.
 
 mod data;
+mod history;
 mod messages;
 mod queries;
 
 pub use data::{DataError, events, response_data};
+pub use history::Told;
 
 use crate::query::Chain;
 

@@ -3,12 +3,19 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The clock that blocks take their time from: the machine's, moved by an offset.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     offset_nanos: i128,
 }
 
 impl Clock {
+    /// The machine's clock, so many seconds behind.
+    pub(super) fn behind(seconds: u64) -> Self {
+        Self {
+            offset_nanos: -i128::from(seconds) * 1_000_000_000,
+        }
+    }
+
     /// Makes the clock show `nanos` now and go on from there.
     pub(super) fn set(&mut self, nanos: u64) {
         self.offset_nanos = i128::from(nanos) - machine();

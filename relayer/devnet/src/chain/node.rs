@@ -58,7 +58,7 @@ impl Node {
         let (commits, _) = broadcast::channel(SUBSCRIBER_LAG);
         let writer = Writer {
             mempool: Mempool::new(config.limits.clone()),
-            clock: Clock::default(),
+            clock: Clock::behind(config.seconds_behind),
             stale: false,
             stopped: None,
         };

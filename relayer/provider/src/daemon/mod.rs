@@ -25,6 +25,7 @@ use reload::Reload;
 use crate::admission::Judge;
 use crate::config::Config;
 use crate::control::Controls;
+use crate::events;
 use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
 use crate::identity::Anchors;
@@ -137,9 +138,19 @@ impl Daemon {
             follower.seen(),
             endpoints.clone(),
             Arc::clone(&registry),
+            Arc::clone(&health),
             Arc::clone(&metrics),
             rest_stops.clone(),
         );
+        let following = events::Follow {
+            client: client.clone(),
+            store: store.clone(),
+            registry: Arc::clone(&registry),
+            health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
+            clusters: config.chain.clusters.clone(),
+            seen: follower.seen(),
+        };
         let shared = tasks::Shared {
             config,
             home,
@@ -160,6 +171,7 @@ impl Daemon {
         let rest = vec![
             tokio::spawn(ops_task),
             tokio::spawn(watching),
+            tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),
             tokio::spawn(tasks::keep(

@@ -13,7 +13,7 @@ use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, spool};
+use crate::{clock, command, events, spool};
 
 use super::reload::Reload;
 
@@ -25,6 +25,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 const CONTROL_EVERY: Duration = Duration::from_millis(250);
 /// How long ended orders stay on record.
 const COMMANDS_KEPT_SECONDS: u64 = 30 * 24 * 3600;
+/// How long the chain's events of our nodes stay on record.
+const EVENTS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 /// How often the gateway's certificate is looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 
@@ -149,6 +151,7 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     command::prune(&mut tx, now.minus(COMMANDS_KEPT_SECONDS)).await?;
     spool::prune(&mut tx, before).await?;
     settle::prune_batches(&mut tx, before).await?;
+    events::prune(&mut tx, clock::now_ms().saturating_sub(EVENTS_KEPT_MS)).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -3,6 +3,56 @@ use std::sync::{PoisonError, RwLock};
 
 use serde::Serialize;
 
+/// How bad a trouble is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Look at it today.
+    Warning,
+    /// Look at it now: reports or nodes are at stake.
+    Critical,
+}
+
+impl Severity {
+    /// The word in alerts.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// Every trouble of the daemon's own by its code, and whether it keeps the daemon from being ready.
+pub const TROUBLES: &[(&str, Severity, bool)] = &[
+    ("account_unknown", Severity::Critical, true),
+    ("alert_sink_failing", Severity::Warning, false),
+    ("block_time_off", Severity::Warning, true),
+    ("certificate_expiring", Severity::Warning, false),
+    ("chain_halted", Severity::Critical, true),
+    ("chain_unreachable", Severity::Critical, true),
+    ("controls_failing", Severity::Critical, true),
+    ("endpoint_lost", Severity::Warning, false),
+    ("events_behind", Severity::Warning, true),
+    ("insufficient_funds", Severity::Critical, true),
+    ("not_synced", Severity::Warning, true),
+    ("reload_failed", Severity::Warning, true),
+    ("reports_unsettled", Severity::Critical, false),
+    ("server_certificate", Severity::Critical, true),
+    ("store_failing", Severity::Critical, true),
+    ("transactions_refused", Severity::Critical, true),
+];
+
+fn kind(code: &str) -> (Severity, bool) {
+    TROUBLES
+        .iter()
+        .find(|(known, ..)| *known == code)
+        .map_or((Severity::Warning, true), |(_, severity, blocks)| {
+            (*severity, *blocks)
+        })
+}
+
 /// Why the daemon is not ready, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
@@ -12,53 +62,169 @@ pub struct Reason {
     pub message: String,
 }
 
+/// Something that is wrong, whether or not it keeps the daemon from being ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Stable word.
+    pub code: &'static str,
+    /// Of which of several, such as a key or an endpoint; empty where there is one.
+    pub subject: String,
+    /// For people.
+    pub message: String,
+    /// How bad.
+    pub severity: Severity,
+}
+
 /// What keeps the daemon from doing all of its work. It accepts heartbeats all the same.
 #[derive(Debug, Default)]
-pub struct Health(RwLock<BTreeMap<&'static str, String>>);
+pub struct Health(RwLock<BTreeMap<(&'static str, String), String>>);
 
 impl Health {
     /// Something is wrong; logged when it begins.
     pub fn raise(&self, code: &'static str, message: impl Into<String>) {
+        self.raise_of(code, "", message);
+    }
+
+    /// Something is wrong with one of several, such as a key; what another one does cannot clear it.
+    pub fn raise_of(&self, code: &'static str, subject: &str, message: impl Into<String>) {
         let message = message.into();
         let before = self
             .0
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(code, message.clone());
+            .insert((code, subject.to_owned()), message.clone());
         if before.is_none() {
-            tracing::warn!(code, "not ready: {message}");
+            if kind(code).1 {
+                tracing::warn!(code, "not ready: {message}");
+            } else {
+                tracing::warn!(code, "{message}");
+            }
         }
     }
 
     /// It is right again; logged when it ends.
     pub fn clear(&self, code: &'static str) {
+        self.clear_of(code, "");
+    }
+
+    /// One of several is right again.
+    pub fn clear_of(&self, code: &'static str, subject: &str) {
         let before = self
             .0
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .remove(code);
+            .remove(&(code, subject.to_owned()));
         if before.is_some() {
-            tracing::info!(code, "no longer so");
+            tracing::info!(code, subject, "no longer so");
         }
     }
 
     /// Raises or clears.
     pub fn set(&self, code: &'static str, wrong: Option<String>) {
+        self.set_of(code, "", wrong);
+    }
+
+    /// Raises or clears, of one of several.
+    pub fn set_of(&self, code: &'static str, subject: &str, wrong: Option<String>) {
         match wrong {
-            Some(message) => self.raise(code, message),
-            None => self.clear(code),
+            Some(message) => self.raise_of(code, subject, message),
+            None => self.clear_of(code, subject),
         }
     }
 
-    /// Every reason; none: ready.
+    /// Every reason not to be ready; none: ready.
     #[must_use]
     pub fn reasons(&self) -> Vec<Reason> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         map.iter()
-            .map(|(code, message)| Reason {
+            .filter(|((code, _), _)| kind(code).1)
+            .map(|((code, _), message)| Reason {
                 code,
                 message: message.clone(),
             })
             .collect()
+    }
+
+    /// Everything that is wrong.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        map.iter()
+            .map(|((code, subject), message)| Trouble {
+                code,
+                subject: subject.clone(),
+                message: message.clone(),
+                severity: kind(code).0,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_success_of_one_key_does_not_clear_the_trouble_of_another() {
+        let health = Health::default();
+        health.raise_of("insufficient_funds", "a", "send tokens to a");
+        health.raise_of("insufficient_funds", "b", "send tokens to b");
+        health.clear_of("insufficient_funds", "b");
+        let reasons = health.reasons();
+        assert_eq!(reasons.len(), 1);
+        assert_eq!(reasons[0].message, "send tokens to a");
+    }
+
+    #[test]
+    fn what_does_not_keep_the_daemon_from_its_work_is_a_trouble_and_no_reason() {
+        let health = Health::default();
+        health.raise_of("endpoint_lost", "http://a", "does not answer");
+        assert!(health.reasons().is_empty());
+        assert_eq!(health.troubles().len(), 1);
+    }
+
+    /// The codes that the sources of `dir` raise.
+    fn codes(dir: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                codes(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for call in [".raise(", ".raise_of(", ".set(", ".set_of("] {
+                    for (at, _) in text.match_indices(call) {
+                        let rest = text[at + call.len()..].trim_start();
+                        let quoted = rest.strip_prefix('"').and_then(|r| r.split('"').next());
+                        found.extend(
+                            quoted
+                                .filter(|c| c.starts_with(char::is_alphabetic))
+                                .map(str::to_owned),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_that_is_raised_is_listed_with_its_severity_and_in_the_runbook() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut found = Vec::new();
+        codes(&root.join("src"), &mut found);
+        assert!(found.iter().any(|c| c == "not_synced"), "{found:?}");
+        let listed: Vec<&str> = TROUBLES.iter().map(|(code, ..)| *code).collect();
+        for code in found {
+            assert!(listed.contains(&code.as_str()), "{code} is not in TROUBLES");
+        }
+        assert!(listed.is_sorted());
+        let runbook = std::fs::read_to_string(root.join("../../docs/provider.md")).unwrap();
+        for code in listed {
+            assert!(
+                runbook.contains(&format!("`{code}`")),
+                "{code} has no row in docs/provider.md"
+            );
+        }
     }
 }

@@ -26,6 +26,13 @@ pub struct HeartbeatLabels {
     pub result: &'static str,
 }
 
+/// Labels of the contract's events.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct EventLabels {
+    /// Type, such as `hpc_node_transition`.
+    pub event: &'static str,
+}
+
 /// Labels of ended reports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReportLabels {
@@ -38,7 +45,7 @@ pub struct ReportLabels {
 /// Labels of ended transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TxLabels {
-    /// `reports`, `register`, `sweep`.
+    /// `reports`, `register`, `sweep`, `prune`.
     pub kind: &'static str,
     /// `included`, `failed`, `expired`, `consumed`.
     pub end: &'static str,
@@ -73,6 +80,10 @@ pub struct Metrics {
     pub transactions: Family<TxLabels, Counter>,
     /// The chain's height as last seen.
     pub chain_height: Count,
+    /// The last block whose events have been taken in.
+    pub events_height: Count,
+    /// Events of the nodes served.
+    pub events: Family<EventLabels, Counter>,
     /// Round trip to the chain's endpoint.
     pub chain_latency_ms: Count,
     /// Nodes on record.
@@ -92,6 +103,11 @@ impl Default for AcceptSeconds {
 }
 
 impl Metrics {
+    /// Counts an event of the contract.
+    pub fn event(&self, event: &'static str) {
+        self.events.get_or_create(&EventLabels { event }).inc();
+    }
+
     /// The exposition in OpenMetrics text.
     #[must_use]
     pub fn expose(&self) -> String {
@@ -143,6 +159,12 @@ impl Metrics {
             "Height of the chain as last seen",
             self.chain_height.clone(),
         );
+        r.register(
+            "events_height",
+            "The last block whose events have been taken in",
+            self.events_height.clone(),
+        );
+        r.register("chain_events", "Events of the nodes served", self.events.clone());
         r.register(
             "chain_latency_ms",
             "Round trip to the chain's endpoint",

@@ -4,7 +4,7 @@ use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::registry::NodeFilter;
+use hpc_schema::registry::{NodeFilter, RelayView};
 use hpc_schema::time::UnixSeconds;
 use sqlx::Row as _;
 
@@ -143,39 +143,161 @@ pub async fn sync_nodes(
 ) -> Result<(), SyncError> {
     for chunk in ids.chunks(CHUNK) {
         let answer = client.relay(cluster.clone(), chunk.to_vec()).await?;
-        let found: BTreeSet<NodeId> = answer.value.nodes.iter().map(|n| n.node_id.clone()).collect();
-        let mut tx = db.begin().await?;
-        for view in answer.value.nodes {
-            let id = view.node_id.clone();
-            let before = registry.node(cluster, &id);
-            let changed = registry.set_node(cluster, view, answer.height, UnixSeconds(now_ms / 1000));
-            if before.is_none()
-                && let Some(contact) = store::contact_of(&mut tx, cluster, &id).await?
-            {
-                registry.adopt_contact(cluster, &id, &contact);
-            }
-            let order = |n: &Node| n.contact.order.clone();
-            if let Some(after) = registry.node(cluster, &id)
-                && before.as_deref().and_then(order) != order(&after)
-            {
-                command::record_order(&mut tx, &after).await?;
-            }
-            let Some(node) = changed else { continue };
-            store::save_node(&mut tx, &node).await?;
-            if before.map(|n| n.chain.epoch) != Some(node.chain.epoch) {
-                spool::supersede_older(&mut tx, cluster, &node.node_id, node.chain.epoch, now_ms).await?;
-            }
-        }
-        for gone in chunk.iter().filter(|id| !found.contains(*id)) {
-            // An endpoint that lags behind does not know younger nodes yet.
-            let current = registry
-                .node(cluster, gone)
-                .is_some_and(|n| answer.height >= n.height);
-            if current && registry.remove_node(cluster, gone) {
-                store::delete_node(&mut tx, cluster, gone).await?;
-            }
-        }
-        tx.commit().await.map_err(StoreError::from)?;
+        let read = Read {
+            cluster,
+            asked: chunk,
+            nodes: answer.value.nodes,
+            height: answer.height,
+        };
+        take_in(db, registry, read, now_ms).await?;
     }
     Ok(())
+}
+
+/// Some nodes of a cluster as the contract has them at a height.
+struct Read<'a> {
+    cluster: &'a ClusterId,
+    asked: &'a [NodeId],
+    nodes: Vec<RelayView>,
+    height: u64,
+}
+
+/// Takes an answer into memory and store. If it cannot be stored, memory goes back: it would never be stored otherwise, for
+/// the next answer is no news.
+async fn take_in(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64) -> Result<(), StoreError> {
+    let (cluster, height) = (read.cluster, read.height);
+    let before: Vec<_> = read
+        .asked
+        .iter()
+        .map(|id| (id, registry.node(cluster, id)))
+        .collect();
+    let stored = store_all(db, registry, read, now_ms).await;
+    if stored.is_err() {
+        for (id, before) in before {
+            registry.restore(cluster, id, before.as_ref(), height);
+        }
+    }
+    stored
+}
+
+async fn store_all(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64) -> Result<(), StoreError> {
+    let Read {
+        cluster,
+        asked,
+        nodes,
+        height,
+    } = read;
+    let found: BTreeSet<NodeId> = nodes.iter().map(|n| n.node_id.clone()).collect();
+    let mut tx = db.begin().await?;
+    for view in nodes {
+        let id = view.node_id.clone();
+        let before = registry.node(cluster, &id);
+        let changed = registry.set_node(cluster, view, height, UnixSeconds(now_ms / 1000));
+        if before.is_none()
+            && let Some(contact) = store::contact_of(&mut tx, cluster, &id).await?
+        {
+            registry.adopt_contact(cluster, &id, &contact);
+        }
+        let order = |n: &Node| n.contact.order.clone();
+        if let Some(after) = registry.node(cluster, &id)
+            && before.as_deref().and_then(order) != order(&after)
+        {
+            command::record_order(&mut tx, &after).await?;
+        }
+        let Some(node) = changed else { continue };
+        store::save_node(&mut tx, &node).await?;
+        if before.map(|n| n.chain.epoch) != Some(node.chain.epoch) {
+            spool::supersede_older(&mut tx, cluster, &node.node_id, node.chain.epoch, now_ms).await?;
+        }
+    }
+    for gone in asked.iter().filter(|id| !found.contains(*id)) {
+        // An endpoint that lags behind does not know younger nodes yet.
+        let current = registry.node(cluster, gone).is_some_and(|n| height >= n.height);
+        if current && registry.remove_node(cluster, gone) {
+            store::delete_node(&mut tx, cluster, gone).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::node::NodeState;
+
+    use super::*;
+    use crate::identity::Seed;
+
+    fn view(epoch: u64) -> RelayView {
+        RelayView {
+            node_id: "node-a".parse().unwrap(),
+            page: 0,
+            slot: 0,
+            epoch,
+            sequence: 1,
+            agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
+            section_digest: "00".repeat(16),
+            recorded_state: NodeState::Active,
+            state: NodeState::Active,
+            last_heartbeat: UnixSeconds(1_000),
+            offline_since: None,
+            drain: None,
+        }
+    }
+
+    async fn epoch_on_disk(db: &Store) -> Option<i64> {
+        let row = sqlx::query("SELECT epoch FROM node")
+            .fetch_optional(db.reader())
+            .await;
+        row.unwrap().map(|r| r.get(0))
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_stored_is_not_in_memory_either_and_is_stored_at_the_next_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let registry = Registry::new("c", "k");
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let id: NodeId = "node-a".parse().unwrap();
+        let asked = [id.clone()];
+        let read = |nodes: Vec<RelayView>, height| Read {
+            cluster: &cluster,
+            asked: &asked,
+            nodes,
+            height,
+        };
+        let run = async |sql: &'static str| {
+            let mut tx = db.begin().await.unwrap();
+            sqlx::query(sql).execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        // The disk refuses, as a full one does.
+        const REFUSE: &str =
+            "CREATE TRIGGER full BEFORE INSERT ON node BEGIN SELECT RAISE(ABORT, 'full'); END";
+        run(REFUSE).await;
+        take_in(&db, &registry, read(vec![view(1)], 5), 0)
+            .await
+            .unwrap_err();
+        assert!(registry.node(&cluster, &id).is_none());
+        run("DROP TRIGGER full").await;
+        take_in(&db, &registry, read(vec![view(1)], 5), 0).await.unwrap();
+        assert_eq!(epoch_on_disk(&db).await, Some(1));
+
+        run(REFUSE).await;
+        take_in(&db, &registry, read(vec![view(2)], 6), 0)
+            .await
+            .unwrap_err();
+        assert_eq!(registry.node(&cluster, &id).unwrap().chain.epoch, 1);
+        run("DROP TRIGGER full").await;
+        take_in(&db, &registry, read(vec![view(2)], 6), 0).await.unwrap();
+        assert_eq!(epoch_on_disk(&db).await, Some(2));
+
+        run("CREATE TRIGGER full BEFORE DELETE ON node BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+        take_in(&db, &registry, read(vec![], 7), 0).await.unwrap_err();
+        assert!(registry.node(&cluster, &id).is_some());
+        run("DROP TRIGGER full").await;
+        take_in(&db, &registry, read(vec![], 8), 0).await.unwrap();
+        assert!(registry.node(&cluster, &id).is_none());
+        assert_eq!(epoch_on_disk(&db).await, None);
+    }
 }

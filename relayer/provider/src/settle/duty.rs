@@ -1,4 +1,4 @@
-//! The chain's duties: which cluster needs a sweep. Pure.
+//! The chain's duties: which cluster needs a sweep, and whether old records are to be removed. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,6 +59,28 @@ pub fn sweep_due(
         .into_iter()
         .find(|(_, (due, free))| *due && *free)
         .map(|(c, _)| c.clone())
+}
+
+/// The contract counts whole seconds of its block's time, which may be a little behind.
+const PRUNE_SLACK_SECONDS: u64 = 15;
+/// Most that a gateway lets another one go before it.
+const MOST_TURN_SECONDS: u64 = 600;
+
+/// Whether a node that has been DEREGISTERED since one of these times is past `retention` at `now` (block time). Of several
+/// gateways each waits for another part of a hundredth of the retention, at most ten minutes, so that one of them does it:
+/// the others find nothing left.
+#[must_use]
+pub fn prune_due(since: &[UnixSeconds], retention: u32, address: &str, now: UnixSeconds) -> bool {
+    let most = (u64::from(retention) / 100).clamp(1, MOST_TURN_SECONDS);
+    let turn = address
+        .bytes()
+        .fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(b)))
+        .checked_rem(most)
+        .unwrap_or(0);
+    let after = u64::from(retention)
+        .saturating_add(PRUNE_SLACK_SECONDS)
+        .saturating_add(turn);
+    since.iter().any(|at| now.since(*at) > after)
 }
 
 #[cfg(test)]
@@ -140,6 +162,22 @@ mod tests {
             "stale at 2011"
         );
         assert!(sweep_due(&nodes, &BTreeSet::new(), &p, UnixSeconds(2000)).is_some());
+    }
+
+    #[test]
+    fn a_record_is_pruned_after_its_retention_and_each_gateway_waits_for_its_own_turn() {
+        let at = UnixSeconds(1_000);
+        let due = |address: &str, now| prune_due(&[at], 86_400, address, UnixSeconds(now));
+        assert!(!prune_due(&[], 86_400, "a", UnixSeconds(u64::MAX)));
+        let first = |address: &str| (1_000..200_000).find(|now| due(address, *now)).unwrap();
+        let turns = ["wasm1a", "wasm1b", "wasm1c"].map(first);
+        for turn in turns {
+            assert!(
+                (1_000 + 86_400 + 15..1_000 + 86_400 + 15 + 601).contains(&turn),
+                "{turn}"
+            );
+        }
+        assert!(turns[0] != turns[1] && turns[1] != turns[2], "{turns:?}");
     }
 
     #[test]

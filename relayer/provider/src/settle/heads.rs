@@ -7,7 +7,7 @@ use hpc_chain::settle::{EndpointId, Input};
 use hpc_schema::time::UnixSeconds;
 use tokio::sync::watch;
 
-use crate::ops::Metrics;
+use crate::ops::{Health, Metrics};
 use crate::registry::{Registry, Tip};
 
 /// An endpoint so many blocks below the highest is said to be behind.
@@ -88,6 +88,7 @@ pub async fn watch_endpoints(
     mut seen: watch::Receiver<Vec<Seen>>,
     endpoints: Endpoints,
     registry: Arc<Registry>,
+    health: Arc<Health>,
     metrics: Arc<Metrics>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -113,6 +114,7 @@ pub async fn watch_endpoints(
             let was = before.get(index).unwrap_or(&Standing::Unknown);
             if was != standing {
                 say(client.name(), was, standing, now.get(index));
+                health.set_of("endpoint_lost", client.name(), standing.trouble(client.name()));
             }
         }
         before = standings;
@@ -134,6 +136,17 @@ enum Standing {
 }
 
 impl Standing {
+    /// What is wrong with it, if anything is.
+    fn trouble(self, endpoint: &str) -> Option<String> {
+        let what = match self {
+            Self::Unknown | Self::Good { .. } => return None,
+            Self::Lost => "does not answer",
+            Self::Foreign => "is of another chain and is not asked",
+            Self::Behind => "is behind the others",
+        };
+        Some(format!("{endpoint} of chain.rpc {what}"))
+    }
+
     fn of(seen: &Seen, highest: u64) -> Self {
         match seen.head {
             _ if seen.foreign.is_some() => Self::Foreign,

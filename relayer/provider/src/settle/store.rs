@@ -13,16 +13,27 @@ pub enum Kind {
     Register,
     /// Stepping of silent nodes.
     Sweep,
+    /// Removal of nodes that have been deregistered for long.
+    Prune,
 }
 
 impl Kind {
-    /// The word in the store and in metrics.
+    /// The word in metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reports => "reports",
             Self::Register => "register",
             Self::Sweep => "sweep",
+            Self::Prune => "prune",
+        }
+    }
+
+    /// The word in the store, where the two that nothing is bound to are one.
+    fn stored(self) -> &'static str {
+        match self {
+            Self::Prune => Self::Sweep.as_str(),
+            other => other.as_str(),
         }
     }
 
@@ -92,7 +103,7 @@ pub(super) async fn open_batch(
 ) -> Result<BatchId, StoreError> {
     let done = sqlx::query("INSERT INTO batch (signer, kind, created_at) VALUES (?, ?, ?)")
         .bind(signer)
-        .bind(kind.as_str())
+        .bind(kind.stored())
         .bind(int(now_ms))
         .execute(conn)
         .await?;

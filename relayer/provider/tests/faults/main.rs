@@ -16,6 +16,7 @@ mod answers;
 mod backlog;
 mod blocks;
 mod endpoints;
+mod events;
 mod keys;
 mod logs;
 mod money;

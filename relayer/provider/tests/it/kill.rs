@@ -18,9 +18,9 @@ use crate::agent::Agent;
 use crate::site::{Site, eventually};
 
 /// The daemon as a process of its own.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for Process {
@@ -31,12 +31,18 @@ impl Drop for Process {
 }
 
 impl Process {
-    fn start(site: &Site, fault: Option<&str>) -> Self {
+    pub(crate) fn start(site: &Site, fault: Option<&str>) -> Self {
+        Self::start_with(site, fault, &[])
+    }
+
+    /// With further variables of the environment.
+    pub(crate) fn start_with(site: &Site, fault: Option<&str>, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
         command.arg("run").arg("--home").arg(site.home()).envs(site.env());
         command
             .env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json")
             .stderr(Stdio::piped());
+        command.envs(env.iter().copied());
         if let Some(step) = fault {
             command.env("VIRTENGINE_FAULT", step);
         }
@@ -54,13 +60,13 @@ impl Process {
         Self { child, port }
     }
 
-    fn is_dead(&mut self) -> bool {
+    pub(crate) fn is_dead(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 }
 
 /// Sends a heartbeat; whether its acceptance was answered.
-async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u32) -> bool {
+pub(crate) async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u32) -> bool {
     let url = format!(
         "https://localhost:{port}{}",
         heartbeat_path(&agent.node.parse().unwrap())

@@ -11,6 +11,8 @@
 mod agent;
 mod cli;
 mod commands;
+#[cfg(feature = "fault-injection")]
+mod events;
 mod floods;
 mod heartbeats;
 mod intruders;

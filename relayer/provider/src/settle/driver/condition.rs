@@ -46,13 +46,15 @@ impl Driver {
                     self.no_funds(log);
                 } else {
                     let message = format!("code {code}: {log}; {}", remedy(verdict));
-                    self.health.raise("transactions_refused", message);
+                    self.health
+                        .raise_of("transactions_refused", &self.signers.name, message);
                 }
             }
             Alarm::AccountUnknown => {
                 let address = &self.signers.address;
-                self.health.raise(
+                self.health.raise_of(
                     "account_unknown",
+                    &self.signers.name,
                     format!("the chain does not know {address}; send tokens to it"),
                 );
             }
@@ -68,14 +70,15 @@ impl Driver {
     /// The paying account is empty: reports wait, and go out once it is funded.
     pub(in crate::settle) fn no_funds(&self, log: &str) {
         let payer = self.signers.granter.as_ref().unwrap_or(&self.signers.address);
+        let message = format!("send tokens to {payer}: {log}");
         self.health
-            .raise("insufficient_funds", format!("send tokens to {payer}: {log}"));
+            .raise_of("insufficient_funds", &self.signers.name, message);
     }
 
     /// A transaction took effect: whatever was wrong with the account is right again.
     pub(super) fn clear_alarms(&self) {
         for code in ["insufficient_funds", "transactions_refused", "account_unknown"] {
-            self.health.clear(code);
+            self.health.clear_of(code, &self.signers.name);
         }
     }
 

@@ -40,7 +40,7 @@ impl Driver {
             Some((Kind::Register, hash)) => {
                 ending::of_registrations(&self.client, &self.store, batch, hash, end).await?
             }
-            Some((Kind::Sweep, _)) | None => Ending::Nothing,
+            Some((Kind::Sweep | Kind::Prune, _)) | None => Ending::Nothing,
         };
         fault::point("settle.outcomes");
         let now = clock::now_ms();
@@ -60,7 +60,10 @@ impl Driver {
         tx.commit().await.map_err(StoreError::from)?;
         fault::point("settle.settled");
         self.state = settled;
-        if let Some((kind, hash)) = known {
+        if let Some((stored, hash)) = known {
+            // The store has one word for sweeps and prunes.
+            let planned = self.job.as_ref().filter(|(of, ..)| *of == batch);
+            let kind = planned.map_or(stored, |(_, kind, _)| *kind);
             self.after(kind, end, u64::try_from(size).unwrap_or(u64::MAX));
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
             tracing::info!(

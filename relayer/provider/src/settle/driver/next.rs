@@ -9,7 +9,7 @@ use super::super::store::{self, Kind};
 use super::super::{duty, queue};
 use super::{Driver, DriverError};
 use crate::store::StoreError;
-use crate::{clock, fault};
+use crate::{clock, events, fault};
 
 /// Whether a sweep is needed is asked at most this often.
 const SWEEP_EVERY_MS: u64 = 10_000;
@@ -45,10 +45,23 @@ impl Driver {
         }
         if self.signers.duties && now >= self.sweep_at {
             self.sweep_at = now.saturating_add(SWEEP_EVERY_MS);
-            let due = self.sweep_due().await?;
-            return Ok(due.map(|cluster| (Kind::Sweep, Some(cluster))));
+            if let Some(cluster) = self.sweep_due().await? {
+                return Ok(Some((Kind::Sweep, Some(cluster))));
+            }
+            if self.prune_due().await? {
+                return Ok(Some((Kind::Prune, None)));
+            }
         }
         Ok(None)
+    }
+
+    /// Whether a node on record has been deregistered for so long that the contract removes it.
+    pub(in crate::settle) async fn prune_due(&self) -> Result<bool, StoreError> {
+        let now = self.registry.tip().time;
+        let nodes = self.registry.nodes();
+        let since = events::deregistered(&self.store, &nodes, now).await?;
+        let retention = self.registry.params().retention;
+        Ok(duty::prune_due(&since, retention, &self.signers.address, now))
     }
 
     async fn registrations_wait(&self) -> Result<bool, StoreError> {

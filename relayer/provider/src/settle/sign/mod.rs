@@ -1,6 +1,7 @@
 //! Plans a transaction finally, simulates it once, signs it.
 
 mod bound;
+mod prune;
 mod registrations;
 mod reports;
 mod sweep;
@@ -75,6 +76,7 @@ impl Driver {
             Some(Kind::Reports) => self.compose_reports(request).await,
             Some(Kind::Register) => self.compose_registrations(request).await,
             Some(Kind::Sweep) => self.compose_sweep(request).await,
+            Some(Kind::Prune) => self.compose_prune(request).await,
             None => Ok(None),
         };
         let signed = match composed {

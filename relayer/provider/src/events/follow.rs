@@ -1,0 +1,277 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hpc_chain::registry::{RegistryClient, Told};
+use hpc_chain::rpc::{RpcError, Seen};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::registry::Event;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::rows;
+use crate::ops::{Health, Metrics};
+use crate::registry::{self, Registry, SyncError};
+use crate::store::{Store, StoreError};
+use crate::{clock, fault};
+
+/// Blocks taken in with one commit.
+const WINDOW: u64 = 64;
+/// Blocks asked for at a time.
+const AT_ONCE: usize = 8;
+/// After a failure nothing is asked for so long.
+const BACKOFF: Duration = Duration::from_secs(2);
+/// Without news of a block it is looked all the same.
+const IDLE: Duration = Duration::from_secs(10);
+/// So many blocks that wait to be taken in are said to be many.
+const BEHIND: u64 = 100;
+
+/// What following needs.
+#[derive(Debug, Clone)]
+pub struct Follow {
+    /// The contract.
+    pub client: RegistryClient,
+    /// The database.
+    pub store: Store,
+    /// The chain in memory.
+    pub registry: Arc<Registry>,
+    /// Readiness.
+    pub health: Arc<Health>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Clusters served beside those on record.
+    pub clusters: Vec<ClusterId>,
+    /// The endpoints' newest blocks.
+    pub seen: watch::Receiver<Vec<Seen>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a task was cancelled")]
+    Cancelled,
+}
+
+/// What to read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Nothing is on record: events count from here on, the state before is read from the contract.
+    Begin(u64),
+    /// These blocks, both included.
+    Read { from: u64, to: u64 },
+    /// There is no new block.
+    Wait,
+}
+
+fn next(followed: Option<u64>, tip: u64) -> Next {
+    match followed {
+        _ if tip == 0 => Next::Wait,
+        None => Next::Begin(tip),
+        Some(at) if at >= tip => Next::Wait,
+        Some(at) => Next::Read {
+            from: at.saturating_add(1),
+            to: tip.min(at.saturating_add(WINDOW)),
+        },
+    }
+}
+
+/// Takes in the events of every block, from the last one in the store on, until `stop`.
+pub async fn follow(mut parts: Follow, mut stop: watch::Receiver<bool>) {
+    loop {
+        let tip = newest(&parts.seen.borrow_and_update());
+        let turn = tokio::select! {
+            turn = parts.turn(tip) => turn,
+            _ = stop.wait_for(|s| *s) => return,
+        };
+        let pause = match turn {
+            Ok(true) => continue,
+            Ok(false) => IDLE,
+            Err(e) => {
+                tracing::debug!(error = %e, "events of the chain cannot be taken in");
+                parts.behind(tip, Some(&e)).await;
+                BACKOFF
+            }
+        };
+        let failed = pause == BACKOFF;
+        tokio::select! {
+            () = sleep(pause) => {}
+            changed = parts.seen.changed(), if !failed => if changed.is_err() { return },
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+fn newest(seen: &[Seen]) -> u64 {
+    seen.iter()
+        .filter_map(|s| s.head)
+        .map(|h| h.height)
+        .max()
+        .unwrap_or(0)
+}
+
+impl Follow {
+    /// A bounded number of blocks; whether there may be more.
+    async fn turn(&self, tip: u64) -> Result<bool, FollowError> {
+        match next(rows::followed(self.store.reader()).await?, tip) {
+            Next::Wait => Ok(false),
+            Next::Begin(height) => {
+                let mut tx = self.store.begin().await?;
+                rows::advance(&mut tx, height).await?;
+                tx.commit().await.map_err(StoreError::from)?;
+                self.metrics.events_height.set(height);
+                Ok(false)
+            }
+            Next::Read { from, to } => {
+                let told = self.read(from, to, tip).await?;
+                let touched = self.take_in(&told, to).await?;
+                self.metrics.events_height.set(to);
+                self.behind(tip, None).await;
+                self.refresh(touched, to).await;
+                Ok(to < tip)
+            }
+        }
+    }
+
+    /// The events of these blocks in the chain's order.
+    async fn read(&self, from: u64, to: u64, tip: u64) -> Result<Vec<Told>, FollowError> {
+        match self.read_blocks(from, to).await {
+            Err(FollowError::Rpc(e @ (RpcError::Behind { .. } | RpcError::TooLarge { .. }))) if to < tip => {
+                // Pruned, or never kept: the index of transactions is all there is. Not for the newest block, which an
+                // index may not hold yet.
+                let told = self.client.events_in_index(from, to).await?;
+                tracing::warn!(from, to, error = %e, "no endpoint has these blocks any more; their events were read from the index of transactions");
+                Ok(told)
+            }
+            other => other,
+        }
+    }
+
+    async fn read_blocks(&self, from: u64, to: u64) -> Result<Vec<Told>, FollowError> {
+        let mut heights = from..=to;
+        let mut asked: JoinSet<Result<Vec<Told>, RpcError>> = JoinSet::new();
+        let mut told = Vec::new();
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some(height) = heights.next()
+            {
+                let client = self.client.clone();
+                asked.spawn(async move { client.events_in_block(height).await });
+            }
+            match asked.join_next().await {
+                Some(Ok(events)) => told.extend(events?),
+                Some(Err(_)) => return Err(FollowError::Cancelled),
+                None => break,
+            }
+        }
+        told.sort_by_key(|t| (t.height, t.tx, t.item));
+        Ok(told)
+    }
+
+    /// Writes what is new, and how far it goes, in one commit; gives the nodes that it is of.
+    async fn take_in(
+        &self,
+        told: &[Told],
+        to: u64,
+    ) -> Result<BTreeMap<ClusterId, BTreeSet<NodeId>>, FollowError> {
+        let served = registry::served(&self.store, &self.clusters).await?;
+        let now_ms = clock::now_ms();
+        let mut touched: BTreeMap<ClusterId, BTreeSet<NodeId>> = BTreeMap::new();
+        let mut new: Vec<&Event> = Vec::new();
+        let mut tx = self.store.begin().await?;
+        for one in told {
+            let event = match &one.event {
+                Ok(event) => event,
+                Err(e) => {
+                    tracing::error!(height = one.height, error = %e,
+                        "an event of the contract cannot be read and is passed over; is this daemon older than the contract?");
+                    continue;
+                }
+            };
+            let Some((cluster, node)) = rows::subject(event).filter(|(c, _)| served.contains(*c)) else {
+                continue;
+            };
+            if rows::record(&mut tx, one, event, (cluster, node), now_ms).await? {
+                rows::note_deregistration(&mut tx, event).await?;
+                touched.entry(cluster.clone()).or_default().insert(node.clone());
+                new.push(event);
+            }
+        }
+        rows::advance(&mut tx, to).await?;
+        fault::point("events.written");
+        tx.commit().await.map_err(StoreError::from)?;
+        fault::point("events.committed");
+        for event in new {
+            self.metrics.event(event.ty());
+            if let Event::Transition {
+                cluster_id,
+                node_id,
+                from,
+                to,
+                reason,
+                ..
+            } = event
+            {
+                tracing::info!(cluster = %cluster_id, node = %node_id, %from, %to, reason, "a node changed its state");
+            }
+        }
+        Ok(touched)
+    }
+
+    /// Reads the nodes anew that the events are of. What fails comes with the next round of all nodes.
+    async fn refresh(&self, touched: BTreeMap<ClusterId, BTreeSet<NodeId>>, height: u64) {
+        let client = self.client.from_height(height);
+        for (cluster, ids) in touched {
+            let ids: Vec<NodeId> = ids.into_iter().collect();
+            let read = registry::sync_nodes(
+                &client,
+                &self.store,
+                &self.registry,
+                &cluster,
+                &ids,
+                clock::now_ms(),
+            );
+            match read.await {
+                Ok(()) => {}
+                Err(e @ SyncError::Query(_)) => {
+                    tracing::debug!(%cluster, error = %e, "nodes are read again at the next round");
+                }
+                Err(e) => tracing::warn!(%cluster, error = %e, "nodes are read again at the next round"),
+            }
+        }
+    }
+
+    async fn behind(&self, tip: u64, error: Option<&FollowError>) {
+        let at = rows::followed(self.store.reader()).await.ok().flatten();
+        let left = at.map_or(0, |at| tip.saturating_sub(at));
+        let wrong = (left > BEHIND).then(|| {
+            let why = error.map_or_else(String::new, |e| format!(": {e}"));
+            format!("the events of {left} blocks are still to be read{why}")
+        });
+        self.health.set("events_behind", wrong);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_read_from_the_last_on_record_a_window_at_a_time() {
+        assert_eq!(next(None, 0), Next::Wait);
+        assert_eq!(next(None, 7), Next::Begin(7));
+        assert_eq!(next(Some(7), 7), Next::Wait);
+        assert_eq!(next(Some(9), 7), Next::Wait, "an endpoint is behind");
+        assert_eq!(next(Some(7), 8), Next::Read { from: 8, to: 8 });
+        let (mut at, mut read) = (7, Vec::new());
+        while let Next::Read { from, to } = next(Some(at), 1000) {
+            assert!(from == at + 1 && to - at <= WINDOW);
+            read.extend(from..=to);
+            at = to;
+        }
+        assert!(read.into_iter().eq(8..=1000), "each once, none left out");
+    }
+}
