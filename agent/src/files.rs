@@ -201,6 +201,17 @@ pub fn directory_of(path: &Path) -> &Path {
     }
 }
 
+/// Makes a rename in the directory of `path` last.
+///
+/// # Errors
+/// IO.
+pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
+    let dir = directory_of(path);
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(at("synchronise", dir))
+}
+
 /// Reads a file of at most `limit` bytes as text.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod fault;
 pub mod files;
 pub mod heartbeat;
 pub mod history;

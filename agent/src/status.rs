@@ -41,6 +41,10 @@ fn inspect(s: &Status, running: bool, now: u64, problems: &mut Vec<String>) {
             "the agent {how}; start it: systemctl start virtengine-node-agent"
         ));
     }
+    if let Some(reason) = s.registering.as_ref().filter(|_| running) {
+        problems.push(format!("this node is not registered yet: {reason}"));
+        return;
+    }
     if let Some(refusal) = &s.last_refusal {
         problems.push(format!(
             "the last heartbeat was refused: {}; {}",
@@ -107,6 +111,15 @@ mod tests {
     fn a_running_agent_with_a_recent_heartbeat_is_healthy() {
         assert!(judge(Some(&well()), true, 2090).healthy);
         assert!(!judge(Some(&well()), true, 2091).healthy);
+    }
+
+    #[test]
+    fn a_registration_that_waits_for_approval_says_so() {
+        let mut s = well();
+        s.registering = Some("waiting for the operator's approval".into());
+        let v = judge(Some(&s), true, 9000);
+        assert_eq!(v.problems.len(), 1, "{:?}", v.problems);
+        assert!(v.problems[0].contains("approval"), "{:?}", v.problems);
     }
 
     #[test]

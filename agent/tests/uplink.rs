@@ -13,66 +13,18 @@ mod gateway;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, NODE, read};
+use gateway::{Gateway, Home, NODE, Running, quick, read, registered, status};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
-use tokio::sync::mpsc;
 use virtengine_node_agent::clock::Clock;
 use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register};
-use virtengine_node_agent::run::{Agent, Signal, Timing, World};
+use virtengine_node_agent::run::{Agent, World};
 use virtengine_node_agent::sequence::BLOCK;
-use virtengine_node_agent::state::{Outages, Registration, StateDir, Status};
+use virtengine_node_agent::state::{Outages, StateDir};
 use virtengine_node_agent::uplink::{CaPin, Identity, IssuedError, check_issued};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
-
-/// Intervals of a test: the gateway's answers are obeyed within 50 ms to 120 s.
-fn quick() -> Timing {
-    Timing {
-        shortest_interval: Duration::from_millis(50),
-        longest_interval: Duration::from_secs(120),
-        out_of_turn: Duration::from_millis(50),
-        backoff_first: Duration::from_millis(50),
-        backoff_longest: Duration::from_millis(400),
-        refused: Duration::from_millis(100),
-        farewell: Duration::from_secs(3),
-    }
-}
-
-async fn registered(gateway: &Gateway, home: &Home) -> Registration {
-    let token = gateway.token(&home.key.public());
-    let config = home.config(&[gateway.url()], Some(&token));
-    match register(&config, &home.key, PATIENCE, |_| {}).await.unwrap() {
-        Outcome::Registered(r) => r,
-        Outcome::Already(_) => panic!("registered before"),
-    }
-}
-
-/// A running agent; [`Running::stop`] is SIGTERM.
-struct Running {
-    signals: mpsc::Sender<Signal>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Running {
-    fn start(home: &Home, endpoints: &[String], timing: Timing) -> Self {
-        let agent = Agent::new(home.config(endpoints, None), World::real(timing)).unwrap();
-        let (signals, receiver) = mpsc::channel(1);
-        Self {
-            signals,
-            task: tokio::spawn(agent.run(receiver)),
-        }
-    }
-
-    async fn stop(self) {
-        self.signals.send(Signal::Stop).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(5), self.task)
-            .await
-            .expect("stops within five seconds")
-            .unwrap();
-    }
-}
 
 fn registration(gateway: &Gateway, n: usize) -> serde_json::Value {
     gateway.seen().registrations[n].clone()
@@ -82,12 +34,6 @@ fn registration(gateway: &Gateway, n: usize) -> serde_json::Value {
 fn certificates(gateway: &Gateway) -> (u32, u32) {
     let seen = gateway.seen();
     (seen.renewals, seen.recoveries)
-}
-
-fn status(home: &Home) -> Status {
-    Status::load(&StateDir::new(&home.path("state")))
-        .unwrap()
-        .unwrap()
 }
 
 #[tokio::test]
@@ -358,6 +304,39 @@ async fn the_next_gateway_takes_over_and_closed_connections_are_opened_again() {
     agent.stop().await;
     let s = status(&home);
     assert_eq!((s.failed, s.endpoint), (0, Some(gateway.url())));
+}
+
+#[tokio::test]
+async fn the_preferred_gateway_is_used_again_once_it_is_back_and_costs_no_heartbeat() {
+    let second = Gateway::start().await;
+    let home = Home::new();
+    registered(&second, &home).await;
+    second.behaviour().next_heartbeat_seconds = 0;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let url = format!("https://localhost:{}", address.port());
+    let agent = Running::start(&home, &[url.clone(), second.url()], quick());
+    second.until_heartbeats(3).await;
+    assert_eq!(status(&home).endpoint, Some(second.url()));
+    let first = Gateway::start_at(address, std::sync::Arc::clone(&second.shared)).await;
+    let start = Instant::now();
+    while status(&home).endpoint != Some(url.clone()) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it stays away from the first"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let n = second.seen().heartbeats.len();
+    second.until_heartbeats(n + 3).await;
+    assert_eq!(status(&home).failed, 0);
+    // In trouble of its own it is left at once.
+    first.behaviour().http_errors.extend([500]);
+    let n = second.seen().heartbeats.len();
+    second.until_heartbeats(n + 2).await;
+    agent.stop().await;
+    assert_eq!(status(&home).failed, 1);
 }
 
 #[tokio::test]

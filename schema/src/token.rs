@@ -138,7 +138,30 @@ pub fn encode_token<E>(
 /// # Errors
 /// [`Code::TokenInvalid`] for anything but a token of this form.
 pub fn read_token_unverified(token: &str) -> Result<TokenClaims, Refusal> {
-    Ok(split(token)?.claims)
+    node_claims(&split(token)?.claims)
+}
+
+/// What either kind of token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnyClaims {
+    /// For one node with one key.
+    Node(Box<TokenClaims>),
+    /// For several nodes of a cluster.
+    Join(Box<JoinClaims>),
+}
+
+/// As [`read_token_unverified`], for either kind of token.
+///
+/// # Errors
+/// [`Code::TokenInvalid`] for anything but a token of this form.
+pub fn read_any_token_unverified(token: &str) -> Result<AnyClaims, Refusal> {
+    let claims = split(token)?.claims;
+    // Only a join token has a purpose.
+    if let Ok(join) = serde_json::from_slice::<JoinClaims>(&claims) {
+        check(&join.jti, &join.ca_sha256)?;
+        return Ok(AnyClaims::Join(Box::new(join)));
+    }
+    Ok(AnyClaims::Node(Box::new(node_claims(&claims)?)))
 }
 
 /// Reads a token and checks signature and time. Whether it was used or revoked is the store's to know.
@@ -155,20 +178,22 @@ pub fn verify_token(
     if !verifier.verify(parts.input.as_bytes(), &parts.signature, token_key.as_bytes()) {
         return Err(invalid("is not signed by this gateway"));
     }
-    if now >= parts.claims.exp {
+    let claims = node_claims(&parts.claims)?;
+    if now >= claims.exp {
         return Err(Refusal::field(
             Code::TokenExpired,
             "token",
-            format_args!("expired at {}, it is {now}", parts.claims.exp),
+            format_args!("expired at {}, it is {now}", claims.exp),
         ));
     }
-    Ok(parts.claims)
+    Ok(claims)
 }
 
 struct Parts<'a> {
     input: &'a str,
     signature: [u8; 64],
-    claims: TokenClaims,
+    /// JSON.
+    claims: Vec<u8>,
 }
 
 fn invalid(what: &str) -> Refusal {
@@ -196,14 +221,6 @@ fn split(token: &str) -> Result<Parts<'_>, Refusal> {
     let signature = signature
         .try_into()
         .map_err(|_| invalid("has a signature that is not 64 bytes"))?;
-    let claims: TokenClaims = serde_json::from_slice(&claims).map_err(|e| {
-        Refusal::field(
-            Code::TokenInvalid,
-            "token",
-            format_args!("has unreadable claims: {e}"),
-        )
-    })?;
-    check(&claims)?;
     Ok(Parts {
         input,
         signature,
@@ -211,14 +228,26 @@ fn split(token: &str) -> Result<Parts<'_>, Refusal> {
     })
 }
 
-fn check(claims: &TokenClaims) -> Result<(), Refusal> {
-    if claims.jti.is_empty() || claims.jti.len() > 64 || !claims.jti.bytes().all(|b| b.is_ascii_graphic()) {
+fn node_claims(json: &[u8]) -> Result<TokenClaims, Refusal> {
+    let claims: TokenClaims = serde_json::from_slice(json).map_err(|e| {
+        Refusal::field(
+            Code::TokenInvalid,
+            "token",
+            format_args!("has unreadable claims: {e}"),
+        )
+    })?;
+    check(&claims.jti, &claims.ca_sha256)?;
+    Ok(claims)
+}
+
+fn check(jti: &str, ca_sha256: &str) -> Result<(), Refusal> {
+    if jti.is_empty() || jti.len() > 64 || !jti.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(invalid(
             "has a jti that is not 1 to 64 printable ASCII characters",
         ));
     }
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    if claims.ca_sha256.len() != 64 || !claims.ca_sha256.bytes().all(hex) {
+    if ca_sha256.len() != 64 || !ca_sha256.bytes().all(hex) {
         return Err(invalid("has a ca_sha256 that is not 64 lower-case hex digits"));
     }
     Ok(())

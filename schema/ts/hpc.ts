@@ -58,6 +58,10 @@ export type JobIds = "plain" | "hashed" | "none";
  */
 export type RegisterStatus = "registration_pending";
 /**
+ * What a pending registration waits for.
+ */
+export type WaitingFor = "chain" | "approval" | "other";
+/**
  * Who may create clusters.
  */
 export type ClusterCreation = "open" | "admin";
@@ -1142,6 +1146,10 @@ export interface RegisterPending {
    * Always `registration_pending`.
    */
   status: RegisterStatus;
+  /**
+   * Whose turn it is.
+   */
+  waiting_for?: WaitingFor | null;
 }
 /**
  * Body of `POST /api/v1/hpc/nodes/register`. The same request may be repeated until the token expires.

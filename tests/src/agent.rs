@@ -37,6 +37,24 @@ impl Agent {
         process::output(Command::new(program::path("virtengine-node-agent")?).args(arguments))
     }
 
+    /// What one of its commands prints, however it ends.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn run_whatever(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(program::path("virtengine-node-agent")?);
+        Ok(String::from_utf8(command.args(arguments).output()?.stdout)?)
+    }
+
+    /// Writes a token to a file that nobody else can read.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_token(&self, name: &str, token: &str) -> Result<()> {
+        fs::write(self.path(name), token)?;
+        process::output(Command::new("chmod").args(["600", &self.path(name)])).map(drop)
+    }
+
     /// A path in its folder.
     #[must_use]
     pub fn path(&self, name: &str) -> String {
@@ -50,16 +68,39 @@ impl Site {
     /// # Errors
     /// If any step fails.
     pub fn agent(&self, scene: &Scene, node: &str) -> Result<Agent> {
-        let folder = scene.folder(&format!("agent-{node}"))?;
+        let agent = Self::keys_of(scene, node)?;
+        let public = fs::read_to_string(agent.path("keys/agent.pub"))?;
+        let token = self.token(node, public.trim(), "1h")?;
+        self.configure(&agent, node, &token)?;
+        agent.run(&["register", "--config", &agent.path("config.yaml")])?;
+        ensure!(
+            fs::exists(agent.path("client.crt"))?,
+            "register wrote no certificate"
+        );
+        Ok(agent)
+    }
+
+    /// Makes keys and configuration of an agent that registers with `token` once it runs.
+    ///
+    /// # Errors
+    /// If any step fails.
+    pub fn agent_with(&self, scene: &Scene, node: &str, token: &str) -> Result<Agent> {
+        let agent = Self::keys_of(scene, node)?;
+        self.configure(&agent, node, token)?;
+        Ok(agent)
+    }
+
+    fn keys_of(scene: &Scene, node: &str) -> Result<Agent> {
         let agent = Agent {
-            folder,
+            folder: scene.folder(&format!("agent-{node}"))?,
             log: scene.log(&format!("agent-{node}")),
         };
         agent.run(&["keygen", "--output-dir", &agent.path("keys")])?;
-        let public = fs::read_to_string(agent.path("keys/agent.pub"))?;
-        let token = self.token(node, public.trim(), "1h")?;
-        fs::write(agent.path("token"), &token)?;
-        process::output(Command::new("chmod").args(["600", &agent.path("token")]))?;
+        Ok(agent)
+    }
+
+    fn configure(&self, agent: &Agent, node: &str, token: &str) -> Result<()> {
+        agent.write_token("token", token)?;
         let config = format!(
             "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
              provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
@@ -74,11 +115,6 @@ impl Site {
             state = agent.path("state"),
         );
         fs::write(agent.path("config.yaml"), config)?;
-        agent.run(&["register", "--config", &agent.path("config.yaml")])?;
-        ensure!(
-            fs::exists(agent.path("client.crt"))?,
-            "register wrote no certificate"
-        );
-        Ok(agent)
+        Ok(())
     }
 }

@@ -17,12 +17,19 @@ Examples:
 
 pub(super) const KEY: &str = "\
 Examples:
-  virtengine-node-agent key show";
+  virtengine-node-agent key show
+  virtengine-node-agent key rotate";
 
 pub(super) const KEY_SHOW: &str = "\
 Examples:
   virtengine-node-agent key show
   virtengine-node-agent key show --key /etc/virtengine/node-agent/keys/agent.key --output json";
+
+pub(super) const KEY_ROTATE: &str = "\
+Examples:
+  virtengine-node-agent key rotate                                   # makes the new key, says what to ask the provider for
+  virtengine-node-agent key rotate --token-file /etc/virtengine/node-agent/next-token
+  virtengine-node-agent key rotate --abandon";
 
 pub(super) const REGISTER: &str = "\
 Examples:

@@ -1,10 +1,11 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::output::{print, say};
+use super::rotate::Rotate;
 use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
 use crate::key::{KeyFileError, generate, load};
@@ -36,6 +37,9 @@ pub(super) enum Key {
         #[arg(short, long, value_enum, default_value_t)]
         output: Format,
     },
+    /// Replace the registered key by a new one; the node keeps its state, a running agent goes on
+    #[command(after_help = examples::KEY_ROTATE)]
+    Rotate(Rotate),
 }
 
 fn failure(e: &KeyFileError) -> Failure {
@@ -60,12 +64,19 @@ impl Keygen {
 
 impl Key {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Show { key: path, output } = self;
-        let public = load(&path).map_err(|e| failure(&e))?.public();
-        if output != Format::Text {
-            return print(&json!({"private_key": path, "public_key": public}), output);
+        match self {
+            Self::Show { key, output } => show(&key, output),
+            Self::Rotate(rotate) => rotate.run(),
         }
-        say!("{public}");
-        Ok(ExitCode::SUCCESS)
     }
+}
+
+fn show(path: &Path, output: Format) -> Result<ExitCode, Failure> {
+    let key = load(path).map_err(|e| failure(&e))?;
+    if output != Format::Text {
+        let value = json!({"private_key": path, "public_key": key.public(), "place": key.place()});
+        return print(&value, output);
+    }
+    say!("{}", key.public());
+    Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ mod keys;
 mod output;
 mod probe_gpu;
 mod register;
+mod rotate;
 mod run;
 mod status;
 
@@ -35,7 +36,7 @@ enum Command {
     /// Make the node's key pair: agent.key (0600) and agent.pub (one line of base64)
     #[command(after_help = examples::KEYGEN)]
     Keygen(keys::Keygen),
-    /// Look at the node's key
+    /// The node's key: look at it, replace it
     #[command(subcommand, after_help = examples::KEY)]
     Key(keys::Key),
     /// Register the node with the registration token: certificate, record on chain

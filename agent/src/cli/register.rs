@@ -56,7 +56,7 @@ impl Register {
     }
 }
 
-fn show(r: &Registration) {
+pub(super) fn show(r: &Registration) {
     say!("chain: {}, contract {}", r.chain_id, r.contract);
     say!("provider: {}", r.provider_address);
     say!("epoch: {}, last sequence {}", r.epoch, r.last_sequence);
@@ -69,6 +69,9 @@ pub(super) fn exit_code(e: &RegisterError) -> u8 {
         RegisterError::TimedOut { .. } => 4,
         RegisterError::BadAnswer(_)
         | RegisterError::File(_)
+        | RegisterError::Key(_)
+        | RegisterError::Signing(_)
+        | RegisterError::Random(_)
         | RegisterError::Csr(_)
         | RegisterError::Identity(_)
         | RegisterError::Issued(_) => 1,

@@ -6,11 +6,12 @@ use tokio::sync::mpsc;
 
 use super::register::exit_code;
 use super::{ConfigArguments, Failure, runtime};
+use crate::clock::unix_seconds;
 use crate::config::Config;
 use crate::log::{self, LogHandle};
 use crate::register::register;
 use crate::run::{Agent, RunError, Signal, Timing, World};
-use crate::state::{Registration, StateDir};
+use crate::state::{Lock, Registration, StateDir, Status};
 
 /// `run`.
 #[derive(Debug, Args)]
@@ -62,8 +63,25 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
         return Ok(true);
     }
     let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
+    state.create().map_err(|e| Failure::new(1, e))?;
+    let running = || RunError::Running {
+        path: config.state_dir.display().to_string(),
+    };
+    let lock = Lock::take(&state)
+        .map_err(|e| Failure::new(1, e))?
+        .ok_or_else(|| Failure::new(2, running()))?;
+    let mut status = Status {
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_at: unix_seconds(),
+        ..Status::default()
+    };
     let work = register(config, &key, None, |reason| {
         tracing::info!("registering: {reason}");
+        status.registering = Some(reason.to_owned());
+        if let Err(e) = status.save(&state) {
+            tracing::warn!("status cannot be written: {e}");
+        }
     });
     let mut work = std::pin::pin!(work);
     loop {
@@ -74,6 +92,8 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
                 Some(Signal::Stop) | None => return Ok(false),
             },
             result = &mut work => {
+                // The agent takes it for itself.
+                drop(lock);
                 return result.map(|_| true).map_err(|e| Failure::new(exit_code(&e), e));
             }
         }

@@ -73,15 +73,19 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
         &file.agent.registration_token,
         &file.agent.registration_token_file,
     ) {
-        file.agent.registration_token = read_token(token_file)?;
+        file.agent.registration_token = read_token_file(token_file)?;
     }
     let mut config = check::resolve(file)?;
     config.path = Some(path.to_owned());
     Ok(config)
 }
 
-/// A token file that is gone has done its work: the node is registered, or `register` says that it has no token.
-fn read_token(path: &Path) -> Result<Option<String>, ConfigError> {
+/// The text of a token file; none if it is gone: then it has done its work, the node is registered, or `register` says
+/// that it has no token.
+///
+/// # Errors
+/// IO, or everybody may read it.
+pub fn read_token_file(path: &Path) -> Result<Option<String>, ConfigError> {
     if !path.exists() {
         return Ok(None);
     }

@@ -19,7 +19,7 @@ pub use check::resolve;
 pub use commands::{CommandsConfig, Shutdown};
 pub use duration::{DurationError, HumanDuration};
 pub use file::{File, Reserve, json_schema, parse};
-pub use load::{Overrides, load};
+pub use load::{Overrides, load, read_token_file};
 pub use probe::ResponderConfig;
 
 use crate::probe::Roots;

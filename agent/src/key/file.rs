@@ -5,7 +5,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::{KeyFileError, NodeKey};
+use super::{KeyFileError, NodeKey, SharedSigner};
 use crate::files::{at, directory_of};
 
 /// A PKCS#8 file has 119 bytes; anything far beyond is not a key.
@@ -17,7 +17,12 @@ const LIMIT: u64 = 4096;
 ///
 /// # Errors
 /// IO, wrong mode, wrong owner, not a key.
-pub fn load(path: &Path) -> Result<NodeKey, KeyFileError> {
+pub fn load(path: &Path) -> Result<SharedSigner, KeyFileError> {
+    Ok(read(path)?.shared())
+}
+
+/// The key in the file.
+pub(super) fn read(path: &Path) -> Result<NodeKey, KeyFileError> {
     let shown = || path.display().to_string();
     let file = File::open(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => KeyFileError::Missing {

@@ -5,7 +5,7 @@ use hpc_schema::key::AgentKey;
 use zeroize::Zeroizing;
 
 use super::{KeyFileError, NodeKey};
-use crate::files::{Durability, FileError, Replace, create_directory, write};
+use crate::files::{Durability, FileError, Replace, create_directory, directory_of, write};
 use crate::random;
 
 /// What `keygen` made.
@@ -24,7 +24,17 @@ pub struct Generated {
 /// # Errors
 /// IO, or [`KeyFileError::Exists`] unless `force`.
 pub fn generate(dir: &Path, force: bool) -> Result<Generated, KeyFileError> {
-    create_directory(dir)?;
+    let replace = if force { Replace::Yes } else { Replace::Never };
+    generate_at(&dir.join("agent.key"), &dir.join("agent.pub"), replace)
+}
+
+/// Makes a key pair in two files.
+pub(super) fn generate_at(
+    key_path: &Path,
+    public_path: &Path,
+    replace: Replace,
+) -> Result<Generated, KeyFileError> {
+    create_directory(directory_of(key_path))?;
     let key = loop {
         let seed = Zeroizing::new(random::bytes::<32>().map_err(KeyFileError::Random)?);
         // A seed whose public key is weak has probability 2⁻²⁴⁹; drawing again costs nothing.
@@ -32,30 +42,21 @@ pub fn generate(dir: &Path, force: bool) -> Result<Generated, KeyFileError> {
             break key;
         }
     };
-    let (key_path, public_path) = (dir.join("agent.key"), dir.join("agent.pub"));
-    let replace = if force { Replace::Yes } else { Replace::Never };
-    write(
-        &key_path,
-        key.to_pem().as_bytes(),
-        0o600,
-        replace,
-        Durability::Synced,
-    )
-    .map_err(exists)?;
+    let pem = key.to_pem();
+    write(key_path, pem.as_bytes(), 0o600, replace, Durability::Synced).map_err(exists)?;
     // The private key decides; a public file beside no key is a leftover.
-    let line = format!("{}\n", key.public());
-    write(
-        &public_path,
-        line.as_bytes(),
-        0o644,
-        Replace::Yes,
-        Durability::Synced,
-    )?;
+    write_public(public_path, &key.public())?;
     Ok(Generated {
-        key_path,
-        public_path,
+        key_path: key_path.to_owned(),
+        public_path: public_path.to_owned(),
         public: key.public(),
     })
+}
+
+/// One line of base64, for people and the provider.
+pub(super) fn write_public(path: &Path, key: &AgentKey) -> Result<(), FileError> {
+    let line = format!("{key}\n");
+    write(path, line.as_bytes(), 0o644, Replace::Yes, Durability::Synced)
 }
 
 fn exists(e: FileError) -> KeyFileError {

@@ -2,11 +2,11 @@
 //! interrupted installation is simply repeated.
 
 use hpc_schema::gateway::RegisterResponse;
-use hpc_schema::token::TokenClaims;
 
 use super::RegisterError;
-use super::exchange::pin;
+use super::claims::Claims;
 use crate::config::Config;
+use crate::fault;
 use crate::files::{Durability, Owner, Replace, create_directory, directory_of, write_for};
 use crate::probe::fingerprint::Fingerprint;
 use crate::state::{Pending, Registration, StateDir};
@@ -15,13 +15,14 @@ use crate::uplink::{Identity, check_issued};
 pub(super) fn install(
     config: &Config,
     state: &StateDir,
-    claims: &TokenClaims,
+    claims: &Claims,
     pending: &Pending,
     answer: RegisterResponse,
     fingerprint: Option<Fingerprint>,
     now: u64,
 ) -> Result<Registration, RegisterError> {
     check(config, claims, pending, &answer, now)?;
+    fault::point("register.answered");
     // The service's user must be able to read what root writes: it owns the agent's key.
     let owner = Owner::of(&config.key_path).ok();
     for (path, text, mode) in [
@@ -54,24 +55,26 @@ pub(super) fn install(
         task_public_key: claims.task_key.or(answer.task_public_key),
         public_key: pending.public_key,
         jti: claims.jti.clone(),
-        ca_sha256: pin(claims)?,
+        ca_sha256: claims.ca,
         fingerprint,
         registered_at: now,
     };
+    fault::point("register.certified");
     registration.save(state)?;
+    fault::point("register.saved");
     Pending::remove(state);
     Ok(registration)
 }
 
 fn check(
     config: &Config,
-    claims: &TokenClaims,
+    claims: &Claims,
     pending: &Pending,
     answer: &RegisterResponse,
     now: u64,
 ) -> Result<(), RegisterError> {
     let bad = |what: &str| Err(RegisterError::BadAnswer(what.to_owned()));
-    if answer.node_id != claims.sub || answer.cluster_id != claims.cluster_id {
+    if answer.node_id != claims.node_id || answer.cluster_id != claims.cluster_id {
         return bad("it names another node than the token");
     }
     if answer.chain_id != claims.chain_id || answer.contract != claims.contract {
@@ -83,7 +86,7 @@ fn check(
         return bad("it names another task key than the token");
     }
     let identity = Identity::from_pem(&config.tls.client_cert, &answer.certificate, &pending.tls_key)?;
-    let ours = (&claims.cluster_id, &claims.sub);
-    check_issued(&identity, &answer.ca, pin(claims)?, ours, now)?;
+    let ours = (&claims.cluster_id, &claims.node_id);
+    check_issued(&identity, &answer.ca, claims.ca, ours, now)?;
     Ok(())
 }

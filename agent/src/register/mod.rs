@@ -1,8 +1,107 @@
-//! Registration: token and certificate request in, certificate and the chain's record out.
+//! Registration: token and certificate request out, certificate and the chain's record in; a rotation is one with the
+//! old key's consent.
 
+mod claims;
 mod csr;
+mod error;
 mod exchange;
 mod install;
+mod request;
+mod rotate;
+
+use std::time::Duration;
 
 pub use csr::{Csr, CsrError};
-pub use exchange::{Outcome, RegisterError, register, register_by};
+pub use error::RegisterError;
+pub use rotate::{Rotation, rotate};
+
+use self::claims::Claims;
+use self::exchange::exchange;
+use self::install::install;
+use self::request::{Consent, pending, request};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::key::{SharedSigner, Signer};
+use crate::probe::{fingerprint, host};
+use crate::state::{Registration, StateDir};
+use crate::uplink::{Client, Dial, Trust, client_config};
+
+/// How a registration ended well.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Registered just now.
+    Registered(Registration),
+    /// Registered before with the same token and key; nothing was sent.
+    Already(Registration),
+}
+
+/// Registers this node and writes certificate, CA and state. Repeats until the registration is on chain, at most for
+/// `wait` (none: for ever). `progress` hears what is being waited for.
+///
+/// # Errors
+/// See [`RegisterError`].
+pub async fn register(
+    config: &Config,
+    key: &SharedSigner,
+    wait: Option<Duration>,
+    progress: impl FnMut(&str),
+) -> Result<Outcome, RegisterError> {
+    register_by(config, key, wait, (&Clock::system(), &Dial::tcp()), progress).await
+}
+
+/// The same by another clock and another way to the gateway.
+///
+/// # Errors
+/// See [`RegisterError`].
+pub async fn register_by(
+    config: &Config,
+    key: &SharedSigner,
+    wait: Option<Duration>,
+    way: (&Clock, &Dial),
+    progress: impl FnMut(&str),
+) -> Result<Outcome, RegisterError> {
+    enrol(config, &**key, None, wait, way, progress).await
+}
+
+async fn enrol(
+    config: &Config,
+    key: &dyn Signer,
+    consent: Option<&Consent<'_>>,
+    wait: Option<Duration>,
+    (clock, dial): (&Clock, &Dial),
+    mut progress: impl FnMut(&str),
+) -> Result<Outcome, RegisterError> {
+    let state = StateDir::new(&config.state_dir);
+    let before = Registration::load(&state)?;
+    let Some(token) = &config.token else {
+        return match before.filter(|r| r.public_key == key.public()) {
+            Some(r) => Ok(Outcome::Already(r)),
+            None => Err(RegisterError::NoToken),
+        };
+    };
+    let host = host::hostname(&config.roots);
+    let claims = Claims::read(token.secret(), config, &key.public(), host.as_deref())?;
+    if let Some(r) = before.filter(|r| r.jti == claims.jti && r.public_key == key.public()) {
+        return Ok(Outcome::Already(r));
+    }
+    state.create()?;
+    let pending = pending(&state, &claims, key, consent).await?;
+    let fingerprint = fingerprint::read(&config.roots);
+    let hostname = config.hostname.clone().or(host);
+    let request = request(
+        config,
+        token,
+        &claims,
+        key,
+        &pending,
+        (hostname, fingerprint.as_ref()),
+    )
+    .await?;
+    // Trusts the CA that the token names, and no other.
+    let tls = client_config(Trust::new(claims.ca, &config.tls.ca_cert), None, clock)?;
+    let mut client = Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
+    let answer = exchange(&mut client, &request, wait, &mut progress).await?;
+    let now = clock.seconds();
+    let registration = install(config, &state, &claims, &pending, answer, fingerprint, now)?;
+    Ok(Outcome::Registered(registration))
+}

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hpc_schema::gateway::ConfigUpdates;
@@ -13,7 +14,7 @@ use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::heartbeat::{Finding, SectionTracker};
 use crate::history::History;
-use crate::key::NodeKey;
+use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
 use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler};
@@ -30,7 +31,7 @@ pub struct Agent {
     pub(super) timing: Timing,
     pub(super) clock: Clock,
     pub(super) world: World,
-    pub(super) key: NodeKey,
+    pub(super) key: SharedSigner,
     pub(super) state: StateDir,
     pub(super) registration: Registration,
     pub(super) tag: Tag,
@@ -77,14 +78,8 @@ impl Agent {
     pub fn new(config: Config, world: World) -> Result<Self, RunError> {
         let World { timing, clock, .. } = world.clone();
         let state = StateDir::new(&config.state_dir);
-        let key = crate::key::load(&config.key_path)?;
         let registration = Registration::load(&state)?.ok_or(RunError::NotRegistered)?;
-        if registration.public_key != key.public() {
-            return Err(RunError::OtherKey {
-                present: key.public().to_base64(),
-                registered: registration.public_key.to_base64(),
-            });
-        }
+        let key = load_registered(&config.key_path, &registration.public_key)?;
         state.create()?;
         let lock = Lock::take(&state)?.ok_or_else(|| RunError::Running {
             path: config.state_dir.display().to_string(),
@@ -92,8 +87,9 @@ impl Agent {
         let sequence = Sequence::open(&state.sequence(), registration.epoch, registration.last_sequence)?;
         let identity = super::certificate::best(&config, &state, &registration);
         let tls = super::certificate::tls(&config, &registration, identity.as_ref(), &clock)?;
-        let client =
-            Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(world.dial.clone());
+        let client = Client::new(config.endpoints.clone(), tls, config.request_timeout)
+            .dialing(world.dial.clone())
+            .failing_back(timing.fail_back);
         let hardware_findings = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
         let status = Status {
@@ -109,7 +105,7 @@ impl Agent {
             ..Status::default()
         };
         let peers = Peers::new(
-            key.clone(),
+            Arc::clone(&key),
             registration.cluster_id.clone(),
             registration.node_id.clone(),
         );

@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use hpc_schema::gateway::heartbeat_path;
-use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, sign_heartbeat};
+use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat};
 
 use super::Agent;
 use super::measure::kinds;
 use crate::clock::{Wall, instant};
 use crate::heartbeat::{Context, Held, build, capacity, jobs};
+use crate::key::SigningError;
 use crate::random;
 use crate::uplink::Answer;
 
@@ -23,21 +24,28 @@ impl Agent {
         let out_of_turn = std::mem::take(&mut self.out_of_turn);
         self.sample_before_sending().await;
         self.measure_peers().await;
-        if let Err(pause) = self.ensure_certificate().await {
-            return self.failed(pause);
-        }
-        let signed = match self.make(None) {
-            Ok(signed) => signed,
-            Err(message) => {
-                self.problem("agent_trouble", &message, "see the agent's log");
-                self.save_status();
-                return OWN_TROUBLE;
+        // A certificate that no longer counts costs no heartbeat: the same one goes out under the next.
+        let mut again = true;
+        let pause = loop {
+            if let Err(pause) = self.ensure_certificate().await {
+                return self.failed(pause);
             }
-        };
-        let result = self.send(&signed).await;
-        let pause = match result {
-            Ok((answer, wall)) => self.follow(&signed, &answer, wall, out_of_turn),
-            Err(pause) => self.failed(pause),
+            let signed = match self.make(None).await {
+                Ok(signed) => signed,
+                Err(message) => {
+                    self.problem("agent_trouble", &message, "see the agent's log");
+                    self.save_status();
+                    return OWN_TROUBLE;
+                }
+            };
+            match self.send(&signed).await {
+                Ok((answer, _)) if answer.status == 401 && std::mem::take(&mut again) => {
+                    self.certificate_refused = true;
+                }
+                Ok((answer, wall)) => break self.follow(&signed, &answer, wall, out_of_turn),
+                Err(_) if self.certificate_refused && std::mem::take(&mut again) => {}
+                Err(pause) => break self.failed(pause),
+            }
         };
         // The first list of peers is measured at once.
         self.measure_peers().await;
@@ -57,7 +65,7 @@ impl Agent {
     pub(super) async fn say_goodbye(&mut self) {
         // The present connection may wait for an answer that nobody needs any more.
         self.client.disconnect();
-        match self.make(Some(HealthStatus::Offline)) {
+        match self.make(Some(HealthStatus::Offline)).await {
             Ok(signed) => {
                 if let Ok((answer, wall)) = self.send(&signed).await {
                     self.follow(&signed, &answer, wall, true);
@@ -69,7 +77,7 @@ impl Agent {
     }
 
     /// Builds and signs the next heartbeat.
-    fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
+    async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
         self.sampler.gather();
         let now = instant();
         let figures = self.sampler.figures();
@@ -115,10 +123,13 @@ impl Agent {
             job_ids: self.registration.job_ids,
             settled_section: self.section.settled(),
         };
-        let mut signed = sign_heartbeat(&what, |message| {
-            Ok::<_, std::convert::Infallible>(self.key.sign(message))
-        })
-        .map_err(|e| e.to_string())?;
+        let unsigned = UnsignedHeartbeat::new::<SigningError>(&what).map_err(|e| e.to_string())?;
+        let [payload, report] = unsigned.messages();
+        let signatures = [
+            self.key.sign(payload).await.map_err(|e| e.to_string())?,
+            self.key.sign(report).await.map_err(|e| e.to_string())?,
+        ];
+        let mut signed = unsigned.signed(signatures);
         signed.request.acknowledgements = self.orders.acknowledgements();
         self.section.sent(number, signed.report.section_digest);
         self.last_health = Some(health);

@@ -3,27 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hpc_schema::bytes::base64_exact;
-use hpc_schema::gateway::{
-    CertificateRequest, CertificateResponse, ChallengeResponse, Problem, RecoverRequest, certificate_path,
-    challenge_path, recover_message, recover_path,
-};
+use hpc_schema::gateway::{CertificateRequest, CertificateResponse, Problem, certificate_path};
 use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::Agent;
+use super::recover::RecoverError;
 use crate::clock::{Clock, instant};
 use crate::config::Config;
 use crate::files::{Durability, Replace, write};
 use crate::heartbeat::{Finding, Severity};
+use crate::key::SharedSigner;
 use crate::probe::fingerprint::Fingerprint;
 use crate::random;
 use crate::register::Csr;
 use crate::state::{CertificateStatus, Registration, StateDir};
-use crate::uplink::{Answer, Client, Identity, TlsError, Trust, check_issued, client_config, newest};
+use crate::uplink::{Answer, Identity, TlsError, Trust, check_issued, client_config, newest};
 
 /// The newest certificate of this node: as `register` wrote it, or renewed.
 pub(super) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
@@ -37,6 +33,8 @@ pub(super) fn best(config: &Config, state: &StateDir, registration: &Registratio
         id.names()
             .is_some_and(|(c, n)| *c == registration.cluster_id && *n == registration.node_id)
     };
+    // One of another registration does not count: better asked for anew than refused.
+    let found = found.filter(|id| id.epoch().is_none_or(|epoch| epoch == registration.epoch));
     found.filter(|id| {
         let ours = ours(id);
         if !ours {
@@ -86,12 +84,11 @@ impl Agent {
         if !valid || self.certificate_refused {
             let result = self.recover().await;
             self.certificate_refused = false;
-            return result.map_err(|message| {
-                self.problem(
-                    "certificate_expired",
-                    &format!("the client certificate is expired, refused or missing, and cannot be recovered: {message}"),
-                    "check the gateway's log; if the node was deregistered, register it again with a new token",
+            return result.map_err(|e| {
+                let message = format!(
+                    "the client certificate is expired, refused or missing, and cannot be recovered: {e}"
                 );
+                self.problem(e.code(), &message, e.remedy());
                 None
             });
         }
@@ -113,47 +110,18 @@ impl Agent {
         let body = json(&CertificateRequest { csr: csr.pem.clone() })?;
         let path = certificate_path(&self.registration.node_id);
         let answer = self.client.post(&path, body).await.map_err(|e| e.to_string())?;
-        let response: CertificateResponse = read(&answer)?;
-        self.take_certificate(&response, &csr.key_pem)?;
+        let response: CertificateResponse = read(&answer).map_err(|e| e.to_string())?;
+        self.take_certificate(&response, &csr.key_pem, Arc::clone(&self.key))?;
         tracing::info!("client certificate renewed");
         Ok(())
     }
 
-    /// Server-authenticated TLS, a challenge, the agent key's signature.
-    async fn recover(&mut self) -> Result<(), String> {
-        let tls = tls(&self.config, &self.registration, None, &self.clock).map_err(|e| e.to_string())?;
-        let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
-            .dialing(self.world.dial.clone());
-        let node = &self.registration.node_id;
-        let answer = client
-            .post(&challenge_path(node), b"{}".to_vec())
-            .await
-            .map_err(|e| e.to_string())?;
-        let challenge: ChallengeResponse = read(&answer)?;
-        let bytes =
-            base64_exact::<32>(&challenge.challenge).ok_or("the challenge is not base64 of 32 bytes")?;
-        let csr = Csr::generate(node.as_str()).map_err(|e| e.to_string())?;
-        let der = Csr::der(&csr.pem).map_err(|e| e.to_string())?;
-        let signature = STANDARD.encode(self.key.sign(&recover_message(&bytes, &der)));
-        let request = RecoverRequest {
-            challenge: challenge.challenge,
-            csr: csr.pem.clone(),
-            signature,
-        };
-        let answer = client
-            .post(&recover_path(node), json(&request)?)
-            .await
-            .map_err(|e| e.to_string())?;
-        let response: CertificateResponse = read(&answer)?;
-        self.take_certificate(&response, &csr.key_pem)?;
-        tracing::info!("client certificate recovered with the agent's key");
-        Ok(())
-    }
-
-    fn take_certificate(
+    /// `key` is the one that the certificate was asked for with.
+    pub(super) fn take_certificate(
         &mut self,
         response: &CertificateResponse,
         key_pem: &Zeroizing<String>,
+        key: SharedSigner,
     ) -> Result<(), String> {
         let path = self.state.renewed_identity();
         let identity =
@@ -162,6 +130,12 @@ impl Agent {
         let ours = (&r.cluster_id, &r.node_id);
         check_issued(&identity, &response.ca, r.ca_sha256, ours, self.clock.seconds())
             .map_err(|e| e.to_string())?;
+        // The registration first: a certificate of an epoch that is not on record is asked for again.
+        match identity.epoch() {
+            Some(epoch) if epoch > r.epoch || key.public() != r.public_key => self.adopt(key, epoch)?,
+            None if key.public() != r.public_key => return Err("the certificate names no epoch".into()),
+            _ => {}
+        }
         // Certificate and key in one file: they cannot come apart in a crash.
         let both = Zeroizing::new(format!(
             "{}\n{}",
@@ -190,16 +164,20 @@ impl Agent {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
     serde_json::to_vec(value).map_err(|e| e.to_string())
 }
 
-fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, RecoverError> {
     if answer.status == 200 {
-        return serde_json::from_slice(&answer.body).map_err(|e| format!("the answer cannot be read: {e}"));
+        return serde_json::from_slice(&answer.body)
+            .map_err(|e| RecoverError::Failed(format!("the answer cannot be read: {e}")));
     }
     Err(match serde_json::from_slice::<Problem>(&answer.body) {
-        Ok(p) => format!("{}: {}", p.code, p.detail),
-        Err(_) => format!("HTTP {}", answer.status),
+        Ok(p) => RecoverError::Refused {
+            code: p.code,
+            detail: p.detail,
+        },
+        Err(_) => RecoverError::Failed(format!("HTTP {}", answer.status)),
     })
 }

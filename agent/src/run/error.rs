@@ -21,16 +21,6 @@ pub enum RunError {
     /// Not registered yet.
     #[error("this node is not registered; run: virtengine-node-agent register --config …")]
     NotRegistered,
-    /// The key is not the one that was registered.
-    #[error(
-        "agent.key_path holds {present}, the node is registered with {registered}; restore that key, or register again with a new token"
-    )]
-    OtherKey {
-        /// In the file.
-        present: String,
-        /// On record.
-        registered: String,
-    },
     /// Another agent runs on this state.
     #[error(
         "another agent runs on {path}; two would use the same sequence numbers: stop it, or set another agent.state_dir"

@@ -53,6 +53,11 @@ impl Agent {
         }
         if answer.status == 429 || answer.status >= 500 {
             self.problem(&code, &message, remedy);
+            // Another gateway need not be in the same trouble.
+            if answer.status >= 500 && self.client.has_others() {
+                self.client.fail_over();
+                return self.failed(None);
+            }
             return self.failed(answer.retry_after);
         }
         self.refused(&Refused {

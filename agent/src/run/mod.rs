@@ -1,5 +1,6 @@
 //! The running agent: measures on schedule, reports, follows what the gateway answers, renews its certificate.
 
+mod adopt;
 mod agent;
 mod answer;
 mod beat;
@@ -10,6 +11,7 @@ mod follow;
 mod measure;
 mod orders;
 mod peers;
+mod recover;
 mod reload;
 mod said;
 mod world;

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 
 use crate::clock::unix_seconds;
 use crate::config::ResponderConfig;
-use crate::key::NodeKey;
+use crate::key::SharedSigner;
 use crate::probe::latency::{Known, MOST_PEERS, Measured, Prober, Responder, bind, serve};
 
 /// The responder, and the round of measurements that runs.
 #[derive(Debug)]
 pub(super) struct Peers {
-    key: NodeKey,
+    key: watch::Sender<SharedSigner>,
     cluster: ClusterId,
     node: NodeId,
     known: watch::Sender<Known>,
@@ -28,9 +28,9 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Nothing runs yet.
-    pub(super) fn new(key: NodeKey, cluster: ClusterId, node: NodeId) -> Self {
+    pub(super) fn new(key: SharedSigner, cluster: ClusterId, node: NodeId) -> Self {
         Self {
-            key,
+            key: watch::Sender::new(key),
             cluster,
             node,
             known: watch::Sender::new(Known::new()),
@@ -47,14 +47,20 @@ impl Peers {
         let Some(port) = config.port else { return };
         match bind(config.address, port).await {
             Ok(socket) => {
-                let responder = Responder::new(self.key.clone(), self.cluster.clone(), self.node.clone());
-                let task = serve(socket, responder, self.known.subscribe(), unix_seconds);
+                let responder = Responder::new(self.cluster.clone(), self.node.clone());
+                let (keys, known) = (self.key.subscribe(), self.known.subscribe());
+                let task = serve(socket, responder, keys, known, unix_seconds);
                 self.responder = Some(tokio::spawn(task));
             }
             Err(e) => tracing::warn!(
                 "probe.port {port} (UDP) cannot be opened: {e}; other nodes cannot measure the latency to this one"
             ),
         }
+    }
+
+    /// Another key from now on.
+    pub(super) fn sign_with(&mut self, key: SharedSigner) {
+        self.key.send_replace(key);
     }
 
     /// The gateway's list.
@@ -106,7 +112,7 @@ impl Peers {
         }
         self.began = Some(now);
         let prober = Prober {
-            key: self.key.clone(),
+            key: self.key.borrow().clone(),
             cluster: self.cluster.clone(),
             count,
             timeout,
@@ -131,11 +137,12 @@ impl Drop for Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::NodeKey;
 
     fn peers(n: u8) -> Peers {
         let key = NodeKey::from_seed([n; 32]).unwrap();
         Peers::new(
-            key,
+            key.shared(),
             "cluster-1".parse().unwrap(),
             format!("node-{n:04}").parse().unwrap(),
         )

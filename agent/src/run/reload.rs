@@ -110,7 +110,7 @@ impl Agent {
         {
             tracing::info!(?job_ids, "what of job ids becomes public has changed");
             self.registration.job_ids = job_ids;
-            if let Err(e) = self.registration.save(&self.state) {
+            if let Err(e) = self.registration.update(&self.state) {
                 tracing::warn!("the new setting of job ids cannot be kept: {e}");
             }
         }

@@ -21,6 +21,8 @@ pub struct Timing {
     pub backoff_longest: Duration,
     /// Longest pause after a refusal that only a person can mend.
     pub refused: Duration,
+    /// How long after the preferred gateway has failed it is looked for again.
+    pub fail_back: Duration,
     /// Time for the last heartbeat on a clean stop.
     pub farewell: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for Timing {
             backoff_first: Duration::from_secs(1),
             backoff_longest: Duration::from_secs(30),
             refused: Duration::from_secs(60),
+            fail_back: Duration::from_secs(120),
             farewell: Duration::from_secs(3),
         }
     }

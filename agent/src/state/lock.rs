@@ -1,12 +1,17 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::StateDir;
-use crate::files::{FileError, at};
+use crate::files::{FileError, Owner, at, directory_of};
 
-/// Held by the running agent; the kernel lets go of it when the process ends, however it ends.
+/// Writing a file takes milliseconds; whoever holds the lock longer is stopped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Held by one process; the kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, not read")] File);
 
@@ -16,18 +21,48 @@ impl Lock {
     /// # Errors
     /// IO.
     pub fn take(state: &StateDir) -> Result<Option<Self>, FileError> {
-        let path = state.lock();
+        Self::take_at(&state.lock())
+    }
+
+    /// Takes any lock file; none if another process holds it.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn take_at(path: &Path) -> Result<Option<Self>, FileError> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o644)
-            .open(&path)
-            .map_err(at("open", &path))?;
+            .open(path)
+            .map_err(at("open", path))?;
+        // Made by root, it must still open for the service's user.
+        if rustix::process::geteuid().is_root() {
+            let owner = Owner::of(directory_of(path))?;
+            std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))
+                .map_err(at("change owner of", path))?;
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(at("lock", &path)(e.into())),
+            Err(e) => Err(at("lock", path)(e.into())),
+        }
+    }
+
+    /// Takes a lock that others hold for moments only.
+    ///
+    /// # Errors
+    /// IO, or held for longer than that.
+    pub(super) fn wait(path: &Path) -> Result<Self, FileError> {
+        let start = Instant::now();
+        loop {
+            if let Some(lock) = Self::take_at(path)? {
+                return Ok(lock);
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(at("lock", path)(std::io::ErrorKind::WouldBlock.into()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -10,6 +10,8 @@
 //! outages.json        when heartbeats did not arrive, the last few
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
+//! registration.lock   held for the moment in which registration.json is written
+//! rotate.lock         held while `key rotate` runs
 //! tls/client.pem      renewed certificate and key in one file, 0600
 //! ```
 
@@ -25,7 +27,7 @@ use serde::de::DeserializeOwned;
 
 pub use lock::Lock;
 pub use outage::{Outage, Outages};
-pub use registration::{Pending, Registration};
+pub use registration::{Handover, Pending, Registration};
 pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
@@ -102,6 +104,16 @@ impl StateDir {
     #[must_use]
     pub fn status(&self) -> PathBuf {
         self.0.join("status.json")
+    }
+
+    fn registration_lock(&self) -> PathBuf {
+        self.0.join("registration.lock")
+    }
+
+    /// Held while `key rotate` runs.
+    #[must_use]
+    pub fn rotate_lock(&self) -> PathBuf {
+        self.0.join("rotate.lock")
     }
 
     /// Held while `run` runs.

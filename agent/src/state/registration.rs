@@ -6,7 +6,7 @@ use hpc_schema::registry::{JobIds, Params};
 use hpc_schema::report::Tag;
 use serde::{Deserialize, Serialize};
 
-use super::{StateDir, read_json, write_json};
+use super::{Lock, StateDir, read_json, write_json};
 use crate::files::{Durability, FileError};
 use crate::probe::fingerprint::Fingerprint;
 use crate::uplink::CaPin;
@@ -75,6 +75,36 @@ impl Registration {
     /// # Errors
     /// IO.
     pub fn save(&self, state: &StateDir) -> Result<(), FileError> {
+        let _lock = Lock::wait(&state.registration_lock())?;
+        self.write(state)
+    }
+
+    /// Writes it unless another process has written a newer one meanwhile.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn update(&self, state: &StateDir) -> Result<(), FileError> {
+        let _lock = Lock::wait(&state.registration_lock())?;
+        match Self::load(state)? {
+            Some(other) if other.epoch > self.epoch => Ok(()),
+            _ => self.write(state),
+        }
+    }
+
+    /// Writes what the agent has found out of a new epoch, unless the process that registered it has: its answer says
+    /// more. The one that counts.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn or_of_this_epoch(self, state: &StateDir) -> Result<Self, FileError> {
+        let _lock = Lock::wait(&state.registration_lock())?;
+        match Self::load(state)? {
+            Some(other) if other.epoch == self.epoch && other.public_key == self.public_key => Ok(other),
+            _ => self.write(state).map(|()| self),
+        }
+    }
+
+    fn write(&self, state: &StateDir) -> Result<(), FileError> {
         write_json(&state.registration(), self, 0o640, Durability::Synced)
     }
 }
@@ -90,6 +120,18 @@ pub struct Pending {
     pub csr: String,
     /// The TLS key that it asks a certificate for, PKCS#8 PEM.
     pub tls_key: String,
+    /// The registered key's consent, when this one is to take its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
+}
+
+/// By what the old key hands over to the new one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// Base64 of 32 random bytes.
+    pub registration_nonce: String,
+    /// Base64 of the old key's signature.
+    pub rotation_signature: String,
 }
 
 impl Pending {

@@ -20,6 +20,9 @@ pub struct Status {
     /// Its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// What the registration waits for, while `run` registers the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registering: Option<String>,
     /// The gateway in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -12,6 +12,8 @@ use tokio::time::timeout;
 
 use super::connect::{Connection, Dial, connect};
 use super::error::{UplinkError, broken};
+use super::failback::FailBack;
+use crate::clock::instant;
 use crate::config::Endpoint;
 
 /// Larger answers are cut off: the gateway's largest is a few kilobytes.
@@ -39,6 +41,7 @@ pub struct Client {
     limit: Duration,
     dial: Dial,
     connection: Option<Connection>,
+    fail_back: Option<FailBack>,
 }
 
 impl Client {
@@ -52,7 +55,23 @@ impl Client {
             limit,
             dial: Dial::tcp(),
             connection: None,
+            fail_back: None,
         }
+    }
+
+    /// Goes back to the first gateway once it answers again, at the earliest so long after it failed.
+    #[must_use]
+    pub fn failing_back(self, after: Duration) -> Self {
+        Self {
+            fail_back: Some(FailBack::new(after)),
+            ..self
+        }
+    }
+
+    /// Whether there is another gateway.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        self.endpoints.len() > 1
     }
 
     /// Reaches gateways another way.
@@ -73,6 +92,7 @@ impl Client {
     pub fn set_tls(&mut self, tls: Arc<ClientConfig>) {
         self.tls = tls;
         self.connection = None;
+        self.fail_back.iter_mut().for_each(FailBack::reset);
     }
 
     /// Takes other gateways into use.
@@ -82,6 +102,7 @@ impl Client {
             self.endpoints = endpoints;
             self.current = 0;
             self.connection = None;
+            self.fail_back.iter_mut().for_each(FailBack::reset);
         }
     }
 
@@ -93,6 +114,9 @@ impl Client {
     /// Moves on to the next gateway, if there is one.
     pub fn fail_over(&mut self) {
         self.connection = None;
+        if let Some(fail_back) = self.fail_back.as_mut().filter(|_| self.current == 0) {
+            fail_back.left(instant());
+        }
         self.current = self
             .current
             .saturating_add(1)
@@ -108,6 +132,7 @@ impl Client {
     /// # Errors
     /// [`UplinkError`].
     pub async fn post(&mut self, path: &str, body: Vec<u8>) -> Result<Answer, UplinkError> {
+        self.go_back().await;
         let endpoint = self.endpoint();
         let limit = self.limit;
         match timeout(limit.saturating_mul(2), self.post_unbounded(path, body)).await {
@@ -116,6 +141,25 @@ impl Client {
                 self.connection = None;
                 Err(UplinkError::Timeout { endpoint, limit })
             }
+        }
+    }
+
+    /// Takes the preferred gateway into use if the last look found it; looks again if it is time.
+    async fn go_back(&mut self) {
+        let Some(fail_back) = self.fail_back.as_mut().filter(|_| self.current > 0) else {
+            return;
+        };
+        if let Some(connection) = fail_back.found(instant()).await {
+            self.connection = Some(connection);
+            self.current = 0;
+            tracing::info!(gateway = %self.endpoint(), "the preferred gateway answers again");
+        } else if let Some(endpoint) = self.endpoints.first().cloned()
+            && fail_back.is_due(instant())
+        {
+            let (dial, tls, limit) = (self.dial.clone(), Arc::clone(&self.tls), self.limit);
+            fail_back.looking(tokio::spawn(async move {
+                connect(&dial, &endpoint, &tls, limit).await.ok()
+            }));
         }
     }
 

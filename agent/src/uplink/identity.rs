@@ -9,6 +9,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
@@ -38,6 +39,7 @@ pub struct Identity {
     not_before: u64,
     not_after: u64,
     names: Option<(ClusterId, NodeId)>,
+    epoch: Option<u64>,
 }
 
 impl Identity {
@@ -80,6 +82,10 @@ impl Identity {
                 _ => None,
             })
         });
+        let epoch = parsed
+            .subject()
+            .iter_by_oid(&OID_X509_SERIALNUMBER)
+            .find_map(|a| a.as_str().ok()?.parse().ok());
         // rustls refuses a key that is not the certificate's.
         let signing =
             rustls::crypto::ring::sign::any_supported_type(&key).map_err(|e| fail(e.to_string()))?;
@@ -93,6 +99,7 @@ impl Identity {
             not_before,
             not_after,
             names,
+            epoch,
         })
     }
 
@@ -106,6 +113,12 @@ impl Identity {
     #[must_use]
     pub fn names(&self) -> Option<&(ClusterId, NodeId)> {
         self.names.as_ref()
+    }
+
+    /// The registration epoch that it counts for, if it says so.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        self.epoch
     }
 
     /// Valid from, in UNIX seconds.

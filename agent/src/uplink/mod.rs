@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod connect;
 mod error;
+mod failback;
 mod identity;
 mod issued;
 mod pin;

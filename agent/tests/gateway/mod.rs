@@ -1,14 +1,21 @@
 //! A small gateway for tests: real TLS with client certificates, real tokens, and the schema's own verifier, so that
 //! what it accepts is what the provider's gateway accepts.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "each test binary uses a part of it"
+)]
 
+mod agent;
 mod pki;
 mod routes;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,9 +28,10 @@ use hpc_schema::node::NodeState;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::{TokenClaims, encode_token};
 use virtengine_node_agent::clock::Clock;
-use virtengine_node_agent::key::NodeKey;
+use virtengine_node_agent::key::{NodeKey, SharedSigner};
 use virtengine_node_agent::uplink::Stream;
 
+pub use agent::{Running, quick, registered, status};
 pub use pki::Authority;
 
 pub const NODE: &str = "node-hpc1-compute-042";
@@ -54,6 +62,8 @@ pub struct Behaviour {
     pub config_updates: Option<ConfigUpdates>,
     /// Sent with every answer.
     pub node_state: NodeState,
+    /// What a pending registration waits for.
+    pub approval: bool,
     /// Answers nothing at all while set.
     pub hang: bool,
     /// Hands out certificates and the CA of somebody else.
@@ -77,6 +87,7 @@ impl Default for Behaviour {
             certificate_life: Duration::from_secs(24 * 3600),
             config_updates: None,
             node_state: NodeState::Active,
+            approval: false,
             hang: false,
             issue_by_another: false,
             forgets: false,
@@ -99,6 +110,10 @@ pub struct Seen {
     pub acknowledgements: Vec<Acknowledgement>,
     pub renewals: u32,
     pub recoveries: u32,
+    /// Certificates of a registration that had been replaced.
+    pub replaced: u32,
+    /// The key of each accepted heartbeat.
+    pub keys: Vec<AgentKey>,
     pub connections: u32,
 }
 
@@ -110,7 +125,7 @@ pub struct Shared {
     pub seen: Mutex<Seen>,
     pub registered: Mutex<Option<(AgentKey, String)>>,
     pub challenge: Mutex<Option<[u8; 32]>>,
-    pub epoch: u64,
+    pub epoch: AtomicU64,
     /// Its wall clock.
     pub clock: Clock,
 }
@@ -217,7 +232,7 @@ impl Shared {
             seen: Mutex::default(),
             registered: Mutex::new(None),
             challenge: Mutex::new(None),
-            epoch: 7,
+            epoch: AtomicU64::new(7),
         }
     }
 
@@ -257,7 +272,7 @@ pub fn now() -> UnixSeconds {
 /// A node's folder with key and configuration.
 pub struct Home {
     pub dir: tempfile::TempDir,
-    pub key: NodeKey,
+    pub key: SharedSigner,
 }
 
 impl Home {

@@ -63,7 +63,15 @@ impl Authority {
 
     /// A node's certificate for the key of a request.
     pub fn issue(&self, csr: &str, uri: &str, life: Duration, clock: &Clock) -> String {
+        self.issue_for(csr, uri, 7, life, clock)
+    }
+
+    /// The same for a registration epoch.
+    pub fn issue_for(&self, csr: &str, uri: &str, epoch: u64, life: Duration, clock: &Clock) -> String {
         let mut request = CertificateSigningRequestParams::from_pem(csr).unwrap();
+        // Serial number of the subject, OID 2.5.4.5.
+        let serial = DnType::CustomDnType(vec![2, 5, 4, 5]);
+        request.params.distinguished_name.push(serial, epoch.to_string());
         request.params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
         request.params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let now = OffsetDateTime::from_unix_timestamp(clock.seconds().try_into().unwrap()).unwrap();

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -16,12 +17,13 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::{
     CertificateRequest, CertificateResponse, ChainStatus, ChallengeResponse, HeartbeatResponse,
     HeartbeatResponseBody, Notice, Problem, RecoverRequest, RegisterPending, RegisterRequest,
-    RegisterResponse, certificate_uri, parse_certificate_uri, recover_message, register_message,
+    RegisterResponse, WaitingFor, certificate_uri, parse_certificate_uri, recover_message, register_message,
 };
 use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::key::{Verifier, ZebraVerifier};
+use hpc_schema::key::{AgentKey, Verifier, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
+use hpc_schema::registration::key_rotation_message;
 use hpc_schema::registry::{JobIds, Params};
 use hpc_schema::report::Tag;
 use hpc_schema::time::Rfc3339;
@@ -32,6 +34,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{CHAIN, CLUSTER, CONTRACT, NODE, Shared};
@@ -41,7 +44,7 @@ use virtengine_node_agent::uplink::Stream;
 
 /// Cluster and node of the client's certificate.
 #[derive(Clone, Debug)]
-struct PeerId(Option<(ClusterId, NodeId)>);
+struct PeerId(Option<(ClusterId, NodeId, u64)>);
 
 struct Accepted {
     streams: mpsc::Receiver<(TlsStream<Box<dyn Stream>>, PeerId)>,
@@ -97,14 +100,32 @@ pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared:
     }
 }
 
-fn identity(tls: &TlsStream<Box<dyn Stream>>) -> Option<(ClusterId, NodeId)> {
+fn identity(tls: &TlsStream<Box<dyn Stream>>) -> Option<(ClusterId, NodeId, u64)> {
     let leaf = tls.get_ref().1.peer_certificates()?.first()?;
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    let epoch = certificate.subject().iter_by_oid(&OID_X509_SERIALNUMBER).next()?;
+    let epoch = epoch.as_str().ok()?.parse().ok()?;
     let san = certificate.subject_alternative_name().ok()??;
-    san.value.general_names.iter().find_map(|n| match n {
+    let (cluster, node) = san.value.general_names.iter().find_map(|n| match n {
         GeneralName::URI(uri) => parse_certificate_uri(uri),
         _ => None,
-    })
+    })?;
+    Some((cluster, node, epoch))
+}
+
+/// Whose certificate it is, if it counts.
+fn peer(s: &Shared, peer: PeerId) -> Result<(ClusterId, NodeId), Box<Refusal>> {
+    let refused = |what| Box::new(Refusal::whole(Code::IdentityMismatch, what));
+    let Some((cluster, node, epoch)) = peer.0 else {
+        return Err(refused("a client certificate is required"));
+    };
+    if epoch != s.epoch.load(Ordering::SeqCst) {
+        s.seen.lock().unwrap().replaced += 1;
+        return Err(refused(
+            "the certificate is of a registration that has been replaced",
+        ));
+    }
+    Ok((cluster, node))
 }
 
 fn problem(status: u16, refusal: &Refusal) -> Response {
@@ -141,13 +162,23 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
         let mut behaviour = s.behaviour.lock().unwrap();
         if behaviour.pending_answers > 0 {
             behaviour.pending_answers -= 1;
-            let pending = Json(RegisterPending::new(Code::RegistrationPending));
+            let turn = if behaviour.approval {
+                WaitingFor::Approval
+            } else {
+                WaitingFor::Chain
+            };
+            let pending = Json(RegisterPending::new(Code::RegistrationPending, turn));
             return (StatusCode::ACCEPTED, [(header::RETRY_AFTER, "1")], pending).into_response();
         }
     }
     let mut registered = s.registered.lock().unwrap();
     let used = (request.public_key, request.csr.clone());
-    if registered.as_ref().is_some_and(|r| *r != used) {
+    let rotates = registered
+        .as_ref()
+        .is_some_and(|r| r.0 != used.0 && consents(&r.0, &request));
+    if rotates {
+        s.epoch.fetch_add(1, Ordering::SeqCst);
+    } else if registered.as_ref().is_some_and(|r| *r != used) {
         return problem(
             409,
             &Refusal::field(Code::TokenUsed, "token", "was used with another key or request"),
@@ -156,23 +187,40 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
     *registered = Some(used);
     let (cluster, node) = ids();
     let life = s.behaviour.lock().unwrap().certificate_life;
+    let epoch = s.epoch.load(Ordering::SeqCst);
     Json(RegisterResponse {
-        certificate: s
-            .authority
-            .issue(&request.csr, &certificate_uri(&cluster, &node), life, &s.clock),
+        certificate: s.authority.issue_for(
+            &request.csr,
+            &certificate_uri(&cluster, &node),
+            epoch,
+            life,
+            &s.clock,
+        ),
         ca: s.authority.pem(),
         cluster_id: cluster,
         node_id: node,
         provider_address: "wasm1provider".into(),
         chain_id: CHAIN.into(),
         contract: CONTRACT.into(),
-        epoch: s.epoch,
+        epoch,
         last_sequence: 0,
         params: Params::default(),
         job_ids: JobIds::Hashed,
         task_public_key: None,
     })
     .into_response()
+}
+
+/// Whether the registered key has signed the new one.
+fn consents(old: &AgentKey, request: &RegisterRequest) -> bool {
+    let (cluster, node) = ids();
+    let (Some(nonce), Some(signature)) = (&request.registration_nonce, &request.rotation_signature) else {
+        return false;
+    };
+    let nonce = base64_exact::<32>(nonce).unwrap();
+    let signature = base64_exact::<64>(signature).unwrap();
+    let message = key_rotation_message(CHAIN, CONTRACT, &cluster, &node, &request.public_key, &nonce);
+    ZebraVerifier.verify(&message, &signature, old.as_bytes())
 }
 
 fn now(s: &Shared) -> UnixSeconds {
@@ -186,23 +234,22 @@ fn ids() -> (ClusterId, NodeId) {
 async fn heartbeat(
     State(s): State<Arc<Shared>>,
     Path(path): Path<String>,
-    ConnectInfo(peer): ConnectInfo<PeerId>,
+    ConnectInfo(id): ConnectInfo<PeerId>,
     body: Bytes,
 ) -> Response {
     while s.behaviour.lock().unwrap().hang {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let Some((cluster, node)) = peer.0 else {
-        return problem(
-            401,
-            &Refusal::whole(Code::IdentityMismatch, "a client certificate is required"),
-        );
+    let (cluster, node) = match peer(&s, id) {
+        Ok(ids) => ids,
+        Err(refusal) => return problem(401, &refusal),
     };
     if let Some(status) = s.behaviour.lock().unwrap().http_errors.pop_front() {
         return problem(status, &Refusal::whole(Code::RateLimited, "told to"));
     }
     let key = s.registered.lock().unwrap().as_ref().map(|r| r.0);
-    let tag = Tag::derive(CHAIN, CONTRACT, &cluster, &node, s.epoch);
+    let epoch = s.epoch.load(Ordering::SeqCst);
+    let tag = Tag::derive(CHAIN, CONTRACT, &cluster, &node, epoch);
     let registered = key.as_ref().map(|key| Registered {
         key,
         tag: &tag,
@@ -221,7 +268,13 @@ async fn heartbeat(
     });
     let mut behaviour = s.behaviour.lock().unwrap();
     let mut seen = s.seen.lock().unwrap();
-    let highest = seen.heartbeats.last().map_or(0, |h| h.report.sequence);
+    // Sequence numbers rise within an epoch.
+    let same = seen.keys.last() == key.as_ref();
+    let highest = seen
+        .heartbeats
+        .last()
+        .filter(|_| same)
+        .map_or(0, |h| h.report.sequence);
     let outcome = result.and_then(|(verified, section, acknowledgements)| {
         behaviour
             .commands
@@ -241,6 +294,7 @@ async fn heartbeat(
             seen.heartbeats.clear();
         }
         seen.heartbeats.push(verified);
+        seen.keys.extend(key);
         seen.with_section.push(section);
         seen.arrived.push(instant());
         Ok(())
@@ -266,7 +320,7 @@ async fn heartbeat(
                 latency_ms: Some(4),
                 height: 100,
                 settled_sequence: if behaviour.settles { ack } else { 0 },
-                epoch: s.epoch,
+                epoch,
                 node_state: behaviour.node_state,
             }),
             peers: Vec::new(),
@@ -281,14 +335,12 @@ async fn heartbeat(
 
 async fn renew(
     State(s): State<Arc<Shared>>,
-    ConnectInfo(peer): ConnectInfo<PeerId>,
+    ConnectInfo(id): ConnectInfo<PeerId>,
     Json(request): Json<CertificateRequest>,
 ) -> Response {
-    let Some((cluster, node)) = peer.0 else {
-        return problem(
-            401,
-            &Refusal::whole(Code::IdentityMismatch, "a client certificate is required"),
-        );
+    let (cluster, node) = match peer(&s, id) {
+        Ok(ids) => ids,
+        Err(refusal) => return problem(401, &refusal),
     };
     s.seen.lock().unwrap().renewals += 1;
     certificate(&s, &request.csr, &cluster, &node)
@@ -305,7 +357,13 @@ fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Res
         (behaviour.certificate_life, by)
     };
     Json(CertificateResponse {
-        certificate: by.issue(csr, &certificate_uri(cluster, node), life, &s.clock),
+        certificate: by.issue_for(
+            csr,
+            &certificate_uri(cluster, node),
+            s.epoch.load(Ordering::SeqCst),
+            life,
+            &s.clock,
+        ),
         ca: by.pem(),
     })
     .into_response()
@@ -335,7 +393,7 @@ async fn recover(State(s): State<Arc<Shared>>, Json(request): Json<RecoverReques
     };
     if !good {
         return problem(
-            401,
+            403,
             &Refusal::whole(Code::SignatureInvalid, "the challenge is not signed"),
         );
     }

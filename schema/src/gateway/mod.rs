@@ -15,7 +15,8 @@ pub use heartbeat::{
 };
 pub use problem::Problem;
 pub use register::{
-    MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, RegisterStatus, register_message,
+    MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, RegisterStatus, WaitingFor,
+    register_message,
 };
 
 /// Path of registration; server-authenticated TLS.

@@ -112,6 +112,19 @@ pub enum RegisterStatus {
     RegistrationPending,
 }
 
+/// What a pending registration waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitingFor {
+    /// To stand in a block.
+    Chain,
+    /// That the operator approves the node (join tokens).
+    Approval,
+    /// Something that a later version knows.
+    #[serde(other)]
+    Other,
+}
+
 /// 202 with Retry-After: repeat the same request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPending {
@@ -119,15 +132,19 @@ pub struct RegisterPending {
     pub status: RegisterStatus,
     /// The code's word, `registration_pending` or what the chain last refused with for now.
     pub code: String,
+    /// Whose turn it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
 }
 
 impl RegisterPending {
     /// On its way, with `code` as the reason.
     #[must_use]
-    pub fn new(code: Code) -> Self {
+    pub fn new(code: Code, waiting_for: WaitingFor) -> Self {
         Self {
             status: RegisterStatus::RegistrationPending,
             code: code.as_str().to_owned(),
+            waiting_for: Some(waiting_for),
         }
     }
 }

@@ -24,7 +24,7 @@ pub use health::{Health, SlurmState};
 pub use jobs::{ContainerRuntime, JobId, Jobs, MAX_ACTIVE_JOBS, Services};
 pub use latency::{Latency, LatencyMeasurement, MAX_MEASUREMENTS};
 pub use parse::Heartbeat;
-pub use sign::{SignError, SignHeartbeat, SignedHeartbeat, sign_heartbeat};
+pub use sign::{SignError, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat, sign_heartbeat};
 pub use summary::{body_of, section_of};
 pub use value::{FixedPoint6, Label, Percent, Text, ValueError};
 pub use verify::{Admission, Registered, VerifiedHeartbeat, verify_heartbeat};

@@ -50,6 +50,89 @@ pub enum SignError<E> {
     Signer(E),
 }
 
+/// A heartbeat that wants its two signatures: for keys that do not sign at once, or not in this process.
+#[derive(Debug, Clone)]
+pub struct UnsignedHeartbeat {
+    payload: Box<RawValue>,
+    report: Report,
+    section: Option<Vec<u8>>,
+    nonce: String,
+    seconds: u64,
+    node_id: String,
+    messages: [Vec<u8>; 2],
+}
+
+impl UnsignedHeartbeat {
+    /// Checks the payload and derives what is to be signed.
+    ///
+    /// # Errors
+    /// [`SignError::Invalid`], [`SignError::Json`].
+    pub fn new<E>(what: &SignHeartbeat<'_>) -> Result<Self, SignError<E>> {
+        let hb = what.heartbeat;
+        hb.check().map_err(SignError::Invalid)?;
+        let payload: Box<RawValue> = serde_json::value::to_raw_value(hb)?;
+        let payload_hash = payload_hash(&payload);
+        let seconds = hb.timestamp.seconds().0;
+        let time = u32::try_from(seconds).map_err(|_| {
+            SignError::Invalid(Refusal::field(
+                Code::TimestampInFuture,
+                "timestamp",
+                "ends with the year 2105",
+            ))
+        })?;
+        let section = section_of(hb, what.job_ids).encode();
+        let report = Report {
+            time,
+            sequence: hb.sequence_number.get(),
+            body: body_of(hb),
+            section_digest: section_digest(&section),
+            payload_hash,
+        };
+        let nonce = STANDARD.encode(what.nonce);
+        let text = auth_message(hb.node_id.as_str(), seconds, &nonce, &payload_hash);
+        let messages = [text.into_bytes(), report.message(what.tag).to_vec()];
+        let attach = what.settled_section != Some(report.section_digest);
+        Ok(Self {
+            payload,
+            report,
+            section: attach.then_some(section),
+            nonce,
+            seconds,
+            node_id: hb.node_id.to_string(),
+            messages,
+        })
+    }
+
+    /// What the agent's key signs: the payload's message, the report's message.
+    #[must_use]
+    pub fn messages(&self) -> &[Vec<u8>; 2] {
+        &self.messages
+    }
+
+    /// The request with the signatures of [`Self::messages`], in their order.
+    #[must_use]
+    pub fn signed(self, [signature, report_signature]: [[u8; 64]; 2]) -> SignedHeartbeat {
+        let auth = HeartbeatAuth {
+            signature: STANDARD.encode(signature),
+            nonce: self.nonce,
+            timestamp: i64::try_from(self.seconds).ok(),
+            node_id: Some(self.node_id),
+            public_key: None,
+            report: Some(STANDARD.encode(self.report.encode())),
+            report_signature: Some(STANDARD.encode(report_signature)),
+            section: self.section.map(|section| STANDARD.encode(section)),
+        };
+        SignedHeartbeat {
+            request: HeartbeatRequest {
+                heartbeat: self.payload,
+                auth,
+                acknowledgements: Vec::new(),
+            },
+            report: self.report,
+        }
+    }
+}
+
 /// Signs a heartbeat and its report; `sign` answers the Ed25519 signature of the bytes it is given.
 ///
 /// # Errors
@@ -58,47 +141,11 @@ pub fn sign_heartbeat<E>(
     what: &SignHeartbeat<'_>,
     mut sign: impl FnMut(&[u8]) -> Result<[u8; 64], E>,
 ) -> Result<SignedHeartbeat, SignError<E>> {
-    let hb = what.heartbeat;
-    hb.check().map_err(SignError::Invalid)?;
-    let payload: Box<RawValue> = serde_json::value::to_raw_value(hb)?;
-    let payload_hash = payload_hash(&payload);
-    let seconds = hb.timestamp.seconds().0;
-    let time = u32::try_from(seconds).map_err(|_| {
-        SignError::Invalid(Refusal::field(
-            Code::TimestampInFuture,
-            "timestamp",
-            "ends with the year 2105",
-        ))
-    })?;
-    let section = section_of(hb, what.job_ids).encode();
-    let report = Report {
-        time,
-        sequence: hb.sequence_number.get(),
-        body: body_of(hb),
-        section_digest: section_digest(&section),
-        payload_hash,
-    };
-    let nonce = STANDARD.encode(what.nonce);
-    let text = auth_message(hb.node_id.as_str(), seconds, &nonce, &payload_hash);
-    let signature = sign(text.as_bytes()).map_err(SignError::Signer)?;
-    let report_signature = sign(&report.message(what.tag)).map_err(SignError::Signer)?;
-    let attach = what.settled_section != Some(report.section_digest);
-    let auth = HeartbeatAuth {
-        signature: STANDARD.encode(signature),
-        nonce,
-        timestamp: i64::try_from(seconds).ok(),
-        node_id: Some(hb.node_id.to_string()),
-        public_key: None,
-        report: Some(STANDARD.encode(report.encode())),
-        report_signature: Some(STANDARD.encode(report_signature)),
-        section: attach.then(|| STANDARD.encode(&section)),
-    };
-    Ok(SignedHeartbeat {
-        request: HeartbeatRequest {
-            heartbeat: payload,
-            auth,
-            acknowledgements: Vec::new(),
-        },
-        report,
-    })
+    let unsigned = UnsignedHeartbeat::new(what)?;
+    let [payload, report] = unsigned.messages();
+    let signatures = [
+        sign(payload).map_err(SignError::Signer)?,
+        sign(report).map_err(SignError::Signer)?,
+    ];
+    Ok(unsigned.signed(signatures))
 }

@@ -3,5 +3,6 @@
 mod crash;
 mod drain;
 mod foreign;
+mod identity;
 mod onboarding;
 mod refusals;

@@ -11,7 +11,7 @@ mod responder;
 mod serve;
 
 pub use prober::{MOST_PEERS, Measured, Prober, average};
-pub use responder::{Known, Responder};
+pub use responder::{Known, Reply, Responder, Welcome};
 pub use serve::{bind, serve};
 
 #[cfg(test)]

@@ -6,8 +6,6 @@ use hpc_schema::key::{AgentKey, Verifier as _, ZebraVerifier};
 use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use crate::key::NodeKey;
-
 const MAGIC: [u8; 4] = *b"HPLP";
 const VERSION: u8 = 1;
 /// Bytes of a hello; no answer is longer.
@@ -80,28 +78,21 @@ pub(super) struct Hello {
     pub prober: [u8; 32],
 }
 
-/// Writes a hello to node `target`.
+/// Writes a hello up to its signature, which is over [`hello_message`].
 #[must_use]
-pub(super) fn hello(
-    key: &NodeKey,
-    cluster: &ClusterId,
-    target: &NodeId,
-    time: u32,
-    nonce: [u8; 16],
-    exchange: &[u8; 32],
-) -> Vec<u8> {
+pub(super) fn hello_head(prober: &AgentKey, time: u32, nonce: [u8; 16], exchange: &[u8; 32]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HELLO);
     out.extend(header(Kind::Hello.word()));
     out.extend(time.to_be_bytes());
     out.extend(nonce);
     out.extend(exchange);
-    out.extend(key.public().as_bytes());
-    let signature = key.sign(&hello_message(cluster, target, &out));
-    out.extend(signature);
+    out.extend(prober.as_bytes());
     out
 }
 
-fn hello_message(cluster: &ClusterId, target: &NodeId, head: &[u8]) -> Vec<u8> {
+/// What a prober signs: the hello serves node `target` of `cluster` alone.
+#[must_use]
+pub(super) fn hello_message(cluster: &ClusterId, target: &NodeId, head: &[u8]) -> Vec<u8> {
     let mut m = b"hpc-probe-hello-v1".to_vec();
     push_lp(&mut m, cluster.as_str());
     push_lp(&mut m, target.as_str());
@@ -138,19 +129,19 @@ pub(super) fn session_id(hello: &[u8]) -> SessionId {
     take(&digest, 0).unwrap_or_default()
 }
 
-/// Writes the welcome to `hello`.
+/// Writes the welcome to `hello` up to its signature, which is over [`welcome_message`].
 #[must_use]
-pub(super) fn welcome(key: &NodeKey, hello: &[u8], exchange: &[u8; 32]) -> Vec<u8> {
+pub(super) fn welcome_head(hello: &[u8], exchange: &[u8; 32]) -> Vec<u8> {
     let mut out = Vec::with_capacity(WELCOME);
     out.extend(header(Kind::Welcome.word()));
     out.extend(session_id(hello));
     out.extend(exchange);
-    let signature = key.sign(&welcome_message(hello, &out));
-    out.extend(signature);
     out
 }
 
-fn welcome_message(hello: &[u8], head: &[u8]) -> Vec<u8> {
+/// What the node asked signs.
+#[must_use]
+pub(super) fn welcome_message(hello: &[u8], head: &[u8]) -> Vec<u8> {
     let mut m = b"hpc-probe-welcome-v1".to_vec();
     m.extend(Sha256::digest(hello));
     m.extend(head);
@@ -208,10 +199,36 @@ pub(super) fn verify_echo(bytes: &[u8], key: &hmac::Key) -> bool {
 }
 
 #[cfg(test)]
+pub(super) mod signed {
+    use super::*;
+    use crate::key::NodeKey;
+
+    pub(in super::super) fn hello(
+        key: &NodeKey,
+        (cluster, target): (&ClusterId, &NodeId),
+        time: u32,
+        nonce: [u8; 16],
+        exchange: &[u8; 32],
+    ) -> Vec<u8> {
+        let mut out = hello_head(&key.public(), time, nonce, exchange);
+        out.extend(key.sign(&hello_message(cluster, target, &out)));
+        out
+    }
+
+    pub(in super::super) fn welcome(key: &NodeKey, hello: &[u8], exchange: &[u8; 32]) -> Vec<u8> {
+        let mut out = welcome_head(hello, exchange);
+        out.extend(key.sign(&welcome_message(hello, &out)));
+        out
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::signed::{hello, welcome};
     use super::*;
+    use crate::key::NodeKey;
 
     fn names() -> (ClusterId, NodeId) {
         ("cluster-1".parse().unwrap(), "node-0002".parse().unwrap())
@@ -221,7 +238,7 @@ mod tests {
     fn a_hello_serves_one_node_of_one_cluster() {
         let (cluster, node) = names();
         let key = NodeKey::from_seed([1; 32]).unwrap();
-        let bytes = hello(&key, &cluster, &node, 1_795_303_803, [7; 16], &[9; 32]);
+        let bytes = hello(&key, (&cluster, &node), 1_795_303_803, [7; 16], &[9; 32]);
         assert_eq!((bytes.len(), Kind::of(&bytes)), (HELLO, Some(Kind::Hello)));
         assert!(verify_hello(&bytes, &cluster, &node));
         assert!(!verify_hello(&bytes, &"cluster-2".parse().unwrap(), &node));
@@ -245,12 +262,12 @@ mod tests {
             NodeKey::from_seed([1; 32]).unwrap(),
             NodeKey::from_seed([2; 32]).unwrap(),
         );
-        let h = hello(&ours, &cluster, &node, 1, [7; 16], &[9; 32]);
+        let h = hello(&ours, (&cluster, &node), 1, [7; 16], &[9; 32]);
         let w = welcome(&theirs, &h, &[8; 32]);
         assert_eq!((w.len(), Kind::of(&w)), (WELCOME, Some(Kind::Welcome)));
         assert_eq!(open_welcome(&w, &h, &theirs.public()), Some([8; 32]));
         assert_eq!(open_welcome(&w, &h, &ours.public()), None);
-        let other = hello(&ours, &cluster, &node, 1, [6; 16], &[9; 32]);
+        let other = hello(&ours, (&cluster, &node), 1, [6; 16], &[9; 32]);
         assert_eq!(open_welcome(&w, &other, &theirs.public()), None);
         const { assert!(WELCOME <= HELLO) };
     }

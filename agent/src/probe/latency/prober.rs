@@ -11,9 +11,10 @@ use tokio::time::timeout_at;
 
 use super::exchange::Secret;
 use super::packet::{
-    Kind, SessionId, WELCOME, echo, hello, open_welcome, read_echo, session_id, session_key, verify_echo,
+    Kind, SessionId, WELCOME, echo, hello_head, hello_message, open_welcome, read_echo, session_id,
+    session_key, verify_echo,
 };
-use crate::key::NodeKey;
+use crate::key::SharedSigner;
 use crate::random;
 
 /// Peers measured at once: few, so that they do not delay each other.
@@ -27,7 +28,7 @@ const HELLOS: u32 = 2;
 #[derive(Debug, Clone)]
 pub struct Prober {
     /// Our key.
-    pub key: NodeKey,
+    pub key: SharedSigner,
     /// Our cluster.
     pub cluster: ClusterId,
     /// Pings for each peer.
@@ -109,14 +110,9 @@ impl Prober {
             let secret = Secret::generate()?;
             let time = u32::try_from(unix()).ok()?;
             let nonce = random::bytes().ok()?;
-            let question = hello(
-                &self.key,
-                &self.cluster,
-                &peer.node_id,
-                time,
-                nonce,
-                secret.public(),
-            );
+            let mut question = hello_head(&self.key.public(), time, nonce, secret.public());
+            let message = hello_message(&self.cluster, &peer.node_id, &question);
+            question.extend(self.key.sign(&message).await.ok()?);
             let found = self
                 .exchange(socket, &question, |answer| {
                     (Kind::of(answer) == Some(Kind::Welcome)).then(|| {

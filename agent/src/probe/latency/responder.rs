@@ -11,9 +11,9 @@ use ring::hmac;
 
 use super::exchange::Secret;
 use super::packet::{
-    Kind, SessionId, echo, read_echo, read_hello, session_id, session_key, verify_echo, verify_hello, welcome,
+    Kind, SessionId, echo, read_echo, read_hello, session_id, session_key, verify_echo, verify_hello,
+    welcome_head, welcome_message,
 };
-use crate::key::NodeKey;
 
 /// Sessions at once.
 const SESSIONS: usize = 512;
@@ -24,15 +24,18 @@ const PONGS: u32 = 64;
 /// Clocks of nodes may differ as much as the protocol allows heartbeats to.
 const CLOCK: u64 = 300;
 
+/// Welcomes that wait for their signature at once; a device may take its time.
+const SIGNING: usize = 16;
+
 /// Agent keys that the gateway named.
 pub type Known = BTreeSet<[u8; 32]>;
 
 /// The responder of one node. Pure but for the session's secret.
 pub struct Responder {
-    key: NodeKey,
     cluster: ClusterId,
     node: NodeId,
     sessions: BTreeMap<SessionId, Session>,
+    signing: BTreeSet<SessionId>,
     known: Bucket,
     strangers: Bucket,
 }
@@ -56,12 +59,12 @@ impl fmt::Debug for Responder {
 impl Responder {
     /// Answers as `node` of `cluster`.
     #[must_use]
-    pub fn new(key: NodeKey, cluster: ClusterId, node: NodeId) -> Self {
+    pub fn new(cluster: ClusterId, node: NodeId) -> Self {
         Self {
-            key,
             cluster,
             node,
             sessions: BTreeMap::new(),
+            signing: BTreeSet::new(),
             // The neighbours that the gateway gives us need not have us as theirs, so strangers are answered too,
             // but they cannot crowd out those we know. A hello costs a quarter of a millisecond.
             known: Bucket::new(20, 40),
@@ -77,10 +80,12 @@ impl Responder {
         known: &Known,
         now: Instant,
         unix: u64,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Reply> {
         match Kind::of(bytes)? {
-            Kind::Ping => self.pong(bytes, from, now),
-            Kind::Hello => self.admit(bytes, from, known, now, unix),
+            Kind::Ping => self.pong(bytes, from, now).map(Reply::Send),
+            Kind::Hello => self
+                .admit(bytes, from, known, now, unix)
+                .map(|w| Reply::Sign(Box::new(w))),
             Kind::Welcome | Kind::Pong => None,
         }
     }
@@ -105,7 +110,7 @@ impl Responder {
         known: &Known,
         now: Instant,
         unix: u64,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Welcome> {
         let hello = read_hello(bytes)?;
         if unix.abs_diff(u64::from(hello.time)) > CLOCK {
             return None;
@@ -115,7 +120,10 @@ impl Responder {
             self.sessions.retain(|_, s| now < s.until);
         }
         // A hello is used once: repeating one gives nobody fresh pongs.
-        if self.sessions.len() >= SESSIONS || self.sessions.contains_key(&id) {
+        if self.sessions.len() >= SESSIONS || self.sessions.contains_key(&id) || self.signing.contains(&id) {
+            return None;
+        }
+        if self.signing.len() >= SIGNING {
             return None;
         }
         // Before anything that costs.
@@ -128,19 +136,78 @@ impl Responder {
             return None;
         }
         let secret = Secret::generate()?;
-        let answer = welcome(&self.key, bytes, secret.public());
-        let key = secret.agree(&hello.exchange, |shared| session_key(bytes, &answer, shared))?;
-        let until = now.checked_add(LIFETIME)?;
-        self.sessions.insert(
+        self.signing.insert(id);
+        Some(Welcome {
             id,
-            Session {
-                key,
-                from,
-                until,
-                left: PONGS,
-            },
-        );
+            head: welcome_head(bytes, secret.public()),
+            hello: bytes.to_vec(),
+            exchange: hello.exchange,
+            secret,
+            from,
+        })
+    }
+
+    /// The datagram for a welcome that has its signature, which opens the session.
+    pub fn welcome(&mut self, welcome: Welcome, signature: &[u8; 64], now: Instant) -> Option<Vec<u8>> {
+        self.signing.remove(&welcome.id);
+        let mut answer = welcome.head;
+        answer.extend(signature);
+        let agree = |shared: &[u8]| session_key(&welcome.hello, &answer, shared);
+        let key = welcome.secret.agree(&welcome.exchange, agree)?;
+        let session = Session {
+            key,
+            from: welcome.from,
+            until: now.checked_add(LIFETIME)?,
+            left: PONGS,
+        };
+        self.sessions.insert(welcome.id, session);
         Some(answer)
+    }
+
+    /// It gets no signature.
+    pub fn forget(&mut self, welcome: &Welcome) {
+        self.signing.remove(&welcome.id);
+    }
+}
+
+/// What a datagram is answered with.
+#[derive(Debug)]
+pub enum Reply {
+    /// These bytes.
+    Send(Vec<u8>),
+    /// A welcome, once it is signed.
+    Sign(Box<Welcome>),
+}
+
+/// A welcome without its signature.
+pub struct Welcome {
+    id: SessionId,
+    head: Vec<u8>,
+    hello: Vec<u8>,
+    exchange: [u8; 32],
+    secret: Secret,
+    from: SocketAddr,
+}
+
+impl Welcome {
+    /// What the agent's key signs.
+    #[must_use]
+    pub fn message(&self) -> Vec<u8> {
+        welcome_message(&self.hello, &self.head)
+    }
+
+    /// Who said hello.
+    #[must_use]
+    pub fn from(&self) -> SocketAddr {
+        self.from
+    }
+}
+
+impl fmt::Debug for Welcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Welcome")
+            .field("from", &self.from)
+            .finish_non_exhaustive()
     }
 }
 
@@ -189,8 +256,10 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{ECHO, HELLO, WELCOME, hello, open_welcome};
+    use super::super::packet::signed::hello;
+    use super::super::packet::{ECHO, HELLO, WELCOME, open_welcome};
     use super::*;
+    use crate::key::NodeKey;
 
     const NOW: u32 = 1_795_303_803;
 
@@ -205,11 +274,7 @@ mod tests {
     fn site() -> Site {
         let theirs = NodeKey::from_seed([2; 32]).unwrap();
         Site {
-            responder: Responder::new(
-                theirs.clone(),
-                "cluster-1".parse().unwrap(),
-                "node-0002".parse().unwrap(),
-            ),
+            responder: Responder::new("cluster-1".parse().unwrap(), "node-0002".parse().unwrap()),
             theirs,
             ours: NodeKey::from_seed([1; 32]).unwrap(),
             from: "10.0.0.1:40000".parse().unwrap(),
@@ -220,11 +285,19 @@ mod tests {
     impl Site {
         fn hello(&self, nonce: u8, exchange: &[u8; 32]) -> Vec<u8> {
             let (cluster, node) = ("cluster-1".parse().unwrap(), "node-0002".parse().unwrap());
-            hello(&self.ours, &cluster, &node, NOW, [nonce; 16], exchange)
+            hello(&self.ours, (&cluster, &node), NOW, [nonce; 16], exchange)
         }
         fn ask(&mut self, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
-            self.responder
-                .answer(bytes, self.from, &Known::new(), now, u64::from(NOW))
+            self.ask_at(bytes, &Known::new(), now, u64::from(NOW))
+        }
+        fn ask_at(&mut self, bytes: &[u8], known: &Known, now: Instant, unix: u64) -> Option<Vec<u8>> {
+            match self.responder.answer(bytes, self.from, known, now, unix)? {
+                Reply::Send(bytes) => Some(bytes),
+                Reply::Sign(w) => {
+                    let signature = self.theirs.sign(&w.message());
+                    self.responder.welcome(*w, &signature, now)
+                }
+            }
         }
         fn session(&mut self, nonce: u8) -> (SessionId, hmac::Key) {
             let secret = Secret::generate().unwrap();
@@ -266,11 +339,8 @@ mod tests {
             } else {
                 u64::from(NOW) + seconds
             };
-            assert_eq!(
-                s.responder.answer(&h, s.from, &known, s.start, unix),
-                None,
-                "{what}"
-            );
+            let at = s.start;
+            assert_eq!(s.ask_at(&h, &known, at, unix), None, "{what}");
         }
         let mut forged = h.clone();
         forged[HELLO - 1] ^= 1;

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::Responder;
 use super::packet::HELLO;
-use super::responder::Known;
+use super::responder::{Known, Reply, Responder};
+use crate::key::SharedSigner;
 
 /// Opens the port: on `address`, or on all of IPv6 and IPv4 (IPv4 alone where the kernel has no IPv6).
 ///
@@ -27,27 +29,57 @@ pub async fn bind(address: Option<IpAddr>, port: u16) -> io::Result<UdpSocket> {
     }
 }
 
-/// Answers until the task is ended. `known` holds the keys that the gateway named last.
+/// Answers until the task is ended; `key` signs welcomes beside everything else. `known` holds the keys that the
+/// gateway named last.
 pub async fn serve(
     socket: UdpSocket,
     mut responder: Responder,
+    key: watch::Receiver<SharedSigner>,
     known: watch::Receiver<Known>,
     unix: fn() -> u64,
 ) {
     let mut buffer = [0u8; HELLO + 1];
+    // Bounded by the responder.
+    let mut signing = JoinSet::new();
     loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((n, from)) => {
-                let answer = buffer
-                    .get(..n)
-                    .and_then(|b| responder.answer(b, from, &known.borrow(), Instant::now(), unix()));
-                if let Some(answer) = answer {
-                    // A full socket loses it, as the network may.
-                    socket.try_send_to(&answer, from).ok();
+        let (answer, to) = tokio::select! {
+            received = socket.recv_from(&mut buffer) => match received {
+                Ok((n, from)) => {
+                    let reply = buffer
+                        .get(..n)
+                        .and_then(|b| responder.answer(b, from, &known.borrow(), Instant::now(), unix()));
+                    match reply {
+                        Some(Reply::Send(answer)) => (answer, from),
+                        Some(Reply::Sign(welcome)) => {
+                            let key = Arc::clone(&key.borrow());
+                            signing.spawn(async move {
+                                let signature = key.sign(&welcome.message()).await;
+                                (welcome, signature)
+                            });
+                            continue;
+                        }
+                        None => continue,
+                    }
+                }
+                // An error report for an earlier answer. A broken socket must not spin.
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
+            },
+            Some(Ok((welcome, signature))) = signing.join_next() => {
+                let to = welcome.from();
+                let Ok(signature) = signature else {
+                    responder.forget(&welcome);
+                    continue;
+                };
+                match responder.welcome(*welcome, &signature, Instant::now()) {
+                    Some(answer) => (answer, to),
+                    None => continue,
                 }
             }
-            // An error report for an earlier answer. A broken socket must not spin.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
+        };
+        // A full socket loses it, as the network may.
+        socket.try_send_to(&answer, to).ok();
     }
 }

@@ -15,7 +15,7 @@ fn key(n: u8) -> NodeKey {
 
 fn prober(timeout_ms: u64) -> Prober {
     Prober {
-        key: key(1),
+        key: key(1).shared(),
         cluster: "cluster-1".parse().unwrap(),
         count: 3,
         timeout: Duration::from_millis(timeout_ms),
@@ -31,9 +31,10 @@ async fn agent(n: u8) -> Peer {
         port: socket.local_addr().unwrap().port(),
         public_key: key(n).public(),
     };
-    let responder = Responder::new(key(n), "cluster-1".parse().unwrap(), peer.node_id.clone());
+    let responder = Responder::new("cluster-1".parse().unwrap(), peer.node_id.clone());
     let (_, known) = watch::channel(Known::new());
-    tokio::spawn(serve(socket, responder, known, unix_seconds));
+    let (_, key) = watch::channel(key(n).shared());
+    tokio::spawn(serve(socket, responder, key, known, unix_seconds));
     peer
 }
 

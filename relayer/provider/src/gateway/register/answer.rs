@@ -6,7 +6,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse as _, Response};
 use hpc_chain::code::contract_sentence;
 use hpc_schema::code::Code;
-use hpc_schema::gateway::{RegisterPending, RegisterResponse};
+use hpc_schema::gateway::{RegisterPending, RegisterResponse, WaitingFor};
 use hpc_schema::refusal::Refusal;
 
 use super::super::Gateway;
@@ -20,8 +20,13 @@ use crate::spool;
 /// How soon a pending registration should be asked for again.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-pub(super) fn pending() -> Response {
-    let body = Json(RegisterPending::new(Code::RegistrationPending));
+pub(super) fn pending(registration: &Registration) -> Response {
+    let turn = if registration.held {
+        WaitingFor::Approval
+    } else {
+        WaitingFor::Chain
+    };
+    let body = Json(RegisterPending::new(Code::RegistrationPending, turn));
     (
         StatusCode::ACCEPTED,
         [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())],
@@ -54,7 +59,7 @@ pub(super) async fn done(
     let (cluster_id, node_id) = (&claims.cluster_id, &claims.sub);
     let registry = &gateway.registry;
     let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
-        return Ok(pending());
+        return Ok(pending(registration));
     };
     // The certificate is of use only once heartbeats are known to belong to the new epoch.
     let Some(node) = registry
@@ -62,7 +67,7 @@ pub(super) async fn done(
         .filter(|n| n.chain.epoch >= epoch)
     else {
         gateway.wake.call();
-        return Ok(pending());
+        return Ok(pending(registration));
     };
     // The answer of a registration that has been replaced would hand out the old identity again.
     if node.chain.epoch > epoch {

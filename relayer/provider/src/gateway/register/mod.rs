@@ -96,7 +96,7 @@ pub(super) async fn register(
     match registration.state {
         RegistrationState::Queued | RegistrationState::Sent => {
             gateway.wake.call();
-            Ok(pending())
+            Ok(pending(&registration))
         }
         RegistrationState::Refused => Err(refused(&registration)),
         RegistrationState::OnChain => done(&gateway, &claims, &csr, &registration, now_ms).await,

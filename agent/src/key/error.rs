@@ -1,0 +1,80 @@
+use crate::files::FileError;
+
+/// Why a key cannot be used. Each message names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// IO.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// There is no such file.
+    #[error(
+        "{path} does not exist; make a key with virtengine-node-agent keygen --output-dir {dir}, or correct the path"
+    )]
+    Missing {
+        /// The key file.
+        path: String,
+        /// Its directory.
+        dir: String,
+    },
+    /// Others may read the private key.
+    #[error("{path}: mode {mode:o} lets others read the private key; chmod 600 {path}")]
+    Mode {
+        /// The key file.
+        path: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Somebody else could replace the key.
+    #[error("{path}: owned by uid {owner}, the agent runs as uid {euid}; chown {euid} {path}")]
+    Owner {
+        /// The key file.
+        path: String,
+        /// Its owner.
+        owner: u32,
+        /// Our effective user.
+        euid: u32,
+    },
+    /// Neither PKCS#8 PEM of an Ed25519 key nor base64 of a 32-byte seed.
+    #[error("{path}: not an Ed25519 private key (PKCS#8 PEM, or base64 of the 32-byte seed)")]
+    Format {
+        /// The key file.
+        path: String,
+    },
+    /// `keygen` never overwrites by itself.
+    #[error("{path} exists; a new key needs a new registration: use --force if that is what you want")]
+    Exists {
+        /// The key file.
+        path: String,
+    },
+    /// The kernel gave no randomness.
+    #[error("no randomness from the kernel: {0}")]
+    Random(std::io::Error),
+    /// Neither the present key nor one to come is the registered one.
+    #[error(
+        "{path} holds {present}, the node is registered with {registered}; restore that key, or register again with a new token"
+    )]
+    NotRegistered {
+        /// The key file.
+        path: String,
+        /// Base64 of the key in it.
+        present: String,
+        /// Base64 of the key on record.
+        registered: String,
+    },
+    /// Not a file: a directory, device or pipe.
+    #[error("{path}: not a regular file")]
+    NotAFile {
+        /// The key file.
+        path: String,
+    },
+}
+
+/// Why nothing was signed. The next attempt may succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the agent's key does not sign ({place}): {message}")]
+pub struct SigningError {
+    /// Where the key lives.
+    pub place: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}

@@ -1,0 +1,45 @@
+//! What signs: a key in memory, or a device that may fail and takes its time.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hpc_schema::key::AgentKey;
+use serde::Serialize;
+
+use super::SigningError;
+
+/// A signature on its way; bounded in time by whoever makes it.
+pub type Signing<'a> = Pin<Box<dyn Future<Output = Result<[u8; 64], SigningError>> + Send + 'a>>;
+
+/// The agent's Ed25519 key, wherever it lives.
+pub trait Signer: fmt::Debug + Send + Sync {
+    /// The public half, as registered.
+    fn public(&self) -> AgentKey;
+
+    /// Where the private half lives.
+    fn place(&self) -> Place;
+
+    /// Ed25519 over `message`. Ends in bounded time, and nothing else waits for it meanwhile.
+    fn sign<'a>(&'a self, message: &'a [u8]) -> Signing<'a>;
+}
+
+/// One signer, many users.
+pub type SharedSigner = Arc<dyn Signer>;
+
+/// Where a private key lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "store", rename_all = "snake_case")]
+pub enum Place {
+    /// In the key file itself.
+    File,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("file"),
+        }
+    }
+}

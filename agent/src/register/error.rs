@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use hpc_schema::refusal::Refusal;
+
+use super::CsrError;
+use crate::files::FileError;
+use crate::key::{KeyFileError, SigningError};
+use crate::uplink::{IdentityError, IssuedError, TlsError};
+
+/// How a registration did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// Neither registered nor a token to do it with.
+    #[error(
+        "no registration token; have one made (virtengine-provider node-token create --pubkey …) and set agent.registration_token or agent.registration_token_file"
+    )]
+    NoToken,
+    /// The token cannot be used, or the gateway said no: repeating does not help.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The gateway said no with a code of its own.
+    #[error("the gateway refused: {code}: {message}")]
+    RefusedByGateway {
+        /// The code's word.
+        code: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The gateway answers something that cannot be right.
+    #[error("the gateway's answer cannot be used: {0}")]
+    BadAnswer(String),
+    /// Not within the time given.
+    #[error(
+        "not registered within {waited:?}: {last}; check provider_daemon.endpoint and that the gateway runs there, then register again"
+    )]
+    TimedOut {
+        /// How long it was tried.
+        waited: Duration,
+        /// What stood in the way last.
+        last: String,
+    },
+    /// IO.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The key files cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The key does not sign.
+    #[error(transparent)]
+    Signing(#[from] SigningError),
+    /// No randomness.
+    #[error("no randomness from the kernel: {0}")]
+    Random(std::io::Error),
+    /// The certificate request failed.
+    #[error(transparent)]
+    Csr(#[from] CsrError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// What came back is no usable certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// What came back is another node's, or another CA's.
+    #[error("the gateway's answer cannot be used: {0}")]
+    Issued(#[from] IssuedError),
+}
+
+impl RegisterError {
+    /// Whether repeating the same command may help.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// Whether the gateway said so.
+    #[must_use]
+    pub fn is_refusal(&self, code: hpc_schema::code::Code) -> bool {
+        matches!(self, Self::RefusedByGateway { code: word, .. } if word == code.as_str())
+    }
+}

@@ -1,0 +1,215 @@
+//! A new key for a node that runs: nothing is lost, whatever is killed on the way.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Home, Running, quick, read, registered, status};
+use hpc_schema::key::AgentKey;
+use tokio::process::{Child, Command};
+use virtengine_node_agent::fault::STEPS;
+use virtengine_node_agent::key::load;
+use virtengine_node_agent::state::{Outages, Registration, StateDir};
+
+fn command(home: &Home, arguments: &[&str], fault: Option<&str>) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"));
+    c.args(arguments)
+        .args(["--config", home.path("config.yaml").to_str().unwrap()])
+        .env_clear()
+        .envs(fault.map(|step| ("VIRTENGINE_AGENT_FAULT", step)))
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    c
+}
+
+async fn rotate(home: &Home, token: Option<&Path>, fault: Option<&str>) -> Output {
+    let mut arguments = vec!["key", "rotate"];
+    if let Some(token) = token {
+        arguments.extend(["--token-file", token.to_str().unwrap()]);
+    }
+    command(home, &arguments, fault).output().await.unwrap()
+}
+
+/// The first half: a key to come, and the token that the provider makes for it.
+async fn prepared(gateway: &Gateway, home: &Home) -> (AgentKey, std::path::PathBuf) {
+    let out = rotate(home, None, None).await;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let public = read(&home.path("keys/agent.next.pub"));
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(
+        said.contains(public.trim()) && said.contains("node-token create"),
+        "{said}"
+    );
+    let next: AgentKey = public.trim().parse().unwrap();
+    let token = home.path("next-token");
+    std::fs::write(&token, gateway.shared.token(&next, "token-2")).unwrap();
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    (next, token)
+}
+
+fn on_disk(home: &Home) -> Registration {
+    Registration::load(&StateDir::new(&home.path("state")))
+        .unwrap()
+        .unwrap()
+}
+
+fn daemon(home: &Home, fault: Option<&str>) -> Child {
+    let mut c = command(home, &["run"], fault);
+    c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[tokio::test]
+async fn a_running_agent_goes_on_with_the_new_key_and_loses_no_heartbeat() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let old = registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    gateway.until_heartbeats(3).await;
+    let (next, token) = prepared(&gateway, &home).await;
+    // Nothing has changed so far.
+    assert_eq!(
+        load(&home.path("keys/agent.key")).unwrap().public(),
+        old.public_key
+    );
+    let out = rotate(&home, Some(&token), None).await;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 3).await;
+    agent.stop().await;
+    {
+        let seen = gateway.seen();
+        assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
+        assert_eq!((seen.keys[0], *seen.keys.last().unwrap()), (old.public_key, next));
+        // The new epoch counts from 1; the old certificate was shown once and not again.
+        let first = seen.keys.iter().position(|k| *k == next).unwrap();
+        assert_eq!(seen.heartbeats[first].report.sequence, 1);
+        assert_eq!((seen.replaced, seen.recoveries), (1, 1));
+        let gaps = seen.arrived.windows(2).map(|w| w[1] - w[0]);
+        assert!(gaps.max().unwrap() < Duration::from_secs(3));
+    }
+    let s = status(&home);
+    assert_eq!((s.failed, s.last_refusal, s.last_error), (0, None, None));
+    assert_eq!(
+        Outages::load(&StateDir::new(&home.path("state"))).iter().count(),
+        0
+    );
+    // What a person and the next start find.
+    let r = on_disk(&home);
+    assert_eq!(
+        (r.public_key, r.epoch, r.jti.as_str()),
+        (next, old.epoch + 1, "token-2")
+    );
+    assert_eq!(load(&home.path("keys/agent.key")).unwrap().public(), next);
+    assert_eq!(read(&home.path("keys/agent.pub")).trim(), next.to_base64());
+    let mut names: Vec<_> = std::fs::read_dir(home.path("keys"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["agent.key", "agent.pub"]);
+    // The same command again changes nothing and is no error.
+    let requests = gateway.seen().registrations.len();
+    let out = rotate(&home, Some(&token), None).await;
+    assert!(String::from_utf8(out.stdout).unwrap().contains(&next.to_base64()));
+    assert_eq!(gateway.seen().registrations.len(), requests);
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    agent.stop().await;
+}
+
+/// Waits for a heartbeat of a freshly started agent.
+async fn beats(gateway: &Gateway, home: &Home, what: &str) -> AgentKey {
+    let n = gateway.seen().heartbeats.len();
+    let start = Instant::now();
+    let mut agent = daemon(home, None);
+    gateway.until(what, |s| s.heartbeats.len() > n).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{what}: {:?}",
+        start.elapsed()
+    );
+    agent.kill().await.unwrap();
+    *gateway.seen().keys.last().unwrap()
+}
+
+#[tokio::test]
+async fn killed_at_any_step_either_the_old_or_the_new_key_works() {
+    for step in STEPS.iter().filter(|s| !s.starts_with("adopt")) {
+        let gateway = Gateway::start().await;
+        let home = Home::new();
+        let old = registered(&gateway, &home).await;
+        home.configure(&[gateway.url()], None);
+        let (next, token) = prepared(&gateway, &home).await;
+        let out = rotate(&home, Some(&token), Some(step)).await;
+        assert_eq!(out.status.signal(), Some(9), "{step}: {out:?}");
+        // What the gateway knows decides which of them it is.
+        let replaced = gateway.shared.epoch.load(std::sync::atomic::Ordering::SeqCst) > old.epoch;
+        let expected = if replaced { next } else { old.public_key };
+        assert_eq!(beats(&gateway, &home, step).await, expected, "{step}");
+        // The command is repeated and comes to its end.
+        let out = rotate(&home, Some(&token), None).await;
+        assert!(
+            out.status.success(),
+            "{step}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        assert_eq!(beats(&gateway, &home, step).await, next, "{step}");
+        assert!(gateway.seen().refusals.is_empty(), "{step}");
+        assert_eq!(
+            load(&home.path("keys/agent.key")).unwrap().public(),
+            next,
+            "{step}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_while_it_takes_the_new_key_over_comes_back_with_it() {
+    for step in STEPS.iter().filter(|s| s.starts_with("adopt")) {
+        let gateway = Gateway::start().await;
+        let home = Home::new();
+        registered(&gateway, &home).await;
+        home.configure(&[gateway.url()], None);
+        let (next, token) = prepared(&gateway, &home).await;
+        // Registered at the gateway, and nothing of it written down.
+        let out = rotate(&home, Some(&token), Some("register.answered")).await;
+        assert_eq!(out.status.signal(), Some(9), "{out:?}");
+        let died = daemon(&home, Some(step)).wait().await.unwrap();
+        assert_eq!(died.signal(), Some(9), "{step}");
+        assert_eq!(beats(&gateway, &home, step).await, next, "{step}");
+    }
+}
+
+#[tokio::test]
+async fn a_rotation_can_be_given_up_and_a_token_for_another_key_is_refused() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let old = registered(&gateway, &home).await;
+    home.configure(&[gateway.url()], None);
+    let (_, token) = prepared(&gateway, &home).await;
+    std::fs::write(&token, gateway.token(&Home::new().key.public())).unwrap();
+    let out = rotate(&home, Some(&token), None).await;
+    assert_eq!(out.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("not for the new key"));
+    let out = command(&home, &["key", "rotate", "--abandon"], None)
+        .output()
+        .await
+        .unwrap();
+    assert!(out.status.success());
+    assert!(!home.path("keys/agent.key.next").exists() && !home.path("keys/agent.next.pub").exists());
+    assert_eq!(beats(&gateway, &home, "the old key").await, old.public_key);
+}
