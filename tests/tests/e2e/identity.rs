@@ -22,7 +22,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> Result<&'a str> {
 #[test]
 fn a_node_joins_with_approval_and_rotates_its_key_while_it_runs() -> Result<()> {
     scene::run("identity", |scene, kind| {
-        let mut site = Site::start(scene, kind)?;
+        let site = Site::start(scene, kind)?;
         let mut outcome = Outcome::new(kind, "identity");
 
         // A join token that asks for approval: the agent says what it waits for.
