@@ -21,7 +21,7 @@ pub const STEPS: &[&str] = &[
 ];
 
 /// Every step of what is done beside it: the chain's events, alerts.
-pub const ASIDE: &[&str] = &["events.written", "events.committed"];
+pub const ASIDE: &[&str] = &["events.written", "events.committed", "alert.queued", "alert.sent"];
 
 /// Dies here if the environment says so.
 #[cfg(feature = "fault-injection")]

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod admission;
+pub mod alert;
 pub mod cli;
 pub mod clock;
 pub mod command;

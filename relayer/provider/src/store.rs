@@ -152,6 +152,7 @@ fn migrations() -> Migrator {
         (1, "init", include_str!("../migrations/0001_init.sql")),
         (2, "control", include_str!("../migrations/0002_control.sql")),
         (20, "events", include_str!("../migrations/0020_events.sql")),
+        (21, "alerts", include_str!("../migrations/0021_alerts.sql")),
     ];
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
         Migration::new(

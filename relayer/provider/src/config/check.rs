@@ -2,7 +2,7 @@ use hpc_chain::gas::GasPrice;
 
 use super::{Config, ConfigError, Span};
 
-fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
+pub(super) fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
     Err(ConfigError::Value {
         key,
         message: message.into(),
@@ -176,7 +176,7 @@ impl Config {
                 "must be a loopback address: it has no authentication",
             )?;
         }
-        Ok(())
+        self.alerts.check()
     }
 
     /// What running needs beyond a sound file: the chain and the contract must be named.
@@ -200,7 +200,7 @@ impl Config {
     }
 }
 
-fn range(key: &'static str, value: Span, min: Span, max: Span) -> Result<(), ConfigError> {
+pub(super) fn range(key: &'static str, value: Span, min: Span, max: Span) -> Result<(), ConfigError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -226,6 +226,11 @@ mod tests {
         assert!(error("batch: {max_size: 0}").starts_with("batch.max_size"));
         assert!(error("batch: {submit_interval: 10m}").contains("must be 100ms to 4m"));
         assert!(error("ops: {listen: '0.0.0.0:9464'}").starts_with("ops.listen"));
+        assert!(
+            error("alerts: {webhooks: [{url: 'ftp://x', secret_file: s}]}").starts_with("alerts.webhooks")
+        );
+        assert!(error("alerts: {alertmanagers: [{url: 'http://u:p@x'}]}").contains("no user and password"));
+        assert!(error("alerts: {webhooks: [{url: 'http://x'}]}").contains("secret_file"));
         assert!(error("gateway: {max_body_bytes: 1}").starts_with("gateway.max_body_bytes"));
     }
 

@@ -1,6 +1,7 @@
 //! One YAML file says how the daemon runs. Unknown keys are refused with a suggestion; environment
 //! variables `VIRTENGINE_PROVIDER__SECTION__KEY` override single keys.
 
+mod alerts;
 mod check;
 mod load;
 mod span;
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use hpc_schema::id::ClusterId;
 use serde::{Deserialize, Serialize};
 
+pub use alerts::{Alertmanager, Alerts, Webhook};
 pub use load::{ConfigError, ENV_PREFIX};
 pub use span::Span;
 
@@ -32,6 +34,8 @@ pub struct Config {
     pub keys: Keys,
     /// The durable store.
     pub store: Store,
+    /// Who is told what is wrong.
+    pub alerts: Alerts,
     /// Logs.
     pub log: Log,
     /// How long a graceful stop may take.

@@ -34,7 +34,7 @@ use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{clock, home};
+use crate::{alert, clock, home};
 
 /// A daemon that runs.
 #[derive(Debug)]
@@ -151,6 +151,14 @@ impl Daemon {
             clusters: config.chain.clusters.clone(),
             seen: follower.seen(),
         };
+        let alerting = alert::Parts {
+            config: config.alerts.clone(),
+            home: home.clone(),
+            store: store.clone(),
+            registry: Arc::clone(&registry),
+            health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
+        };
         let shared = tasks::Shared {
             config,
             home,
@@ -168,7 +176,8 @@ impl Daemon {
             Arc::clone(&shared.metrics),
             async move { drop(stop_ops.wait_for(|s| *s).await) },
         );
-        let rest = vec![
+        let mut rest = alert::start(&alerting, &rest_stops)?;
+        rest.extend([
             tokio::spawn(ops_task),
             tokio::spawn(watching),
             tokio::spawn(events::follow(following, rest_stops.clone())),
@@ -180,7 +189,7 @@ impl Daemon {
                 certificate,
                 rest_stops,
             )),
-        ];
+        ]);
         let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
         let driver = tokio::spawn(settle::run_all(drivers, follower, settlement_stops));
         tracing::info!(gateway = %gateway_addr, ops = %ops_addr, "virtengine-provider is up");

@@ -12,6 +12,7 @@ use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError};
 use hpc_schema::time::UnixSeconds;
 
+use crate::alert::{self, SinkError};
 use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::gateway::{ServerCertificate, TlsError};
@@ -63,6 +64,9 @@ pub enum StartError {
     /// A trusted CA.
     #[error(transparent)]
     Anchors(#[from] AnchorError),
+    /// A receiver of alerts.
+    #[error(transparent)]
+    Alerts(#[from] SinkError),
     /// The TLS side.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -103,6 +107,7 @@ impl StartError {
             | Self::Ca(_)
             | Self::Anchors(_)
             | Self::Tls(_)
+            | Self::Alerts(_)
             | Self::Store(StoreError::Bound { .. })
             | Self::Driver(DriverError::WrongChain { .. }) => 78,
             Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
@@ -146,6 +151,7 @@ pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
 /// # Errors
 /// What `run` would say.
 pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError> {
+    alert::check(&config.alerts)?;
     keys(home, config).map(drop)
 }
 

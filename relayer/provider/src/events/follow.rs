@@ -14,7 +14,7 @@ use super::rows;
 use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry, SyncError};
 use crate::store::{Store, StoreError};
-use crate::{clock, fault};
+use crate::{alert, clock, fault};
 
 /// Blocks taken in with one commit.
 const WINDOW: u64 = 64;
@@ -196,6 +196,7 @@ impl Follow {
             };
             if rows::record(&mut tx, one, event, (cluster, node), now_ms).await? {
                 rows::note_deregistration(&mut tx, event).await?;
+                alert::on_event(&mut tx, event, now_ms).await?;
                 touched.entry(cluster.clone()).or_default().insert(node.clone());
                 new.push(event);
             }

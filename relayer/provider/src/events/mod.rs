@@ -5,4 +5,4 @@ mod follow;
 mod rows;
 
 pub use follow::{Follow, follow};
-pub use rows::{NodeEvent, deregistered, events_of, followed, prune};
+pub use rows::{NodeEvent, deregistered, events_of, followed, last_height, prune};

@@ -234,6 +234,24 @@ pub async fn events_of(
         .collect()
 }
 
+/// The block of a node's newest event on record.
+///
+/// # Errors
+/// If the store fails.
+pub async fn last_height(
+    pool: &SqlitePool,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<Option<u64>, StoreError> {
+    let row =
+        sqlx::query("SELECT max(height) AS height FROM chain_event WHERE cluster_id = ? AND node_id = ?")
+            .bind(cluster.as_str())
+            .bind(node.as_str())
+            .fetch_one(pool)
+            .await?;
+    opt_uint(&row, "height")
+}
+
 /// Forgets events that were taken in before `before_ms`, a bounded number at a time.
 ///
 /// # Errors

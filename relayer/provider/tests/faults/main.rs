@@ -12,6 +12,8 @@
 #[path = "../it/agent.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod agent;
+#[cfg(feature = "fault-injection")]
+mod alerts;
 mod answers;
 mod backlog;
 mod blocks;
@@ -20,7 +22,12 @@ mod events;
 mod keys;
 mod logs;
 mod money;
+#[cfg(feature = "fault-injection")]
+#[path = "../it/process.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod process;
 mod proxy;
+mod receiver;
 mod scene;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]

@@ -12,7 +12,7 @@ use virtengine_provider::home::Home;
 use virtengine_provider::store::Store;
 
 use crate::agent::Agent;
-use crate::kill::Process;
+use crate::process::Process;
 use crate::site::{Site, cluster, eventually};
 
 /// What the chain has of a node since `from`, as the daemon should have it, oldest first.

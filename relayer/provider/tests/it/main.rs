@@ -18,6 +18,8 @@ mod heartbeats;
 mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
+#[cfg(feature = "fault-injection")]
+mod process;
 mod raw;
 mod registration;
 mod reload;

@@ -1,0 +1,153 @@
+//! What receivers read. Pure.
+
+use hpc_schema::time::Rfc3339;
+use serde_json::{Value, json};
+
+use super::book::Alert;
+use super::group::{Group, Status};
+use super::sink::Kind;
+
+/// Alerts that a webhook's message lists; of more it says how many.
+const LISTED: usize = 100;
+/// Alerts in one request to an Alertmanager.
+const POSTED: usize = 100;
+/// How long an Alertmanager keeps an alert that it is not told of again.
+const KEPT_MS: u64 = 15 * 60 * 1000;
+/// Characters of a summary.
+const SUMMARY: usize = 512;
+
+/// Whose alerts they are.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    pub(super) chain_id: String,
+    pub(super) contract: String,
+}
+
+/// Alerts that one message may tell.
+pub(super) fn most(kind: Kind) -> usize {
+    match kind {
+        Kind::Alertmanager => POSTED,
+        Kind::Webhook | Kind::Log => 5_000,
+    }
+}
+
+fn time(ms: u64) -> Value {
+    let nanos = u32::try_from((ms % 1000) * 1_000_000).unwrap_or(0);
+    Rfc3339::from_unix(ms / 1000, nanos).map_or(Value::Null, |t| json!(t))
+}
+
+fn summary(alert: &Alert) -> String {
+    alert.summary.chars().take(SUMMARY).collect()
+}
+
+/// A message's text.
+pub(super) fn write(kind: Kind, site: &Site, id: &str, group: &Group, now_ms: u64) -> String {
+    match kind {
+        Kind::Alertmanager => alertmanager(site, &group.alerts, group.status, now_ms).to_string(),
+        Kind::Webhook | Kind::Log => webhook(site, id, group).to_string(),
+    }
+}
+
+fn webhook(site: &Site, id: &str, group: &Group) -> Value {
+    let first = group.alerts.first();
+    let one = |a: &Alert| {
+        let ended = (group.status == Status::Resolved).then_some(a.ended_at).flatten();
+        let mut value = json!({ "key": a.key, "summary": summary(a), "started_at": time(a.started_at) });
+        if let Value::Object(map) = &mut value {
+            if !a.node.is_empty() {
+                map.insert("node_id".into(), json!(a.node));
+            }
+            if let Some(ended) = ended {
+                map.insert("ended_at".into(), time(ended));
+            }
+        }
+        value
+    };
+    let mut message = json!({
+        "version": 1,
+        "id": id,
+        "status": group.status.as_str(),
+        "name": first.map(|a| a.name.as_str()),
+        "severity": first.map(|a| a.severity.as_str()),
+        "chain_id": site.chain_id,
+        "contract": site.contract,
+        "count": group.alerts.len(),
+        "alerts": group.alerts.iter().take(LISTED).map(one).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(map), Some(cluster)) =
+        (&mut message, first.map(|a| &a.cluster).filter(|c| !c.is_empty()))
+    {
+        map.insert("cluster_id".into(), json!(cluster));
+    }
+    message
+}
+
+/// The body of `POST /api/v2/alerts`. What goes on is told again before it would end by itself there.
+pub(super) fn alertmanager(site: &Site, alerts: &[Alert], status: Status, now_ms: u64) -> Value {
+    let one = |a: &Alert| {
+        let mut labels = json!({
+            "alertname": a.name, "severity": a.severity, "job": "virtengine-provider", "chain_id": site.chain_id,
+        });
+        if let Value::Object(map) = &mut labels {
+            for (label, value) in [("cluster", &a.cluster), ("node", &a.node)] {
+                if !value.is_empty() {
+                    map.insert(label.into(), json!(value));
+                }
+            }
+            if a.cluster.is_empty() && a.key != a.name {
+                map.insert(
+                    "subject".into(),
+                    json!(a.key.split_once('/').map_or("", |(_, s)| s)),
+                );
+            }
+        }
+        let ends = match (status, a.ended_at) {
+            (Status::Resolved, Some(ended)) => ended.min(now_ms),
+            _ => now_ms.saturating_add(KEPT_MS),
+        };
+        json!({
+            "labels": labels,
+            "annotations": { "summary": summary(a) },
+            "startsAt": time(a.started_at),
+            "endsAt": time(ends),
+        })
+    };
+    Value::Array(alerts.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_bounded_whatever_it_tells() {
+        let alert = |n: u64| Alert {
+            key: format!("node_offline/hpc-cluster-1/node-{n}"),
+            name: "node_offline".into(),
+            cluster: "hpc-cluster-1".into(),
+            node: format!("node-{n:0>60}"),
+            severity: "critical".into(),
+            summary: "x".repeat(100_000),
+            started_at: 1_700_000_000_000,
+            raised_at: 1,
+            ended_at: None,
+            cleared_at: None,
+        };
+        let site = Site {
+            chain_id: "c".repeat(64),
+            contract: "w".repeat(64),
+        };
+        let group = Group {
+            status: Status::Firing,
+            alerts: (0..5_000).map(alert).collect(),
+        };
+        let text = write(Kind::Webhook, &site, "id", &group, 0);
+        assert!(text.len() < 100_000, "{}", text.len());
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (value["count"].as_u64(), value["alerts"].as_array().unwrap().len()),
+            (Some(5_000), 100)
+        );
+        assert!(most(Kind::Alertmanager) <= POSTED);
+    }
+}

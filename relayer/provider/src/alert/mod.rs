@@ -1,0 +1,17 @@
+//! Alerts: from the nodes' transitions, their jobs, and troubles of the daemon's own, to a webhook, an Alertmanager, the log.
+//! Each is on record once; what is told to whom is in the store before it is sent.
+
+mod body;
+mod book;
+mod group;
+mod nodes;
+mod outbox;
+mod own;
+mod run;
+mod sink;
+
+pub use book::NAMES;
+pub(crate) use nodes::on_event;
+pub use run::{Parts, start};
+pub(crate) use sink::check;
+pub use sink::{SinkError, signature};

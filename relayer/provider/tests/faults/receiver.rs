@@ -1,0 +1,129 @@
+//! A receiver of alerts that fails, hangs and restarts as told.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// What it does with a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Takes,
+    Fails,
+    Hangs,
+}
+
+/// A delivery.
+#[derive(Debug, Clone)]
+pub(crate) struct Got {
+    pub(crate) taken: bool,
+    pub(crate) id: String,
+    pub(crate) signature: String,
+    pub(crate) text: String,
+    pub(crate) body: Value,
+}
+
+#[derive(Debug)]
+struct Inner {
+    mode: Mode,
+    got: Vec<Got>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    addr: SocketAddr,
+    inner: Arc<Mutex<Inner>>,
+    task: JoinHandle<()>,
+}
+
+impl Receiver {
+    pub(crate) async fn start(mode: Mode) -> Self {
+        let inner = Arc::new(Mutex::new(Inner {
+            mode,
+            got: Vec::new(),
+        }));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (addr, task) = serve(any, Arc::clone(&inner)).await;
+        Self { addr, inner, task }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.inner.lock().unwrap().mode = mode;
+    }
+
+    /// Ends, with every open connection, and comes up again at the same address.
+    pub(crate) async fn restart(&mut self, mode: Mode) {
+        self.task.abort();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        self.set(mode);
+        self.task = serve(self.addr, Arc::clone(&self.inner)).await.1;
+    }
+
+    /// Everything that arrived.
+    pub(crate) fn got(&self) -> Vec<Got> {
+        self.inner.lock().unwrap().got.clone()
+    }
+
+    /// Deliveries that were taken, each id once: what a receiver has that keeps to the protocol.
+    pub(crate) fn taken(&self) -> Vec<Got> {
+        let mut taken: Vec<Got> = Vec::new();
+        for got in self.got().into_iter().filter(|g| g.taken) {
+            match taken.iter().find(|g| g.id == got.id) {
+                Some(same) => assert_eq!(same.text, got.text, "the same bytes under the same id"),
+                None => taken.push(got),
+            }
+        }
+        taken
+    }
+}
+
+async fn serve(addr: SocketAddr, inner: Arc<Mutex<Inner>>) -> (SocketAddr, JoinHandle<()>) {
+    let listener = loop {
+        match TcpListener::bind(addr).await {
+            Ok(listener) => break listener,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
+    let addr = listener.local_addr().unwrap();
+    let router = Router::new().fallback(take).with_state(inner);
+    let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (addr, task)
+}
+
+async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, text: String) -> StatusCode {
+    let header = |name: &str| {
+        headers
+            .get(name)
+            .map_or_else(String::new, |v| v.to_str().unwrap().to_owned())
+    };
+    let mode = {
+        let mut inner = inner.lock().unwrap();
+        let mode = inner.mode;
+        inner.got.push(Got {
+            taken: mode == Mode::Takes,
+            id: header("x-virtengine-delivery"),
+            signature: header("x-virtengine-signature"),
+            body: serde_json::from_str(&text).unwrap(),
+            text,
+        });
+        mode
+    };
+    match mode {
+        Mode::Takes => StatusCode::NO_CONTENT,
+        Mode::Fails => StatusCode::INTERNAL_SERVER_ERROR,
+        Mode::Hangs => {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            StatusCode::OK
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The daemon as a process of its own, which may die.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use hpc_schema::gateway::{HeartbeatResponseBody, heartbeat_path};
+use reqwest::Client;
+use serde_json::Value;
+use virtengine_provider::clock;
+
+use crate::agent::Agent;
+use crate::site::Site;
+
+/// The daemon as a process of its own.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Process {
+    pub(crate) fn start(site: &Site, fault: Option<&str>) -> Self {
+        Self::start_with(site, fault, &[])
+    }
+
+    /// With further variables of the environment.
+    pub(crate) fn start_with(site: &Site, fault: Option<&str>, env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
+        command.arg("run").arg("--home").arg(site.home()).envs(site.env());
+        command
+            .env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json")
+            .stderr(Stdio::piped());
+        command.envs(env.iter().copied());
+        if let Some(step) = fault {
+            command.env("VIRTENGINE_FAULT", step);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().expect("the daemon ended before it was up").unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            if let Some(addr) = value["gateway"].as_str() {
+                break addr.rsplit(':').next().unwrap().parse().unwrap();
+            }
+        };
+        // The rest must be read, or the daemon would block on a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, port }
+    }
+
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+/// Sends a heartbeat; whether its acceptance was answered.
+pub(crate) async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u32) -> bool {
+    let url = format!(
+        "https://localhost:{port}{}",
+        heartbeat_path(&agent.node.parse().unwrap())
+    );
+    let body = agent.heartbeat_text(sequence, clock::now_ms());
+    let Ok(response) = client.post(url).body(body).send().await else {
+        return false;
+    };
+    let Ok(body) = response.json::<HeartbeatResponseBody>().await else {
+        return false;
+    };
+    body.response.accepted
+}
