@@ -19,4 +19,5 @@ pub mod sample;
 pub mod sequence;
 pub mod state;
 pub mod status;
+pub mod update;
 pub mod uplink;

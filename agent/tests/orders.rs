@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
 use virtengine_node_agent::key::NodeKey;
 use virtengine_node_agent::register::register;
-use virtengine_node_agent::run::{Agent, Signal, Timing, World};
+use virtengine_node_agent::run::{Agent, Ended, Signal, Timing, World};
 use virtengine_node_agent::state::{StateDir, Status};
 
 /// What an order is signed with and for; each test of a wrong one changes a part.
@@ -208,7 +208,7 @@ fn last(all: &[Acknowledgement], id: &str) -> Option<Acknowledgement> {
 
 struct Running {
     signals: mpsc::Sender<Signal>,
-    task: tokio::task::JoinHandle<()>,
+    task: tokio::task::JoinHandle<Ended>,
 }
 
 impl Running {

@@ -10,8 +10,12 @@ use crate::clock::unix_seconds;
 use crate::config::Config;
 use crate::log::{self, LogHandle};
 use crate::register::register;
-use crate::run::{Agent, RunError, Signal, Timing, World};
+use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
 use crate::state::{Lock, Registration, StateDir, Status};
+use crate::update::{Running, launch};
+
+/// Exit code after the provider's order to stop: the unit does not start it again then.
+const ORDERED: u8 = 10;
 
 /// `run`.
 #[derive(Debug, Args)]
@@ -25,6 +29,12 @@ impl Run {
         let config = self.config.load()?;
         let log =
             log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
+        let state = StateDir::new(&config.state_dir);
+        let key = config.update.release_key.clone();
+        let running = Running::here();
+        if !running.fetched {
+            launch(&state, key.as_ref(), &running);
+        }
         let runtime = runtime()?;
         let result = runtime.block_on(serve(self.config, config, log));
         // A name server that does not answer must not hold up the end.
@@ -32,15 +42,23 @@ impl Run {
         if let Err(Failure { message, .. }) = &result {
             tracing::error!("{message}");
         }
-        result
+        match result? {
+            Ended::Told => Ok(ExitCode::SUCCESS),
+            Ended::Ordered => Ok(ExitCode::from(ORDERED)),
+            Ended::Relaunch => {
+                launch(&state, key.as_ref(), &running);
+                Ok(ExitCode::FAILURE)
+            }
+            Ended::Unproven => Ok(ExitCode::FAILURE),
+        }
     }
 }
 
-async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Result<ExitCode, Failure> {
+async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Result<Ended, Failure> {
     let mut signals =
         listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
     if !register_first(&config, &mut signals).await? {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Ended::Told);
     }
     let mut agent = Agent::new(config, World::real(Timing::default())).map_err(|e| match e {
         RunError::NotRegistered => Failure::new(3, e),
@@ -48,8 +66,7 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     })?;
     agent.on_reload(Box::new(move || arguments.load()), Some(log));
     // Large: kept off the stack of the runtime.
-    Box::pin(agent.run(signals)).await;
-    Ok(ExitCode::SUCCESS)
+    Ok(Box::pin(agent.run(signals)).await)
 }
 
 /// A node with a token that is not registered yet registers itself, however long the gateway takes. False if told to

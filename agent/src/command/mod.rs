@@ -16,7 +16,7 @@ use hpc_schema::time::UnixSeconds;
 
 pub use diagnostic::{Diagnostic, Facts, keep};
 pub use journal::{Entry, Journal, OrderedDrain, Outcome, Taken};
-pub use work::{End, Work};
+pub use work::{End, Update, Work};
 
 use crate::state::Registration;
 

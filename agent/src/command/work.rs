@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::files::{Durability, Replace, write};
 use crate::probe::slurm::{Control, Turned};
 use crate::probe::tool::Tool;
+use crate::update;
 
 /// Enough for starting a program and reading what it prints.
 const STACK: usize = 256 << 10;
@@ -25,6 +26,8 @@ pub enum Work {
     Poweroff(PathBuf),
     /// Write, synchronise and read in this directory.
     Storage(PathBuf),
+    /// Fetch a release, prove it, have it run next.
+    Update(Box<Update>),
 }
 
 /// How it ended.
@@ -36,6 +39,23 @@ pub enum End {
     Failed(String),
     /// It may work later.
     Again(String),
+    /// It goes on in the program that runs next.
+    Restart,
+}
+
+/// A release that was ordered.
+#[derive(Debug)]
+pub struct Update {
+    /// Which.
+    pub order: update::Order,
+    /// Who signs releases.
+    pub key: minisign_verify::PublicKey,
+    /// CAs of download servers.
+    pub ca_file: PathBuf,
+    /// Where versions lie.
+    pub versions: update::Versions,
+    /// What runs.
+    pub present: semver::Version,
 }
 
 impl Work {
@@ -62,6 +82,7 @@ impl Work {
                 Ok(text) => End::Done(text),
                 Err(e) => End::Failed(e),
             },
+            Self::Update(update) => take_release(&update),
         }
     }
 }
@@ -70,6 +91,26 @@ fn turned(result: Result<Turned, String>) -> End {
     match result {
         Ok(turned) => End::Done(turned.to_string()),
         Err(e) => End::Again(e),
+    }
+}
+
+fn take_release(update: &Update) -> End {
+    let (release, program) = match update::fetch(&update.order.url, &update.ca_file) {
+        Ok(fetched) => fetched,
+        Err(e) => return End::Again(e),
+    };
+    let staged = update::stage(
+        &update.versions,
+        &update.order,
+        (&release, &program),
+        &update.key,
+        &update.present,
+    );
+    match staged {
+        Ok(()) => End::Restart,
+        // A full disk may be emptied.
+        Err(e @ update::StageError::File(_)) => End::Again(e.to_string()),
+        Err(e) => End::Failed(e.to_string()),
     }
 }
 

@@ -34,6 +34,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         gpu,
         probe,
         commands,
+        update,
         sampling,
         logging,
     } = file;
@@ -88,6 +89,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         gpu: super::sources::gpu(gpu)?,
         responder: super::probe::resolve(&probe),
         commands: super::commands::resolve(commands)?,
+        update: super::update::resolve(update)?,
         sampling: resolve_sampling(&sampling)?,
         logging: resolve_logging(logging)?,
         state_dir,

@@ -29,6 +29,8 @@ pub struct File {
     pub probe: super::probe::Probe,
     /// What the provider may order.
     pub commands: super::commands::Commands,
+    /// Whose releases this node may run.
+    pub update: super::update::Update,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.

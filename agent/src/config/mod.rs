@@ -8,6 +8,7 @@ mod load;
 mod probe;
 mod sources;
 mod suggest;
+mod update;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub use duration::{DurationError, HumanDuration};
 pub use file::{File, Reserve, json_schema, parse};
 pub use load::{Overrides, load, read_token_file};
 pub use probe::ResponderConfig;
+pub use update::UpdateConfig;
 
 use crate::probe::Roots;
 use crate::probe::gpu::GpuConfig;
@@ -71,6 +73,8 @@ pub struct Config {
     pub responder: ResponderConfig,
     /// What the provider may order.
     pub commands: CommandsConfig,
+    /// Whose releases may run.
+    pub update: UpdateConfig,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.

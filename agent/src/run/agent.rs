@@ -20,6 +20,7 @@ use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, StateDir, Status};
+use crate::update::Running;
 use crate::uplink::{Backoff, Client, Identity};
 
 /// Reads the configuration again.
@@ -63,6 +64,10 @@ pub struct Agent {
     pub(super) peers: Peers,
     /// What the provider has ordered.
     pub(super) orders: Orders,
+    /// The version that runs.
+    pub(super) running: Running,
+    /// Until when it must have proven itself, if it has not yet.
+    pub(super) trial: Option<Instant>,
     /// What the gateway has changed; outlives a reload.
     pub(super) updates: ConfigUpdates,
     pub(super) reread: Option<Reread>,
@@ -104,6 +109,8 @@ impl Agent {
             orders: orders.shown(),
             ..Status::default()
         };
+        let running = Running::here();
+        let trial = super::trial::until(&state, &running, timing.trial);
         let peers = Peers::new(
             Arc::clone(&key),
             registration.cluster_id.clone(),
@@ -144,6 +151,8 @@ impl Agent {
             hardware_findings,
             peers,
             orders,
+            running,
+            trial,
             _lock: lock,
         })
     }

@@ -18,9 +18,29 @@ pub enum Signal {
     Reload,
 }
 
+/// Why the agent has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to by a signal.
+    Told,
+    /// The provider ordered it.
+    Ordered,
+    /// Another version is to go on.
+    Relaunch,
+    /// This version did not prove itself.
+    Unproven,
+}
+
+impl Ended {
+    /// No other version goes on at once.
+    fn is_for_good(self) -> bool {
+        matches!(self, Self::Told | Self::Ordered)
+    }
+}
+
 impl Agent {
-    /// Runs until [`Signal::Stop`]. Never ends by itself: whatever the gateway does, it waits and tries again.
-    pub async fn run(mut self, mut signals: mpsc::Receiver<Signal>) {
+    /// Runs until [`Signal::Stop`], or an order ends it. Whatever the gateway does, it waits and tries again.
+    pub async fn run(mut self, mut signals: mpsc::Receiver<Signal>) -> Ended {
         tracing::info!(
             node = %self.registration.node_id,
             cluster = %self.registration.cluster_id,
@@ -32,7 +52,7 @@ impl Agent {
         let watchdog = sd_notify::watchdog_enabled().map(|d| d / 2);
         let mut next_beat = instant();
         let mut next_ping = instant();
-        loop {
+        let ended = loop {
             let now = instant();
             if let Some(period) = watchdog
                 && now >= next_ping
@@ -43,12 +63,21 @@ impl Agent {
             self.step_orders();
             if self.orders.stops() {
                 tracing::warn!("the provider has ordered this agent to stop");
-                break;
+                break Ended::Ordered;
+            }
+            if self.orders.relaunches() {
+                break Ended::Relaunch;
+            }
+            if self.trial.is_some_and(|until| now >= until) {
+                tracing::error!(
+                    "no gateway has accepted a heartbeat of this version: it gives way to the one before"
+                );
+                break Ended::Unproven;
             }
             if now >= next_beat {
                 match self.beat_unless_stopped(&mut signals).await {
                     Some(pause) => next_beat = later(instant(), pause),
-                    None => break,
+                    None => break Ended::Told,
                 }
                 continue;
             }
@@ -57,11 +86,12 @@ impl Agent {
                 wake = wake.min(next_ping);
             }
             wake = self.orders.again_at().map_or(wake, |at| wake.min(at));
+            wake = self.trial.map_or(wake, |until| wake.min(until));
             tokio::select! {
                 biased;
                 signal = signals.recv() => match signal {
                     Some(Signal::Reload) => self.reload(),
-                    Some(Signal::Stop) | None => break,
+                    Some(Signal::Stop) | None => break Ended::Told,
                 },
                 Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
                 () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
@@ -69,9 +99,12 @@ impl Agent {
             if self.changed() {
                 next_beat = self.early(next_beat);
             }
+        };
+        if ended.is_for_good() {
+            tell_service_manager(&[sd_notify::NotifyState::Stopping]);
         }
-        tell_service_manager(&[sd_notify::NotifyState::Stopping]);
-        self.farewell().await;
+        self.farewell(ended).await;
+        ended
     }
 
     /// One heartbeat; none if told to stop meanwhile.
@@ -97,9 +130,10 @@ impl Agent {
     }
 
     /// Last heartbeat, counter, status: within five seconds whatever hangs.
-    async fn farewell(mut self) {
+    async fn farewell(mut self, ended: Ended) {
         let limit = self.timing.farewell;
-        if tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
+        // Another version goes on at once: the node is not offline.
+        if ended.is_for_good() && tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
             tracing::warn!("the gateway did not take the last heartbeat within {limit:?}");
         }
         self.status.stopped_at = Some(self.clock.seconds());

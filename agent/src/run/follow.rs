@@ -135,6 +135,7 @@ impl Agent {
         self.status.last_refusal = None;
         self.status.last_error = None;
         self.take_receipt(sent, response, now);
+        self.prove();
         for notice in &response.errors {
             tracing::info!(code = %notice.code, "notice of the gateway: {}", notice.message);
         }

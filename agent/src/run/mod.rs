@@ -14,10 +14,11 @@ mod peers;
 mod recover;
 mod reload;
 mod said;
+mod trial;
 mod world;
 
 pub use agent::{Agent, Reread};
 pub use answer::{Effects, effects};
-pub use cycle::Signal;
+pub use cycle::{Ended, Signal};
 pub use error::RunError;
 pub use world::{Timing, World};

@@ -46,6 +46,7 @@ pub(super) struct Orders {
     ends: mpsc::Sender<(String, End)>,
     ended: mpsc::Receiver<(String, End)>,
     stops: bool,
+    relaunches: bool,
 }
 
 impl Orders {
@@ -65,6 +66,7 @@ impl Orders {
             ends,
             ended,
             stops: false,
+            relaunches: false,
         }
     }
 
@@ -76,6 +78,11 @@ impl Orders {
     /// Whether the provider has ordered the agent to stop.
     pub(super) fn stops(&self) -> bool {
         self.stops
+    }
+
+    /// Whether another version is to run from now on.
+    pub(super) fn relaunches(&self) -> bool {
+        self.relaunches
     }
 
     /// When an order is tried again.
@@ -171,7 +178,10 @@ impl Agent {
 
     /// Begins the next order, unless one is under way.
     pub(super) fn step_orders(&mut self) {
-        if self.orders.running.is_some() || self.orders.again_at.is_some_and(|at| instant() < at) {
+        if self.orders.relaunches
+            || self.orders.running.is_some()
+            || self.orders.again_at.is_some_and(|at| instant() < at)
+        {
             return;
         }
         self.orders.again_at = None;
@@ -190,6 +200,10 @@ impl Agent {
             self.orders.journal.begin(&entry.command_id);
             match self.begin_order(&entry, now) {
                 Begun::Ended(outcome) => self.finish_order(&entry.command_id, outcome),
+                Begun::Later(pause) => {
+                    self.orders.again_at = instant().checked_add(pause);
+                    return;
+                }
                 Begun::OnThread(work) => {
                     self.orders.unsaved = true;
                     self.keep_orders();
@@ -245,10 +259,7 @@ impl Agent {
                     Begun::Ended(Outcome::done(now, "the agent stops"))
                 }
             },
-            Parameters::UpdateAgent(_) => {
-                let text = "no release key is configured on this node; install the new version there";
-                Begun::Ended(Outcome::refused(now, Code::WrongMode, text))
-            }
+            Parameters::UpdateAgent(wanted) => self.begin_update(entry, &wanted, now),
             Parameters::RunDiagnostic(run) => self.diagnose(&run.name, now),
         }
     }
@@ -318,6 +329,11 @@ impl Agent {
                 self.orders.again_at = instant().checked_add(pause);
                 return;
             }
+            End::Restart => {
+                tracing::warn!("another version runs from now on");
+                self.orders.relaunches = true;
+                return;
+            }
         };
         self.finish_order(id, outcome);
         self.step_orders();
@@ -354,9 +370,11 @@ impl Agent {
 }
 
 /// How an order was begun.
-enum Begun {
+pub(super) enum Begun {
     /// It has ended already.
     Ended(Outcome),
     /// It takes its time.
     OnThread(Work),
+    /// It is looked at again then.
+    Later(Duration),
 }

@@ -25,6 +25,8 @@ pub struct Timing {
     pub fail_back: Duration,
     /// Time for the last heartbeat on a clean stop.
     pub farewell: Duration,
+    /// Within this a new version must have a heartbeat accepted.
+    pub trial: Duration,
 }
 
 impl Default for Timing {
@@ -38,6 +40,7 @@ impl Default for Timing {
             refused: Duration::from_secs(60),
             fail_back: Duration::from_secs(120),
             farewell: Duration::from_secs(3),
+            trial: Duration::from_secs(600),
         }
     }
 }

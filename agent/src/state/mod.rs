@@ -7,6 +7,7 @@
 //! status.json         what `status` prints
 //! orders.json         the provider's orders, and what became of each
 //! diagnostics/        reports of diagnostics, the last few
+//! versions/           programs that were fetched on order, and which of them runs
 //! outages.json        when heartbeats did not arrive, the last few
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
@@ -80,6 +81,12 @@ impl StateDir {
     #[must_use]
     pub fn orders(&self) -> PathBuf {
         self.0.join("orders.json")
+    }
+
+    /// Versions that were fetched.
+    #[must_use]
+    pub fn versions(&self) -> PathBuf {
+        self.0.join("versions")
     }
 
     /// Reports of diagnostics.

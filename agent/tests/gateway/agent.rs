@@ -18,6 +18,7 @@ pub fn quick() -> Timing {
         refused: Duration::from_millis(100),
         fail_back: Duration::from_millis(300),
         farewell: Duration::from_secs(3),
+        ..Timing::default()
     }
 }
 
@@ -34,7 +35,7 @@ pub async fn registered(gateway: &Gateway, home: &Home) -> Registration {
 /// An agent that runs in this process; [`Running::stop`] is SIGTERM.
 pub struct Running {
     pub signals: mpsc::Sender<Signal>,
-    pub task: tokio::task::JoinHandle<()>,
+    pub task: tokio::task::JoinHandle<virtengine_node_agent::run::Ended>,
 }
 
 impl Running {
