@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use curve25519_dalek::edwards::CompressedEdwardsY;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +28,12 @@ pub enum KeyError {
     /// A point of small order or a non-canonical encoding: under ZIP-215 such a key makes anybody a signer.
     #[error("agent_pubkey is a weak or non-canonical Ed25519 key; generate another")]
     Weak,
+    /// No point of the curve: nothing could ever be signed for it, and in a batch it would spoil the common check.
+    #[error("agent_pubkey is no point of Ed25519's curve; generate another")]
+    NoPoint,
 }
 
-/// An Ed25519 public key, base64 in JSON. Small-order and non-canonical encodings are refused.
+/// An Ed25519 public key, base64 in JSON: a point of the curve, of large order, in canonical encoding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentKey(#[schemars(with = "String")] [u8; 32]);
@@ -58,10 +62,10 @@ const SMALL_ORDER_Y: [[u8; 32]; 5] = [
 ];
 
 impl AgentKey {
-    /// Checks form and order; whether the point is on the curve shows when a signature verifies.
+    /// Checks form, order and that the point is on the curve.
     ///
     /// # Errors
-    /// [`KeyError::Weak`] for small-order and non-canonical encodings.
+    /// [`KeyError::Weak`] for small-order and non-canonical encodings, [`KeyError::NoPoint`] off the curve.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self, KeyError> {
         let mut y = bytes;
         if let Some(last) = y.last_mut() {
@@ -70,7 +74,10 @@ impl AgentKey {
         if SMALL_ORDER_Y.contains(&y) || !below_p(&y) {
             return Err(KeyError::Weak);
         }
-        Ok(Self(bytes))
+        match CompressedEdwardsY(bytes).decompress() {
+            Some(_) => Ok(Self(bytes)),
+            None => Err(KeyError::NoPoint),
+        }
     }
 
     /// The 32 bytes.
@@ -178,6 +185,24 @@ mod tests {
             k[31] = 0x7f;
             assert_eq!(AgentKey::from_bytes(k), Err(KeyError::Weak));
         }
+    }
+
+    #[test]
+    fn a_key_is_a_point_that_verifiers_know() {
+        let mut seen = [false; 2];
+        for n in 0..64u8 {
+            let mut bytes = [n; 32];
+            bytes[31] &= 0x7f;
+            if bytes == [0; 32] || bytes[1..] == [0; 31] {
+                continue;
+            }
+            let known = ed25519_zebra::VerificationKey::try_from(bytes).is_ok();
+            let accepted = AgentKey::from_bytes(bytes);
+            assert_eq!(accepted.is_ok(), known, "{bytes:?}");
+            assert!(known || accepted == Err(KeyError::NoPoint));
+            seen[usize::from(known)] = true;
+        }
+        assert_eq!(seen, [true; 2]);
     }
 
     #[test]

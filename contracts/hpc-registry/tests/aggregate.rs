@@ -46,3 +46,35 @@ fn sums_are_of_what_is_available_latencies_round_half_up_and_the_score_is_there(
     );
     assert_eq!(sums.health_score, 750_000);
 }
+
+/// A cluster tells 255 types apart; what comes after them is offered all the same.
+#[test]
+fn gpus_of_a_type_beyond_the_255th_count_as_unknown_and_are_found_by_name() {
+    let mut chain = Chain::new();
+    let mut agents = chain.register_many(CLUSTER, 2);
+    let types: Vec<u8> = (0..255)
+        .flat_map(|n| [&[3][..], format!("{n:03}").as_bytes()].concat())
+        .collect();
+    chain.deps.storage.map.insert(vec![0x11, 0, 0, 0, 0], types);
+    for (agent, gpu_type) in agents.iter_mut().zip(["254", "the 256th"]) {
+        agent.section.gpu_type = gpu_type.to_owned();
+        assert_eq!(chain.beat(agent).accepted, 1);
+    }
+    let sums = chain.aggregate(CLUSTER).recorded;
+    let shown: Vec<_> = sums
+        .gpus_by_type
+        .iter()
+        .map(|g| (g.gpu_type.as_str(), g.available))
+        .collect();
+    assert_eq!(shown, [("unknown", 2), ("254", 2)]);
+    assert_eq!(sums.available_gpus, 4);
+    assert_eq!(
+        chain.node("node-0001").resources.gpu_type.as_deref(),
+        Some("the 256th")
+    );
+    let found: hpc_schema::registry::NodesAnswer = chain
+        .query(serde_json::json!({"nodes": {"filter": {"gpu_type": "the 256th"}}}))
+        .unwrap();
+    assert_eq!(found.nodes.len(), 1);
+    assert_eq!(found.nodes[0].node_id.as_str(), "node-0001");
+}

@@ -178,3 +178,26 @@ fn a_closed_clusters_id_is_free_and_its_heir_has_nothing_of_it() {
     assert_eq!(chain.beat(&mut heir).accepted, 1);
     chain.provider_sends(anchor).unwrap();
 }
+
+#[test]
+fn region_and_gateway_endpoint_are_taken_away_by_an_empty_text_and_a_name_is_not() {
+    let mut chain = Chain::bare();
+    let create = json!({"create_cluster": {"cluster_id": CLUSTER, "region": "eu", "gateway_endpoint": "https://gateway.example"}});
+    chain.provider_sends(create).unwrap();
+    let cluster = |chain: &Chain| -> hpc_schema::registry::Cluster {
+        chain
+            .query::<ClusterAnswer>(json!({"cluster": {"cluster_id": CLUSTER}}))
+            .unwrap()
+            .cluster
+    };
+    let update = |field: &str| json!({"update_cluster": {"cluster_id": CLUSTER, field: ""}});
+    chain.provider_sends(update("region")).unwrap();
+    assert_eq!(cluster(&chain).region, None);
+    assert!(cluster(&chain).gateway_endpoint.is_some());
+    chain.provider_sends(update("gateway_endpoint")).unwrap();
+    assert_eq!(cluster(&chain).gateway_endpoint, None);
+    assert_eq!(code(chain.provider_sends(update("name"))), Code::InvalidField);
+    // At the creation there is nothing to take away.
+    let create = json!({"create_cluster": {"cluster_id": "second", "region": ""}});
+    assert_eq!(code(chain.provider_sends(create)), Code::InvalidField);
+}

@@ -169,16 +169,23 @@ fn nobody_can_burn_a_nonce_of_another_cluster() {
     assert_eq!(code(chain.anyone_sends(msg)), Code::RegistrationNonceUsed);
 }
 
+/// A key off the curve would spoil the common check of every batch that its reports come in.
 #[test]
-fn weak_keys_are_no_keys() {
+fn weak_keys_and_keys_off_the_curve_are_no_keys() {
     let mut chain = Chain::new();
     let agent = Agent::new(CLUSTER, "node-0001");
-    let mut msg = agent.registration(&mut chain);
     let mut one = [0u8; 32];
     one[0] = 1;
-    msg["register_node"]["node_identity"]["agent_pubkey"] = STANDARD.encode(one).into();
-    let refused = serde_json::from_value::<hpc_schema::registry::ExecuteMsg>(msg).unwrap_err();
-    assert!(refused.to_string().contains("weak"), "{refused}");
+    let off_curve = (2u8..)
+        .map(|n| [n; 32])
+        .find(|bytes| ed25519_zebra::VerificationKey::try_from(*bytes).is_err())
+        .unwrap();
+    for (bytes, why) in [(one, "weak"), (off_curve, "no point")] {
+        let mut msg = agent.registration(&mut chain);
+        msg["register_node"]["node_identity"]["agent_pubkey"] = STANDARD.encode(bytes).into();
+        let refused = serde_json::from_value::<hpc_schema::registry::ExecuteMsg>(msg).unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
 }
 
 /// Fault 3: whoever posted `/register` again took over a node's key.

@@ -19,7 +19,7 @@ use cosmwasm_std::coin;
 use hpc_registry::contract;
 use hpc_schema::code::Code;
 use hpc_schema::node::HealthStatus;
-use hpc_schema::registry::{ConfigAnswer, MigrateMsg};
+use hpc_schema::registry::{ConfigAnswer, MigrateMsg, SweepAnswer};
 use hpc_schema::report::Measurement;
 use serde_json::json;
 
@@ -203,6 +203,24 @@ fn a_pruned_node_leaves_nothing_but_a_free_slot() {
         !chain.deps.storage.map.keys().any(|k| k[0] == 0x0a),
         "expired nonces are gone too"
     );
+}
+
+#[test]
+fn the_cursors_of_a_cluster_with_two_pages_are_as_committed() {
+    let mut chain = Chain::new();
+    let mut agents = chain.register_many(CLUSTER, 65);
+    chain.beat(&mut agents[64]);
+    let mut text = String::from("# what stands under 0f after each message\n");
+    let all = json!({"sweep": {"limit": 1}});
+    let one = json!({"sweep": {"cluster_id": CLUSTER, "limit": 1}});
+    for msg in [&one, &all, &one, &all] {
+        let answer: SweepAnswer = data(&chain.anyone_sends(msg.clone()).unwrap());
+        text.push_str(&format!("\n## {msg} done: {}\n", answer.done));
+        for (key, value) in chain.deps.storage.map.range(vec![0x0f]..vec![0x10]) {
+            text.push_str(&format!("{} = {}\n", shown(key), shown(value)));
+        }
+    }
+    golden("cursors.txt", &text);
 }
 
 fn set_layout(chain: &mut Chain, layout: u32) {

@@ -1,8 +1,49 @@
 //! Events: written and read by the same type, so that contract and relayer cannot drift.
 //! On chain the type carries wasmd's prefix `wasm-`; times are whole UNIX seconds.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use crate::id::{ClusterId, NodeId};
 use crate::node::{NodeState, Prior};
+
+/// Nodes of which an event tells the same thing, at least one: an attribute each, all under one key. What one event
+/// says at once costs a chain a quarter of what an event for each node costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeIds(pub Vec<NodeId>);
+
+impl From<NodeId> for NodeIds {
+    fn from(id: NodeId) -> Self {
+        Self(vec![id])
+    }
+}
+
+/// How a field stands among an event's attributes.
+trait Field: Sized {
+    fn write(self, key: &'static str, out: &mut Vec<(&'static str, String)>);
+    fn read<'a>(values: impl Iterator<Item = &'a str>) -> Option<Self>;
+}
+
+impl<T: Display + FromStr> Field for T {
+    fn write(self, key: &'static str, out: &mut Vec<(&'static str, String)>) {
+        out.push((key, self.to_string()));
+    }
+
+    fn read<'a>(mut values: impl Iterator<Item = &'a str>) -> Option<Self> {
+        values.next()?.parse().ok()
+    }
+}
+
+impl Field for NodeIds {
+    fn write(self, key: &'static str, out: &mut Vec<(&'static str, String)>) {
+        out.extend(self.0.into_iter().map(|id| (key, String::from(id))));
+    }
+
+    fn read<'a>(values: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let ids = values.map(|id| id.parse().ok()).collect::<Option<Vec<_>>>()?;
+        (!ids.is_empty()).then_some(Self(ids))
+    }
+}
 
 /// An event of ours that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,10 +81,12 @@ macro_rules! events {
 
             /// Attributes in order.
             #[must_use]
-            pub fn attributes(&self) -> Vec<(&'static str, String)> {
+            pub fn into_attributes(self) -> Vec<(&'static str, String)> {
+                let mut out = Vec::new();
                 match self {
-                    $(Self::$name { $($field,)* } => vec![$((stringify!($field), $field.to_string()),)*],)*
+                    $(Self::$name { $($field,)* } => {$($field.write(stringify!($field), &mut out);)*})*
                 }
+                out
             }
 
             /// Reads an event back; `ty` with or without the prefix, other attributes are ignored.
@@ -56,11 +99,11 @@ macro_rules! events {
             ) -> Result<Self, EventError> {
                 match ty.strip_prefix("wasm-").unwrap_or(ty) {
                     $($ty => Ok(Self::$name {
-                        $($field: attributes
-                            .clone()
-                            .find(|(k, _)| *k == stringify!($field))
-                            .and_then(|(_, v)| v.parse().ok())
-                            .ok_or(EventError::Attribute { event: $ty, attribute: stringify!($field) })?,)*
+                        $($field: {
+                            let of_field = attributes.clone().filter(|(k, _)| *k == stringify!($field));
+                            Field::read(of_field.map(|(_, v)| v))
+                                .ok_or(EventError::Attribute { event: $ty, attribute: stringify!($field) })?
+                        },)*
                     }),)*
                     other => Err(EventError::UnknownType(other.chars().take(64).collect())),
                 }
@@ -70,12 +113,12 @@ macro_rules! events {
 }
 
 events! {
-    /// One arrow of the lifecycle.
+    /// One arrow of the lifecycle, of one node or of several in a page.
     Transition = "hpc_node_transition" {
         /// Cluster.
         cluster_id: ClusterId,
-        /// Node.
-        node_id: NodeId,
+        /// Nodes.
+        node_id: NodeIds,
         /// State before, `unknown` for a node that was not on record.
         from: Prior,
         /// State after.
@@ -122,12 +165,12 @@ events! {
         /// Address.
         ordered_by: String,
     }
-    /// The jobs of a node changed their standing.
+    /// The jobs of a node, or of several in a page, changed their standing.
     Jobs = "hpc_node_jobs" {
         /// Cluster.
         cluster_id: ClusterId,
-        /// Node.
-        node_id: NodeId,
+        /// Nodes.
+        node_id: NodeIds,
         /// `at_risk`, `failed` or `normal`.
         status: String,
         /// Block time.
@@ -192,13 +235,17 @@ mod tests {
     fn what_is_written_is_read_back() {
         let event = Event::Transition {
             cluster_id: "hpc-cluster-1".parse().unwrap(),
-            node_id: "node-hpc1-compute-042".parse().unwrap(),
+            node_id: NodeIds(vec![
+                "node-hpc1-compute-042".parse().unwrap(),
+                "node-hpc1-compute-043".parse().unwrap(),
+            ]),
             from: Prior(Some(NodeState::Active)),
             to: NodeState::Stale,
             reason: "silence".into(),
             time: 1_769_781_900,
         };
-        let attributes = event.attributes();
+        let attributes = event.clone().into_attributes();
+        assert_eq!(attributes.len(), 7, "an attribute for each node");
         let read = Event::parse(
             "wasm-hpc_node_transition",
             attributes.iter().map(|(k, v)| (*k, v.as_str())),
@@ -211,6 +258,18 @@ mod tests {
         assert!(matches!(
             Event::parse("wasm-other", [].into_iter()),
             Err(EventError::UnknownType(_))
+        ));
+        let no_node = [
+            ("cluster_id", "hpc-cluster-1"),
+            ("status", "normal"),
+            ("time", "1"),
+        ];
+        assert!(matches!(
+            Event::parse("hpc_node_jobs", no_node.into_iter()),
+            Err(EventError::Attribute {
+                attribute: "node_id",
+                ..
+            })
         ));
         assert!(matches!(
             Event::parse("hpc_batch", [("accepted", "1")].into_iter()),

@@ -7,7 +7,7 @@ pub mod params;
 pub mod permission;
 
 pub use answer::*;
-pub use event::{Event, EventError};
+pub use event::{Event, EventError, NodeIds};
 pub use msg::*;
 pub use params::{ClusterCreation, Coin, Params, ParamsError, ParamsUpdate};
 pub use permission::{Permission, permission};

@@ -100,10 +100,10 @@ pub enum ExecuteMsg {
         /// New name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// New region.
+        /// New region; an empty text takes it away.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         region: Option<String>,
-        /// New gateway URL.
+        /// New gateway URL; an empty text takes it away.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gateway_endpoint: Option<String>,
         /// The whole new list.

@@ -1,5 +1,6 @@
 //! The end-to-end suite: real processes, on the chain that `HPC_TEST_CHAIN` names.
 
+mod closing;
 mod crash;
 mod drain;
 mod foreign;

@@ -77,7 +77,7 @@ pub(crate) fn anchor(
     deps.storage.set(&key, &count.to_be_bytes());
     deps.storage
         .set(&keys::anchor_count(cluster), &(count + 1).to_be_bytes());
-    Ok(emit::single(&Event::Anchored {
+    Ok(emit::single(Event::Anchored {
         cluster_id,
         kind,
         digest,

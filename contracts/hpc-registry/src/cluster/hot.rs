@@ -23,7 +23,7 @@ pub(crate) struct ClusterHot {
     pub(crate) index: u32,
     /// Slots ever handed out; pages follow from it.
     pub(crate) slots: u32,
-    /// Block time of the last change of the sums.
+    /// Block time of the last write of this record.
     pub(crate) recorded_at: u32,
     pub(crate) aggregate: Aggregate,
 }

@@ -28,12 +28,10 @@ pub(crate) fn update(
         cluster.name = name;
     }
     if let Some(region) = change.region {
-        fields::region(&region)?;
-        cluster.region = Some(region);
+        cluster.region = cleared_or(region, fields::region)?;
     }
     if let Some(endpoint) = change.gateway_endpoint {
-        fields::gateway_endpoint(&endpoint)?;
-        cluster.gateway_endpoint = Some(endpoint);
+        cluster.gateway_endpoint = cleared_or(endpoint, fields::gateway_endpoint)?;
     }
     if let Some(operators) = change.operators {
         cluster.operators = fields::operators(deps.api, &operators)?;
@@ -43,4 +41,16 @@ pub(crate) fn update(
     }
     cluster.save(deps.storage, &cluster_id)?;
     emit::cluster(cluster_id, "updated", &info.sender, &cluster)
+}
+
+/// An empty text takes the field away.
+fn cleared_or(
+    text: String,
+    check: impl Fn(&str) -> Result<(), ContractError>,
+) -> Result<Option<String>, ContractError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    check(&text)?;
+    Ok(Some(text))
 }

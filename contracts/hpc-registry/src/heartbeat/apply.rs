@@ -9,10 +9,11 @@ use hpc_schema::report::{Body, Section, Tag, message};
 use hpc_schema::time::UnixSeconds;
 
 use super::collect::Candidate;
-use super::work::{Arrows, ClusterWork, PageWork};
+use super::work::{ClusterWork, PageWork};
 use crate::cluster::{ClusterInfo, gpu_types, job_ids};
 use crate::error::ContractError;
 use crate::keys::Place;
+use crate::node::change::Change;
 use crate::node::page::StatsPage;
 
 /// Judges one report and, if it is good, applies it to its page and its cluster's sums. Answers with its notice.
@@ -91,7 +92,7 @@ pub(crate) fn report(
     }
     // The standing of jobs can change without an arrow.
     if !applied.transitions.is_empty() || applied.record.jobs_status() != before.jobs_status() {
-        page.arrows.push(Arrows {
+        page.changes.push(Change {
             slot: item.slot,
             before,
             after: applied.record,
@@ -144,7 +145,7 @@ pub(crate) fn neighbours(cluster: &mut ClusterWork, at: usize, params: &Params, 
         sections,
         hot,
         applied,
-        arrows,
+        changes,
         ..
     }) = cluster.pages.get_mut(at)
     else {
@@ -163,7 +164,7 @@ pub(crate) fn neighbours(cluster: &mut ClusterWork, at: usize, params: &Params, 
         cluster.hot.aggregate.sub(&before, gpu_type);
         cluster.hot.aggregate.add(&after, gpu_type);
         hot.set(slot, &after.encode());
-        arrows.push(Arrows {
+        changes.push(Change {
             slot,
             before,
             after,

@@ -4,13 +4,13 @@ use hpc_schema::registry::{Event, ReportGroup};
 use hpc_schema::time::UnixSeconds;
 
 use super::collect::Collector;
-use super::work::{Arrows, ClusterWork};
+use super::work::ClusterWork;
 use super::{apply, signatures};
 use crate::config::params;
 use crate::config::query::now;
 use crate::emit::Events;
 use crate::error::{ContractError, refuse};
-use crate::node::list::node_ids;
+use crate::node::change;
 
 pub(crate) fn submit(
     deps: DepsMut<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn submit(
         save(deps.storage, cluster, now, &mut events)?;
     }
     let refused = items - answer.accepted;
-    events.push(&Event::Batch {
+    events.push(Event::Batch {
         accepted: answer.accepted,
         refused,
     });
@@ -105,19 +105,14 @@ fn save(
         if let Some(stats) = &page.stats {
             stats.save(storage, index, page.page);
         }
-        let ids = node_ids(storage, index, page.page, page.arrows.iter().map(|a| a.slot))?;
-        for (
-            Arrows {
-                before,
-                after,
-                transitions,
-                ..
-            },
-            node_id,
-        ) in page.arrows.iter().zip(ids)
-        {
-            events.transitions(&cluster.id, &node_id, (Some(before), after), transitions, now);
-        }
+        change::tell(
+            storage,
+            &cluster.id,
+            (index, page.page),
+            &page.changes,
+            now,
+            events,
+        )?;
     }
     if written {
         cluster.hot.save(storage, &cluster.id, now);

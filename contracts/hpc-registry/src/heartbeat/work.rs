@@ -2,24 +2,15 @@
 
 use cosmwasm_std::Storage;
 use hpc_schema::id::ClusterId;
-use hpc_schema::node::{HotRecord, Transition};
 use hpc_schema::registry::JobIds;
 
 use crate::cluster::ClusterHot;
 use crate::error::ContractError;
 use crate::keys::Place;
+use crate::node::change::Change;
 use crate::node::page::{self, HotPage, KeyPage, SectionPage, StatsPage};
 
-/// Arrows of one slot, with the records before and after them.
-#[derive(Debug)]
-pub(crate) struct Arrows {
-    pub(crate) slot: u8,
-    pub(crate) before: HotRecord,
-    pub(crate) after: HotRecord,
-    pub(crate) transitions: Vec<Transition>,
-}
-
-/// A page that a batch or sweep works on.
+/// A page that a batch works on.
 #[derive(Debug)]
 pub(crate) struct PageWork {
     pub(crate) page: u16,
@@ -33,7 +24,8 @@ pub(crate) struct PageWork {
     /// Slots whose report was applied.
     pub(crate) applied: u64,
     pub(crate) sections_changed: bool,
-    pub(crate) arrows: Vec<Arrows>,
+    /// What is to be told.
+    pub(crate) changes: Vec<Change>,
 }
 
 /// A cluster that a batch works on.
@@ -63,7 +55,7 @@ impl ClusterWork {
             named: 0,
             applied: 0,
             sections_changed: false,
-            arrows: Vec::new(),
+            changes: Vec::new(),
         });
         Ok(self.pages.len() - 1)
     }

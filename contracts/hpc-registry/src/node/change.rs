@@ -1,17 +1,44 @@
-//! One node's record changed outside a batch: page, sums and events follow.
+//! Changes of nodes' records: page, sums and events follow.
 
 use cosmwasm_std::Storage;
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{HotRecord, NodeState, Transition};
 use hpc_schema::time::UnixSeconds;
 
+use super::list::node_ids;
 use super::page::{HotPage, SectionPage};
 use super::resolve::Located;
 use crate::cluster::ClusterHot;
-use crate::emit::Events;
+use crate::emit::{Events, Passage};
 use crate::error::ContractError;
 use crate::keys::Place;
 
-/// Writes `after` where `before` stood, keeps the sums right and tells of the arrows.
+/// What a message did to one slot of a page.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) slot: u8,
+    pub(crate) before: HotRecord,
+    pub(crate) after: HotRecord,
+    pub(crate) transitions: Vec<Transition>,
+}
+
+/// Tells of several nodes of a page.
+pub(crate) fn tell(
+    storage: &dyn Storage,
+    cluster_id: &ClusterId,
+    (cluster, page): (u32, u16),
+    changes: &[Change],
+    now: UnixSeconds,
+    events: &mut Events,
+) -> Result<(), ContractError> {
+    let ids = node_ids(storage, cluster, page, changes.iter().map(|c| c.slot))?;
+    let passage = |(c, id): (&Change, NodeId)| Passage::new(id, (Some(&c.before), &c.after), &c.transitions);
+    let passages: Vec<_> = changes.iter().zip(ids).map(passage).collect();
+    events.passages(cluster_id, &passages, now);
+    Ok(())
+}
+
+/// Writes one node's `after` where `before` stood, keeps the sums right and tells of the arrows.
 pub(crate) fn record(
     storage: &mut dyn Storage,
     node: &Located,
@@ -42,13 +69,8 @@ pub(crate) fn record(
     cluster.aggregate.add(&after, gpu_type);
     cluster.save(storage, &node.cluster_id, now);
     note_deregistered(storage, node.place, before.as_ref(), &after);
-    events.transitions(
-        &node.cluster_id,
-        &node.node_id,
-        (before.as_ref(), &after),
-        transitions,
-        now,
-    );
+    let passage = Passage::new(node.node_id.clone(), (before.as_ref(), &after), transitions);
+    events.passages(&node.cluster_id, &[passage], now);
     Ok(())
 }
 

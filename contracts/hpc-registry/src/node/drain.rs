@@ -55,7 +55,7 @@ pub(crate) fn drain(
     };
     deps.storage.set(&node.place.drain(), &to_json_vec(&order)?);
     let mut events = Events::default();
-    events.push(&Event::Drain {
+    events.push(Event::Drain {
         cluster_id: node.cluster_id.clone(),
         node_id: node.node_id.clone(),
         ordered_by: order.ordered_by,
@@ -88,7 +88,7 @@ pub(crate) fn resume(
     };
     deps.storage.remove(&node.place.drain());
     let mut events = Events::default();
-    events.push(&Event::Resume {
+    events.push(Event::Resume {
         cluster_id: node.cluster_id.clone(),
         node_id: node.node_id.clone(),
         ordered_by: info.sender.to_string(),

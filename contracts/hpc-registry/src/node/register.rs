@@ -88,7 +88,7 @@ pub(crate) fn register(
         place,
     };
     let mut events = Events::default();
-    events.push(&Event::Registered {
+    events.push(Event::Registered {
         cluster_id: node.cluster_id.clone(),
         node_id: node.node_id.clone(),
         epoch,

@@ -1,7 +1,11 @@
 //! `prune`: removes deregistered nodes past retention, and burnt nonces that can no longer be replayed.
 
+use std::collections::BTreeMap;
+
 use cosmwasm_std::{DepsMut, Order, Response, Storage, to_json_binary};
 use hpc_schema::code::Code;
+use hpc_schema::id::NodeId;
+use hpc_schema::node::HOT_LEN;
 use hpc_schema::registry::{Event, PruneAnswer};
 use hpc_schema::time::UnixSeconds;
 
@@ -11,7 +15,7 @@ use crate::emit::Events;
 use crate::error::{ContractError, refuse};
 use crate::keys::{self, Place};
 use crate::node::identity::Identity;
-use crate::node::page::{self, HotPage, KeyPage, StatsPage};
+use crate::node::page::{self, StatsPage};
 use crate::node::{fingerprint, resolve};
 
 const DEFAULT_LIMIT: u32 = 32;
@@ -41,40 +45,18 @@ pub(crate) fn prune(
     let done = due.len() <= take;
     due.truncate(take);
 
-    let mut events = Events::default();
-    let mut removed = 0;
+    let mut slots_of: BTreeMap<(u32, u16), Vec<(u8, UnixSeconds)>> = BTreeMap::new();
     for key in due {
         deps.storage.remove(&key);
-        let Some((at, place)) = read_due(&key) else {
-            continue;
-        };
-        // Registered again since, or even pruned and its slot reused: then this entry is void.
-        let mut hot = HotPage::load(deps.storage, place.cluster, place.page)?;
-        let Some(record) = hot.record(place.slot).filter(|r| r.deregistered_at() == Some(at)) else {
-            continue;
-        };
-        let cluster_id = cold::id_of(deps.storage, place.cluster)?.ok_or(ContractError::Corrupt {
-            what: "a cluster's id",
-        })?;
-        let mut cluster = ClusterHot::load(deps.storage, &cluster_id)?;
-        cluster.aggregate.sub(&record, 0);
-        cluster.save(deps.storage, &cluster_id, now);
-        hot.set(place.slot, &[0; 22]);
-        hot.save(deps.storage, place.cluster, place.page);
-        let node_id = resolve::node_id(deps.storage, place)?;
-        let identity = Identity::load(deps.storage, place)?;
-        if let Some(fp) = &identity.hardware_fingerprint {
-            fingerprint::release(deps.storage, place, fp)?;
+        if let Some((at, place)) = read_due(&key) {
+            let slots = slots_of.entry((place.cluster, place.page)).or_default();
+            slots.push((place.slot, at));
         }
-        resolve::remove(deps.storage, &node_id, place);
-        clear_slot(deps.storage, place)?;
-        removed += 1;
-        events.push(&Event::Removed {
-            cluster_id,
-            node_id,
-            epoch: identity.epoch,
-            time: now.0,
-        });
+    }
+    let mut events = Events::default();
+    let mut removed = 0;
+    for (of, slots) in slots_of {
+        removed += clear(deps.storage, of, &slots, now, &mut events)?;
     }
     nonces(deps.storage, now, take);
     let data = to_json_binary(&PruneAnswer { removed, done })?;
@@ -90,27 +72,77 @@ fn read_due(key: &[u8]) -> Option<(UnixSeconds, Place)> {
     ))
 }
 
-/// Everything that a slot holds besides its record; the slot is free afterwards.
-fn clear_slot(storage: &mut dyn Storage, place: Place) -> Result<(), ContractError> {
-    let Place {
-        cluster,
-        page: number,
-        slot,
-    } = place;
-    let mut keys = KeyPage::load(storage, cluster, number)?;
-    keys.set(slot, &[0; 48]);
-    keys.save(storage, cluster, number);
-    page::forget_section(storage, place)?;
-    let mut stats = StatsPage::load(storage, cluster, number)?;
-    if stats.get(slot) != [0; 8] {
-        stats.set(slot, &[0; 8]);
-        stats.save(storage, cluster, number);
+/// Frees the slots of a page whose nodes were deregistered at the times given; each page is written once. Answers with
+/// how many there were.
+fn clear(
+    storage: &mut dyn Storage,
+    (index, page): (u32, u16),
+    due: &[(u8, UnixSeconds)],
+    now: UnixSeconds,
+    events: &mut Events,
+) -> Result<u32, ContractError> {
+    let (mut keys, mut sections, mut hot) = page::load_all(storage, index, page)?;
+    // Registered again since, or even pruned and its slot reused: then the entry is void.
+    let gone = |(slot, at): &(u8, UnixSeconds)| {
+        let record = hot.record(*slot)?;
+        (record.deregistered_at() == Some(*at)).then_some((*slot, record))
+    };
+    let gone: Vec<_> = due.iter().filter_map(gone).collect();
+    if gone.is_empty() {
+        return Ok(0);
     }
-    for key in [place.identity(), place.previous(), place.drain()] {
+    let mut stats = StatsPage::load(storage, index, page)?;
+    let had = (sections.clone(), stats.clone());
+    let cluster_id = cold::id_of(storage, index)?.ok_or(ContractError::Corrupt {
+        what: "a cluster's id",
+    })?;
+    let mut cluster = ClusterHot::load(storage, &cluster_id)?;
+    for (slot, record) in &gone {
+        cluster.aggregate.sub(record, 0);
+        hot.set(*slot, &[0; HOT_LEN]);
+        keys.set(*slot, &[0; 48]);
+        sections.set(*slot, &[0; 17]);
+        stats.set(*slot, &[0; 8]);
+    }
+    cluster.save(storage, &cluster_id, now);
+    hot.save(storage, index, page);
+    keys.save(storage, index, page);
+    if sections != had.0 {
+        sections.save(storage, index, page);
+    }
+    if stats != had.1 {
+        stats.save(storage, index, page);
+    }
+    for (slot, _) in &gone {
+        let place = Place {
+            cluster: index,
+            page,
+            slot: *slot,
+        };
+        let (node_id, epoch) = forget(storage, place)?;
+        events.push(Event::Removed {
+            cluster_id: cluster_id.clone(),
+            node_id,
+            epoch,
+            time: now.0,
+        });
+    }
+    Ok(u32::try_from(gone.len()).unwrap_or(0))
+}
+
+/// Removes what stands of a node outside its page, and frees its slot; answers with its id and last epoch.
+fn forget(storage: &mut dyn Storage, place: Place) -> Result<(NodeId, u64), ContractError> {
+    let node_id = resolve::node_id(storage, place)?;
+    let identity = Identity::load(storage, place)?;
+    if let Some(fp) = &identity.hardware_fingerprint {
+        fingerprint::release(storage, place, fp)?;
+    }
+    resolve::remove(storage, &node_id, place);
+    for key in [place.section(), place.identity(), place.previous(), place.drain()] {
         storage.remove(&key);
     }
     storage.set(&place.free(), &[1]);
-    Ok(())
+    Ok((node_id, identity.epoch))
 }
 
 /// Walks some nonces from where the last call ended, and forgets the expired ones.

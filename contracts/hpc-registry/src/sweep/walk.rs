@@ -13,8 +13,9 @@ use crate::config::params;
 use crate::emit::Events;
 use crate::error::{ContractError, refuse};
 use crate::keys::{self, Place};
+use crate::node::change::{self, Change, note_deregistered};
+use crate::node::drain;
 use crate::node::page::{HotPage, SectionPage};
-use crate::node::{change, drain, list};
 
 const DEFAULT_LIMIT: u32 = 16;
 const MAX_LIMIT: u32 = 256;
@@ -144,48 +145,46 @@ impl Walk<'_> {
         cluster: &mut ClusterHot,
         page: u16,
     ) -> Result<(), ContractError> {
-        let mut hot = HotPage::load(storage, cluster.index, page)?;
-        let mut sections: Option<SectionPage> = None;
+        let index = cluster.index;
+        let place = |slot| Place {
+            cluster: index,
+            page,
+            slot,
+        };
+        let mut hot = HotPage::load(storage, index, page)?;
         let mut changes = Vec::new();
         for (slot, before) in hot.records() {
-            let place = Place {
-                cluster: cluster.index,
-                page,
-                slot,
-            };
-            let (after, transitions) =
-                step_silence(before, self.params, self.now, self.mode(storage, place, &before));
+            let mode = self.mode(storage, place(slot), &before);
+            let (after, transitions) = step_silence(before, self.params, self.now, mode);
             if !transitions.is_empty() {
-                changes.push((place, before, after, transitions));
+                changes.push(Change {
+                    slot,
+                    before,
+                    after,
+                    transitions,
+                });
             }
         }
         if changes.is_empty() {
             return Ok(());
         }
-        for (place, before, after, transitions) in &changes {
-            hot.set(place.slot, &after.encode());
-            // A node that falls silent may leave the sums of its GPU type; none enters them.
-            let gpu_type = if before.is_schedulable(true) && before.gpus > 0 {
-                let page = match sections.take() {
-                    Some(page) => page,
-                    None => SectionPage::load(storage, place.cluster, place.page)?,
-                };
-                sections.insert(page).gpu_type(place.slot)
-            } else {
-                0
-            };
-            cluster.aggregate.sub(before, gpu_type);
-            cluster.aggregate.add(after, gpu_type);
-            change::note_deregistered(storage, *place, Some(before), after);
-            self.answer.transitions += u32::try_from(transitions.len()).unwrap_or(0);
+        // A node that falls silent may leave the sums of its GPU type; none enters them.
+        let leaves = |c: &Change| c.before.is_schedulable(true) && c.before.gpus > 0;
+        let sections = if changes.iter().any(leaves) {
+            Some(SectionPage::load(storage, index, page)?)
+        } else {
+            None
+        };
+        for change in &changes {
+            hot.set(change.slot, &change.after.encode());
+            let gpu_type = sections.as_ref().map_or(0, |s| s.gpu_type(change.slot));
+            cluster.aggregate.sub(&change.before, gpu_type);
+            cluster.aggregate.add(&change.after, gpu_type);
+            note_deregistered(storage, place(change.slot), Some(&change.before), &change.after);
+            self.answer.transitions += u32::try_from(change.transitions.len()).unwrap_or(0);
         }
-        hot.save(storage, cluster.index, page);
-        let ids = list::node_ids(storage, cluster.index, page, changes.iter().map(|(p, ..)| p.slot))?;
-        for ((_, before, after, transitions), node_id) in changes.iter().zip(ids) {
-            self.events
-                .transitions(id, &node_id, (Some(before), after), transitions, self.now);
-        }
-        Ok(())
+        hot.save(storage, index, page);
+        change::tell(storage, id, (index, page), &changes, self.now, &mut self.events)
     }
 
     /// The drain's order is read only where it decides.

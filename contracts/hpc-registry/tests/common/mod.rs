@@ -214,19 +214,20 @@ pub fn events(response: &Response) -> Vec<Event> {
 
 /// Arrows among the events, as `node: from to reason`.
 pub fn arrows(response: &Response) -> Vec<String> {
-    events(response)
-        .into_iter()
-        .filter_map(|e| match e {
-            Event::Transition {
-                node_id,
-                from,
-                to,
-                reason,
-                ..
-            } => Some(format!("{node_id}: {from} {to} {reason}")),
-            _ => None,
-        })
-        .collect()
+    let mut arrows = Vec::new();
+    for event in events(response) {
+        if let Event::Transition {
+            node_id,
+            from,
+            to,
+            reason,
+            ..
+        } = event
+        {
+            arrows.extend(node_id.0.iter().map(|id| format!("{id}: {from} {to} {reason}")));
+        }
+    }
+    arrows
 }
 
 /// The code of a refusal, which also begins its text.

@@ -93,19 +93,18 @@ impl Story {
                 assert_eq!(time, now);
                 let arrow = (from.to_string(), to, reason);
                 assert!(ARROWS.with(|a| a.contains(&arrow)), "no such arrow: {arrow:?}");
-                let node = self
-                    .nodes
-                    .get_mut(&(cluster_id.to_string(), node_id.to_string()))
-                    .expect("an arrow of a node that was registered");
-                match from.0 {
-                    None => assert_eq!(to, NodeState::Pending),
-                    Some(from) => assert_eq!(node.state, from, "arrows of {node_id} chain"),
+                for node_id in &node_id.0 {
+                    let node = self.node(&cluster_id, node_id);
+                    match from.0 {
+                        None => assert_eq!(to, NodeState::Pending),
+                        Some(from) => assert_eq!(node.state, from, "arrows of {node_id} chain"),
+                    }
+                    if node.state == NodeState::Deregistered {
+                        node.jobs = JobsStatus::Normal;
+                    }
+                    node.state = to;
+                    node.drain &= to != NodeState::Deregistered;
                 }
-                if node.state == NodeState::Deregistered {
-                    node.jobs = JobsStatus::Normal;
-                }
-                node.state = to;
-                node.drain &= to != NodeState::Deregistered;
             }
             Event::Drain {
                 cluster_id, node_id, ..
@@ -120,12 +119,17 @@ impl Story {
                 time,
             } => {
                 assert_eq!(time, now);
-                self.node(&cluster_id, &node_id).jobs = match status.as_str() {
+                let status = match status.as_str() {
                     "normal" => JobsStatus::Normal,
                     "at_risk" => JobsStatus::AtRisk,
                     "failed" => JobsStatus::Failed,
                     other => panic!("unknown standing {other}"),
                 };
+                for node_id in &node_id.0 {
+                    let node = self.node(&cluster_id, node_id);
+                    assert_ne!(node.jobs, status, "told only when it changes");
+                    node.jobs = status;
+                }
             }
             Event::Removed {
                 cluster_id,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::common::cases;
-use crate::world::{World, refused};
+use crate::world::{Beginning, World, refused};
 use crate::{invariants, message};
 
 /// How bytes that were a message are spoilt.
@@ -150,7 +150,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..200), documents in documents(),
         spoils in prop::collection::vec(spoil(), 0..3), step in crate::step::step()
     ) {
-        let mut world = World::new(false);
+        let mut world = World::new(Beginning::default());
         world.step(&step);
         enter(&mut world, &noise);
         for document in &documents {

@@ -26,16 +26,18 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::world::World;
+use crate::world::{Beginning, World};
 
 proptest! {
     #![proptest_config(common::cases(48))]
 
     #[test]
     fn any_history_keeps_every_invariant_and_is_told_by_its_events(
-        steps in prop::collection::vec((step::step(), message::query()), 1..60), tight: bool
+        steps in prop::collection::vec((step::step(), message::query()), 1..60),
+        tight: bool,
+        large in prop::bool::weighted(0.2),
     ) {
-        let mut world = World::new(tight);
+        let mut world = World::new(Beginning { tight, large });
         for (step, query) in &steps {
             world.step(step);
             world.check();
@@ -70,7 +72,7 @@ fn histories_come_across_every_event_and_every_arrow() {
         .map(|t| (t.from, t.to))
         .collect::<BTreeSet<_>>();
     for _ in 0..400 {
-        let mut world = World::new(false);
+        let mut world = World::new(Beginning::default());
         for step in steps.new_tree(&mut runner).unwrap().current() {
             world.step(&step);
         }
@@ -92,4 +94,46 @@ fn histories_come_across_every_event_and_every_arrow() {
             .collect::<Vec<_>>(),
         wanted.difference(&arrows).collect::<Vec<_>>()
     );
+}
+
+/// What only more nodes than a page holds can lead to.
+#[test]
+fn large_histories_come_across_second_pages_and_both_cursors() {
+    let mut runner = TestRunner::deterministic();
+    let steps = prop::collection::vec(step::step(), 60);
+    let mut seen = BTreeSet::new();
+    for _ in 0..60 {
+        let mut world = World::new(Beginning {
+            tight: false,
+            large: true,
+        });
+        for step in steps.new_tree(&mut runner).unwrap().current() {
+            world.step(&step);
+            let map = &world.chain.deps.storage.map;
+            if map
+                .get(&[0x0f, 0, 0, 0, 0][..])
+                .is_some_and(|page| *page == [0, 1])
+            {
+                seen.insert("a sweep of the cluster that goes on at its second page");
+            }
+            if map.get(&[0x0f][..]).is_some_and(|at| *at == [0, 0, 0, 0, 0, 1]) {
+                seen.insert("a sweep of all that goes on at its second page");
+            }
+            let free = |page: u8| map.keys().any(|k| k.starts_with(&[8, 0, 0, 0, 0, 0, page]));
+            if free(0) {
+                seen.insert("a free slot of the first page");
+            }
+            if free(1) {
+                seen.insert("a free slot of the second page");
+            }
+        }
+        let several = |e: &Event| matches!(e, Event::Transition { node_id, .. } if node_id.0.len() > 60);
+        if world.heard.iter().any(several) {
+            seen.insert("one event of a whole page");
+        }
+        if seen.len() == 5 {
+            return;
+        }
+    }
+    panic!("seen: {seen:?}");
 }

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use crate::common::actors::key_of;
 use crate::common::{CLUSTER, T0};
+use crate::world::{CROWD, crowd};
 
 pub(crate) const CLUSTERS: [&str; 3] = [CLUSTER, "second", "third.cluster"];
 pub(crate) const NODES: [&str; 5] = ["node-0000", "node-0001", "node-0002", "node-0003", "node-0004"];
@@ -29,6 +30,7 @@ pub(crate) fn cluster() -> impl Strategy<Value = ClusterId> {
 pub(crate) fn node() -> impl Strategy<Value = NodeId> {
     prop_oneof![
         12 => prop::sample::select(&NODES[..]).prop_map(str::to_owned),
+        2 => (0..CROWD).prop_map(crowd),
         1 => "[A-Za-z0-9][A-Za-z0-9._-]{3,63}",
     ]
     .prop_map(|id| id.parse().unwrap())

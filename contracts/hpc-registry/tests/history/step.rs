@@ -6,12 +6,14 @@ use hpc_schema::report::Figures;
 use proptest::prelude::*;
 
 use crate::message;
+use crate::world::{CROWD, NAMED};
 
 /// A registration with real signatures.
 #[derive(Debug, Clone)]
 pub(crate) struct Enrolment {
     pub(crate) agent: u8,
-    pub(crate) provider: u8,
+    /// Who signs; `None`: the provider whose cluster it is.
+    pub(crate) provider: Option<u8>,
     pub(crate) new_key: bool,
     /// The old key's signature goes with it.
     pub(crate) consent: bool,
@@ -24,7 +26,7 @@ impl Default for Enrolment {
     fn default() -> Self {
         Self {
             agent: 0,
-            provider: 0,
+            provider: None,
             new_key: false,
             consent: true,
             replay: false,
@@ -52,6 +54,23 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
+    /// A healthy report of now with the section.
+    pub(crate) fn plain(agent: u8) -> Self {
+        Self {
+            agent,
+            former: false,
+            status: HealthStatus::Healthy,
+            jobs: 0,
+            gpu: 1,
+            age: 70,
+            ahead: 1,
+            attach: true,
+            forged: false,
+            replayed: false,
+            numbers: [u16::from(agent), 30, 2, 200, 5, 3],
+        }
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         let [cores, memory, gpus, storage, latency, count] = self.numbers.map(u64::from);
         Figures {
@@ -84,10 +103,15 @@ pub(crate) enum Step {
     Migrate,
 }
 
+/// One of those that messages name, or, where there are more, one of the crowd.
+fn agent() -> impl Strategy<Value = u8> {
+    prop_oneof![8 => 0..NAMED, 1 => NAMED..NAMED + CROWD]
+}
+
 fn enrolment() -> impl Strategy<Value = Enrolment> {
     (
-        0u8..15,
-        0u8..3,
+        agent(),
+        prop::option::weighted(0.3, 0u8..3),
         any::<bool>(),
         any::<bool>(),
         prop::bool::weighted(0.1),
@@ -96,8 +120,7 @@ fn enrolment() -> impl Strategy<Value = Enrolment> {
         .prop_map(
             |(agent, provider, new_key, consent, replay, fingerprint)| Enrolment {
                 agent,
-                // Mostly the provider whose cluster it is.
-                provider: if provider == 2 { provider } else { agent / 5 },
+                provider,
                 new_key,
                 consent,
                 replay,
@@ -111,7 +134,7 @@ fn beat() -> impl Strategy<Value = Beat> {
     let ahead = prop_oneof![8 => Just(1u32), 2 => 0u32..50, 1 => any::<u32>()];
     let rarely = || prop::bool::weighted(0.1);
     (
-        (0u8..15, rarely(), prop::sample::select(&HealthStatus::ALL[..])),
+        (agent(), rarely(), prop::sample::select(&HealthStatus::ALL[..])),
         (0u8..3, 0u8..3, age, ahead),
         (prop::bool::weighted(0.6), rarely(), rarely()),
         any::<[u16; 6]>(),

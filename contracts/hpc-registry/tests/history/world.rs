@@ -16,6 +16,25 @@ use crate::invariants;
 use crate::message::{CLUSTERS, NODES};
 use crate::step::{Beat, Enrolment, Step};
 
+/// Agents that messages name: five of each cluster.
+pub(crate) const NAMED: u8 = 15;
+/// Agents more of the first cluster of a large world: with its first two nodes they fill a page.
+pub(crate) const CROWD: u8 = 62;
+
+/// Id of an agent of the crowd.
+pub(crate) fn crowd(n: u8) -> String {
+    format!("crowd-{n:02}")
+}
+
+/// How a history begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beginning {
+    /// With the shortest thresholds, so that a report can be older than the silence that it ends.
+    pub(crate) tight: bool,
+    /// With more nodes in the first cluster than a page holds, all but one of which report.
+    pub(crate) large: bool,
+}
+
 /// Sequence and last heartbeat of a node in one epoch.
 type Progress = BTreeMap<(u32, (u16, u8)), (u64, u32, u32)>;
 
@@ -34,11 +53,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `tight`: with the shortest thresholds, so that a report can be older than the silence that it ends.
-    pub(crate) fn new(tight: bool) -> Self {
+    pub(crate) fn new(Beginning { tight, large }: Beginning) -> Self {
         let mut agents = Vec::new();
         for cluster in CLUSTERS {
             agents.extend(NODES.map(|node| Agent::new(cluster, node)));
+        }
+        if large {
+            agents.extend((0..CROWD).map(|n| Agent::new(CLUSTERS[0], &crowd(n))));
         }
         let mut world = Self {
             chain: Chain::bare(),
@@ -60,8 +81,8 @@ impl World {
                 .unwrap();
         }
         // Two clusters with two nodes each, so that histories begin in the middle of things.
-        for (cluster, provider) in [(0, 0), (1, 1)] {
-            let owner = world.actor(1 + provider);
+        for cluster in 0..2 {
+            let owner = world.actor(1 + cluster);
             for verb in ["create_cluster", "activate_cluster"] {
                 let msg = serde_json::json!({verb: {"cluster_id": CLUSTERS[cluster as usize]}});
                 world
@@ -71,14 +92,30 @@ impl World {
             for node in 0..2 {
                 world.step(&Step::Enrol(Enrolment {
                     agent: cluster * 5 + node,
-                    provider,
                     fingerprint: Some(cluster * 2 + node),
                     ..Enrolment::default()
                 }));
             }
         }
+        if large {
+            world.fill();
+        }
         world.check();
         world
+    }
+
+    /// The crowd comes, and after it the first node of a second page.
+    fn fill(&mut self) {
+        let all = (NAMED..NAMED + CROWD).chain([2]);
+        for agent in all.clone() {
+            self.step(&Step::Enrol(Enrolment {
+                agent,
+                ..Enrolment::default()
+            }));
+        }
+        assert_eq!((self.agents[2].page, self.agents[2].slot), (1, 0));
+        let beats = all.map(Beat::plain).collect();
+        self.step(&Step::Report { beats, noise: vec![] });
     }
 
     /// The cast: the first admin, three providers, and others who may be made operators, owners or admins.
@@ -175,7 +212,8 @@ impl World {
         let old = self.agents[at].clone();
         let mut agent = old.clone();
         agent.fingerprint = how.fingerprint.map(|n| format!("{n:064x}"));
-        let provider = self.providers[usize::from(how.provider) % 3].clone();
+        let own = CLUSTERS.iter().position(|c| *c == agent.cluster).unwrap_or(0);
+        let provider = self.providers[how.provider.map_or(own, usize::from)].clone();
         // Identities name the cluster's owner, whoever signs.
         let owner = self.story.clusters.get(&agent.cluster).map_or_else(
             || provider.address(&self.chain).into_string(),
@@ -322,12 +360,13 @@ impl World {
             let expected: Vec<_> = slots
                 .filter_map(|(_, s)| Some((s.id.clone()?, seen(s.record?).state)))
                 .collect();
+            let limit = if cluster.slots > 64 { 30 } else { 3 };
             let (mut listed, mut cursor) = (Vec::new(), None);
             loop {
                 let answer: NodesAnswer = self
                     .chain
                     .query(serde_json::json!({"nodes": {
-                        "filter": {"cluster_id": cluster.id}, "limit": 3, "start_after": cursor}}))
+                        "filter": {"cluster_id": cluster.id}, "limit": limit, "start_after": cursor}}))
                     .unwrap();
                 listed.extend(answer.nodes.into_iter().map(|n| (n.node_id.to_string(), n.state)));
                 cursor = answer.next;

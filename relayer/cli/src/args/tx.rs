@@ -86,7 +86,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   virtengine tx hpc update-cluster hpc-cluster-1 --gateway-endpoint https://gateway.example:8443 --from owner
-  virtengine tx hpc update-cluster hpc-cluster-1 --no-operators --from owner --yes")]
+  virtengine tx hpc update-cluster hpc-cluster-1 --region '' --no-operators --from owner --yes
+
+An empty --region or --gateway-endpoint takes the field away.")]
     UpdateCluster(Box<UpdateCluster>),
     /// Let the cluster's nodes become active.
     #[command(after_help = "\

@@ -130,7 +130,8 @@ pub struct AggregateAnswer {
     pub cluster_id: ClusterId,
     /// As of the last write.
     pub recorded: AggregateView,
-    /// When that was.
+    /// Block time of the last message that wrote the cluster's sums: a batch, a registration, a sweep that changed a
+    /// node, a switch on or off. Whether a figure became another does not matter.
     pub recorded_at: UnixSeconds,
     /// What a sweep would make of it now; absent for larger clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -185,7 +185,7 @@ fn tenths(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::budget::Budget;
-    use super::super::measure::{FILL_MEAN, FILL_WORST, SWEEP_IDLE};
+    use super::super::measure::{FILL_MEAN, FILL_WORST, SWEEP_IDLE, SWEEP_STALE};
     use super::*;
 
     fn budget() -> Budget {
@@ -211,6 +211,7 @@ mod tests {
             ("batches: 1024 reports", 2_900),
             ("50 reports spread over 10 clusters of 5", 7_500),
             (SWEEP_IDLE, 300),
+            (SWEEP_STALE, 1_800),
             (FILL_MEAN, 300_000),
             (FILL_WORST, 370_000),
         ] {
