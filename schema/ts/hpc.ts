@@ -42,7 +42,7 @@ export type HealthStatus = "healthy" | "degraded" | "unhealthy" | "draining" | "
  */
 export type NodeId = string;
 /**
- * An Ed25519 public key, base64 in JSON. Small-order and non-canonical encodings are refused.
+ * An Ed25519 public key, base64 in JSON: a point of the curve, of large order, in canonical encoding.
  */
 export type AgentKey = string;
 /**
@@ -143,7 +143,7 @@ export type ExecuteMsg =
          */
         cluster_id: ClusterId;
         /**
-         * New gateway URL.
+         * New gateway URL; an empty text takes it away.
          */
         gateway_endpoint?: string | null;
         /**
@@ -159,7 +159,7 @@ export type ExecuteMsg =
          */
         operators?: string[] | null;
         /**
-         * New region.
+         * New region; an empty text takes it away.
          */
         region?: string | null;
       };
@@ -1434,7 +1434,8 @@ export interface AggregateAnswer {
    */
   recorded: AggregateView;
   /**
-   * When that was.
+   * Block time of the last message that wrote the cluster's sums: a batch, a registration, a sweep that changed a
+   * node, a switch on or off. Whether a figure became another does not matter.
    */
   recorded_at: UnixSeconds;
 }

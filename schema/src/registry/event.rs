@@ -8,7 +8,7 @@ use crate::id::{ClusterId, NodeId};
 use crate::node::{NodeState, Prior};
 
 /// Nodes of which an event tells the same thing, at least one: an attribute each, all under one key. What one event
-/// says at once costs a chain a quarter of what an event for each node costs.
+/// says at once costs a chain a fifth of what an event for each node costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeIds(pub Vec<NodeId>);
 
