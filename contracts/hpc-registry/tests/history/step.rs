@@ -67,7 +67,7 @@ impl Beat {
             attach: true,
             forged: false,
             replayed: false,
-            numbers: [u16::from(agent), 30, 2, 200, 5, 3],
+            numbers: [u16::from(agent % 60), 30, 2, 200, 5, 3],
         }
     }
 
