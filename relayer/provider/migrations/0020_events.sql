@@ -14,7 +14,8 @@ CREATE TABLE chain_event (
     -- Type and attributes, JSON.
     event      TEXT NOT NULL,
     seen_at    INTEGER NOT NULL,
-    PRIMARY KEY (height, tx, item)
+    -- An event may be of several nodes.
+    PRIMARY KEY (height, tx, item, node_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chain_event_node ON chain_event (cluster_id, node_id, height);
 CREATE INDEX chain_event_seen_at ON chain_event (seen_at);

@@ -81,6 +81,12 @@ macro_rules! events {
 
             /// Attributes in order.
             #[must_use]
+            pub fn attributes(&self) -> Vec<(&'static str, String)> {
+                self.clone().into_attributes()
+            }
+
+            /// Attributes in order.
+            #[must_use]
             pub fn into_attributes(self) -> Vec<(&'static str, String)> {
                 let mut out = Vec::new();
                 match self {
@@ -227,6 +233,24 @@ events! {
     }
 }
 
+impl Event {
+    /// What it tells of each node, one event a node; of an event that is of one node, or of none, itself.
+    #[must_use]
+    pub fn of_each_node(&self) -> Vec<Self> {
+        let (Self::Transition { node_id, .. } | Self::Jobs { node_id, .. }) = self else {
+            return vec![self.clone()];
+        };
+        let of_one = |id: &NodeId| {
+            let mut one = self.clone();
+            if let Self::Transition { node_id, .. } | Self::Jobs { node_id, .. } = &mut one {
+                *node_id = id.clone().into();
+            }
+            one
+        };
+        node_id.0.iter().map(of_one).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +274,14 @@ mod tests {
             "wasm-hpc_node_transition",
             attributes.iter().map(|(k, v)| (*k, v.as_str())),
         );
-        assert_eq!(read, Ok(event));
+        assert_eq!(read.as_ref(), Ok(&event));
+        let each = event.of_each_node();
+        let nodes = ["node-hpc1-compute-042", "node-hpc1-compute-043"];
+        assert_eq!(each.len(), 2);
+        for (one, node) in each.iter().zip(nodes) {
+            assert!(one.attributes().contains(&("node_id", node.to_owned())));
+            assert_eq!(one.of_each_node(), [one.clone()]);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{NodeState, Prior};
 use hpc_schema::registry::Event;
 use sqlx::SqliteConnection;
@@ -25,20 +26,20 @@ fn of_state(state: NodeState) -> Option<&'static str> {
 const OF_STATES: [&str; 3] = ["node_stale", "node_offline", "node_deregistered"];
 const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
 
-/// Raises and resolves what follows from an event; part of the commit that takes it in.
+/// Raises and resolves what follows from an event of this node; part of the commit that takes it in.
 pub(crate) async fn on_event(
     conn: &mut SqliteConnection,
     event: &Event,
+    (cluster_id, node_id): (&ClusterId, &NodeId),
     now_ms: u64,
 ) -> Result<(), StoreError> {
     match event {
         Event::Transition {
-            cluster_id,
-            node_id,
             from,
             to,
             reason,
             time,
+            ..
         } => {
             let at = time.saturating_mul(1_000);
             // A node that was drained may be switched off, and one that its owner removes is no trouble.
@@ -54,12 +55,7 @@ pub(crate) async fn on_event(
                 book::raise(conn, &alert).await?;
             }
         }
-        Event::Jobs {
-            cluster_id,
-            node_id,
-            status,
-            time,
-        } => {
+        Event::Jobs { status, time, .. } => {
             let at = time.saturating_mul(1_000);
             let wrong = match status.as_str() {
                 "at_risk" => Some("jobs_at_risk"),
@@ -76,18 +72,7 @@ pub(crate) async fn on_event(
             }
         }
         // What was of the registration before, or of the record, is over.
-        Event::Registered {
-            cluster_id,
-            node_id,
-            time,
-            ..
-        }
-        | Event::Removed {
-            cluster_id,
-            node_id,
-            time,
-            ..
-        } => {
+        Event::Registered { time, .. } | Event::Removed { time, .. } => {
             let at = time.saturating_mul(1_000);
             for name in OF_STATES.into_iter().chain(OF_JOBS) {
                 book::resolve(conn, &node_key(name, cluster_id, node_id), at, now_ms).await?;

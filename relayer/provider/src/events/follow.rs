@@ -180,7 +180,7 @@ impl Follow {
         let served = registry::served(&self.store, &self.clusters).await?;
         let now_ms = clock::now_ms();
         let mut touched: BTreeMap<ClusterId, BTreeSet<NodeId>> = BTreeMap::new();
-        let mut new: Vec<&Event> = Vec::new();
+        let mut new: Vec<Event> = Vec::new();
         let mut tx = self.store.begin().await?;
         for one in told {
             let event = match &one.event {
@@ -191,32 +191,29 @@ impl Follow {
                     continue;
                 }
             };
-            let Some((cluster, node)) = rows::subject(event).filter(|(c, _)| served.contains(*c)) else {
-                continue;
-            };
-            if rows::record(&mut tx, one, event, (cluster, node), now_ms).await? {
-                rows::note_deregistration(&mut tx, event).await?;
-                alert::on_event(&mut tx, event, now_ms).await?;
-                touched.entry(cluster.clone()).or_default().insert(node.clone());
-                new.push(event);
+            for event in event.of_each_node() {
+                let Some((cluster, node)) = rows::subject(&event).filter(|(c, _)| served.contains(*c)) else {
+                    continue;
+                };
+                if rows::record(&mut tx, one, &event, (cluster, node), now_ms).await? {
+                    rows::note_deregistration(&mut tx, &event, (cluster, node)).await?;
+                    alert::on_event(&mut tx, &event, (cluster, node), now_ms).await?;
+                    touched.entry(cluster.clone()).or_default().insert(node.clone());
+                    new.push(event);
+                }
+            }
             }
         }
         rows::advance(&mut tx, to).await?;
         fault::point("events.written");
         tx.commit().await.map_err(StoreError::from)?;
         fault::point("events.committed");
-        for event in new {
+        for event in &new {
             self.metrics.event(event.ty());
-            if let Event::Transition {
-                cluster_id,
-                node_id,
-                from,
-                to,
-                reason,
-                ..
-            } = event
+            if let (Some((cluster, node)), Event::Transition { from, to, reason, .. }) =
+                (rows::subject(event), event)
             {
-                tracing::info!(cluster = %cluster_id, node = %node_id, %from, %to, reason, "a node changed its state");
+                tracing::info!(%cluster, %node, %from, %to, reason, "a node changed its state");
             }
         }
         Ok(touched)

@@ -35,22 +35,25 @@ pub(super) async fn advance(conn: &mut SqliteConnection, height: u64) -> Result<
     Ok(())
 }
 
-/// Cluster and node that an event is of, if it is of a node.
+/// Cluster and node that an event is of, if it is of one node ([`Event::of_each_node`]).
 pub(super) fn subject(event: &Event) -> Option<(&ClusterId, &NodeId)> {
     match event {
         Event::Transition {
             cluster_id, node_id, ..
         }
-        | Event::Registered {
+        | Event::Jobs {
+            cluster_id, node_id, ..
+        } => match node_id.0.as_slice() {
+            [one] => Some((cluster_id, one)),
+            _ => None,
+        },
+        Event::Registered {
             cluster_id, node_id, ..
         }
         | Event::Drain {
             cluster_id, node_id, ..
         }
         | Event::Resume {
-            cluster_id, node_id, ..
-        }
-        | Event::Jobs {
             cluster_id, node_id, ..
         }
         | Event::Removed {
@@ -60,7 +63,7 @@ pub(super) fn subject(event: &Event) -> Option<(&ClusterId, &NodeId)> {
     }
 }
 
-/// Records an event of a node; false if it was on record already.
+/// Records an event of one node; false if it was on record already.
 pub(super) async fn record(
     conn: &mut SqliteConnection,
     told: &Told,
@@ -93,29 +96,23 @@ pub(super) async fn record(
 pub(super) async fn note_deregistration(
     conn: &mut SqliteConnection,
     event: &Event,
+    (cluster, node): (&ClusterId, &NodeId),
 ) -> Result<(), StoreError> {
-    let (cluster_id, node_id, time) = match event {
+    let time = match event {
         Event::Transition {
-            cluster_id,
-            node_id,
             to: NodeState::Deregistered,
             time,
             ..
-        } => (cluster_id, node_id, time),
-        Event::Registered {
-            cluster_id, node_id, ..
-        }
-        | Event::Removed {
-            cluster_id, node_id, ..
-        } => {
-            return forget_deregistration(conn, cluster_id, node_id).await;
+        } => time,
+        Event::Registered { .. } | Event::Removed { .. } => {
+            return forget_deregistration(conn, cluster, node).await;
         }
         _ => return Ok(()),
     };
     // The epoch is not told: the first look at the node adds it.
     sqlx::query("INSERT OR REPLACE INTO deregistered (cluster_id, node_id, epoch, at_s) VALUES (?, ?, 0, ?)")
-        .bind(cluster_id.as_str())
-        .bind(node_id.as_str())
+        .bind(cluster.as_str())
+        .bind(node.as_str())
         .bind(int(*time))
         .execute(conn)
         .await?;

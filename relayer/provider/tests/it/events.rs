@@ -19,17 +19,20 @@ use crate::site::{Site, cluster, eventually};
 async fn on_chain(site: &Site, node: &str, from: u64) -> Vec<(u64, Value)> {
     let tip = site.devnet.height().unwrap();
     let told = site.client.events_in_index(from, tip).await.unwrap();
-    let of_node = |told: Told| {
-        let event: Event = told.event.unwrap();
+    let of_node = |(height, event): (u64, Event)| {
         let mut value: serde_json::Map<String, Value> = event
             .attributes()
             .into_iter()
             .map(|(k, v)| (k.to_owned(), v.into()))
             .collect();
         value.insert("type".into(), event.ty().into());
-        (value.get("node_id").and_then(Value::as_str) == Some(node)).then_some((told.height, value.into()))
+        (value.get("node_id").and_then(Value::as_str) == Some(node)).then_some((height, value.into()))
     };
-    told.into_iter().filter_map(of_node).collect()
+    let each = |told: Told| {
+        let events = told.event.unwrap().of_each_node();
+        events.into_iter().map(move |event| (told.height, event))
+    };
+    told.into_iter().flat_map(each).filter_map(of_node).collect()
 }
 
 /// What the daemon has, oldest first.
