@@ -7,8 +7,7 @@ use hpc_schema::node::lifecycle;
 use hpc_schema::registry::{Drain, Event};
 use hpc_schema::time::UnixSeconds;
 
-use super::change;
-use super::deregister::{load, refused};
+use super::on_record::OnRecord;
 use crate::cluster::fields;
 use crate::config::params;
 use crate::emit::Events;
@@ -42,36 +41,23 @@ pub(crate) fn drain(
         );
     }
     let params = params::load(deps.storage)?;
-    let (node, mut cluster, before) = load(deps.as_ref(), cluster_id, node_id)?;
-    let (after, arrows) = match lifecycle::drain(before, &params, now) {
-        Ok(done) => done,
-        Err(code) => return refused(code, &node, &before),
-    };
+    let node = OnRecord::load(deps.as_ref(), cluster_id, node_id)?;
+    let after = node.judged(lifecycle::drain(node.record, &params, now))?;
     let order = Drain {
         ordered_by: info.sender.to_string(),
         ordered_at: now,
         until,
         reason,
     };
-    deps.storage.set(&node.place.drain(), &to_json_vec(&order)?);
+    deps.storage.set(&node.node.place.drain(), &to_json_vec(&order)?);
     let mut events = Events::default();
     events.push(Event::Drain {
-        cluster_id: node.cluster_id.clone(),
-        node_id: node.node_id.clone(),
+        cluster_id: node.node.cluster_id.clone(),
+        node_id: node.node.node_id.clone(),
         ordered_by: order.ordered_by,
         until: until.0,
     });
-    let records = (Some(before), after);
-    change::record(
-        deps.storage,
-        &node,
-        &mut cluster,
-        records,
-        &arrows,
-        now,
-        &mut events,
-    )?;
-    Ok(events.into_response())
+    node.change(deps, after, now, events)
 }
 
 pub(crate) fn resume(
@@ -81,27 +67,14 @@ pub(crate) fn resume(
     (cluster_id, node_id): (Option<&ClusterId>, &NodeId),
 ) -> Result<Response, ContractError> {
     let params = params::load(deps.storage)?;
-    let (node, mut cluster, before) = load(deps.as_ref(), cluster_id, node_id)?;
-    let (after, arrows) = match lifecycle::resume(before, &params, now) {
-        Ok(done) => done,
-        Err(code) => return refused(code, &node, &before),
-    };
-    deps.storage.remove(&node.place.drain());
+    let node = OnRecord::load(deps.as_ref(), cluster_id, node_id)?;
+    let after = node.judged(lifecycle::resume(node.record, &params, now))?;
+    deps.storage.remove(&node.node.place.drain());
     let mut events = Events::default();
     events.push(Event::Resume {
-        cluster_id: node.cluster_id.clone(),
-        node_id: node.node_id.clone(),
+        cluster_id: node.node.cluster_id.clone(),
+        node_id: node.node.node_id.clone(),
         ordered_by: info.sender.to_string(),
     });
-    let records = (Some(before), after);
-    change::record(
-        deps.storage,
-        &node,
-        &mut cluster,
-        records,
-        &arrows,
-        now,
-        &mut events,
-    )?;
-    Ok(events.into_response())
+    node.change(deps, after, now, events)
 }

@@ -6,6 +6,7 @@ pub(crate) mod drain;
 pub(crate) mod fingerprint;
 pub(crate) mod identity;
 pub(crate) mod list;
+pub(crate) mod on_record;
 pub(crate) mod page;
 pub(crate) mod query;
 pub(crate) mod raw;

@@ -8,8 +8,9 @@ use hpc_schema::registry::{InstantiateMsg, MigrateMsg};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::check::refused;
 use crate::common::cases;
-use crate::world::{Beginning, World, refused};
+use crate::world::{Beginning, World};
 use crate::{invariants, message};
 
 /// How bytes that were a message are spoilt.

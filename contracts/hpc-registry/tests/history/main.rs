@@ -10,6 +10,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod follow;
