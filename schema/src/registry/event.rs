@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(each.len(), 2);
         for (one, node) in each.iter().zip(nodes) {
             assert!(one.attributes().contains(&("node_id", node.to_owned())));
-            assert_eq!(one.of_each_node(), [one.clone()]);
+            assert_eq!(one.of_each_node(), std::slice::from_ref(one));
         }
     }
 
