@@ -202,7 +202,6 @@ impl Follow {
                     new.push(event);
                 }
             }
-            }
         }
         rows::advance(&mut tx, to).await?;
         fault::point("events.written");
