@@ -19,7 +19,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.config.load()?;
-        let key = crate::key::load(&config.key_path)
+        let (public, place) = crate::key::describe(&config.key_path)
             .map_err(|e| Failure::new(2, format_args!("agent.key_path: {e}")))?;
         let gateways: Vec<String> = config.endpoints.iter().map(ToString::to_string).collect();
         match self.output {
@@ -27,13 +27,13 @@ impl Check {
                 say!("{}: good", self.config.config.display());
                 say!("gateways: {}", gateways.join(", "));
                 say!("state: {}", config.state_dir.display());
-                say!("key: {} ({})", key.public(), config.key_path.display());
+                say!("key: {public} ({}), {place}", config.key_path.display());
                 Ok(ExitCode::SUCCESS)
             }
             format => print(
                 &json!({
                     "config": self.config.config, "gateways": gateways, "state_dir": config.state_dir,
-                    "key_path": config.key_path, "public_key": key.public(),
+                    "key_path": config.key_path, "public_key": public, "key_place": place,
                 }),
                 format,
             ),

@@ -13,7 +13,9 @@ Exit codes: 0 done, 1 failed (status: not healthy), 2 wrong usage or configurati
 pub(super) const KEYGEN: &str = "\
 Examples:
   virtengine-node-agent keygen --output-dir /etc/virtengine/node-agent/keys
-  virtengine-node-agent keygen --output json";
+  virtengine-node-agent keygen --output json
+  virtengine-node-agent keygen --store tpm
+  virtengine-node-agent keygen --store pkcs11 --pkcs11-module /usr/lib/softhsm/libsofthsm2.so --pkcs11-token node --pin-file /etc/virtengine/node-agent/pin";
 
 pub(super) const KEY: &str = "\
 Examples:
@@ -25,10 +27,16 @@ Examples:
   virtengine-node-agent key show
   virtengine-node-agent key show --key /etc/virtengine/node-agent/keys/agent.key --output json";
 
+pub(super) const KEY_MIGRATE: &str = "\
+Examples:
+  virtengine-node-agent key migrate --store tpm
+  virtengine-node-agent key migrate --store file --key /etc/virtengine/node-agent/keys/agent.key";
+
 pub(super) const KEY_ROTATE: &str = "\
 Examples:
   virtengine-node-agent key rotate                                   # makes the new key, says what to ask the provider for
   virtengine-node-agent key rotate --token-file /etc/virtengine/node-agent/next-token
+  virtengine-node-agent key rotate --store pkcs11 --pkcs11-module /usr/lib/softhsm/libsofthsm2.so --pkcs11-token node --pin-credential pin
   virtengine-node-agent key rotate --abandon";
 
 pub(super) const REGISTER: &str = "\

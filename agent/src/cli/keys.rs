@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::output::{print, say};
 use super::rotate::Rotate;
+use super::store::StoreArguments;
 use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
-use crate::key::{KeyFileError, generate, load};
+use crate::key::{KeyFileError, Store, describe, generate_in, migrate};
 
 /// `keygen`.
 #[derive(Debug, Args)]
@@ -19,6 +20,8 @@ pub(super) struct Keygen {
     /// Replace an existing key; the node must then be registered again
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    store: StoreArguments,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -27,12 +30,24 @@ pub(super) struct Keygen {
 /// `key …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Key {
-    /// Print the public key of a private key file
+    /// Print the public key of a private key file; with --output json also where the private one lives
     #[command(after_help = examples::KEY_SHOW)]
     Show {
         /// Private key file
         #[arg(long, default_value = DEFAULT_KEY_PATH)]
         key: PathBuf,
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+    /// Move the key to another place: file or TPM; it stays the same key, and the node registered
+    #[command(after_help = examples::KEY_MIGRATE)]
+    Migrate {
+        /// Private key file
+        #[arg(long, default_value = DEFAULT_KEY_PATH)]
+        key: PathBuf,
+        #[command(flatten)]
+        store: StoreArguments,
         /// Form of the answer
         #[arg(short, long, value_enum, default_value_t)]
         output: Format,
@@ -48,7 +63,8 @@ fn failure(e: &KeyFileError) -> Failure {
 
 impl Keygen {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let made = generate(&self.output_dir, self.force).map_err(|e| failure(&e))?;
+        let store = self.store.store()?.unwrap_or(Store::File);
+        let made = generate_in(&self.output_dir, self.force, &store).map_err(|e| failure(&e))?;
         if self.output != Format::Text {
             let value = json!({
                 "private_key": made.key_path, "public_key_file": made.public_path, "public_key": made.public,
@@ -66,17 +82,32 @@ impl Key {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Show { key, output } => show(&key, output),
+            Self::Migrate { key, store, output } => moved(&key, &store, output),
             Self::Rotate(rotate) => rotate.run(),
         }
     }
 }
 
 fn show(path: &Path, output: Format) -> Result<ExitCode, Failure> {
-    let key = load(path).map_err(|e| failure(&e))?;
+    let (public, place) = describe(path).map_err(|e| failure(&e))?;
     if output != Format::Text {
-        let value = json!({"private_key": path, "public_key": key.public(), "place": key.place()});
-        return print(&value, output);
+        return print(
+            &json!({"private_key": path, "public_key": public, "place": place}),
+            output,
+        );
     }
-    say!("{}", key.public());
+    say!("{public}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn moved(path: &Path, store: &StoreArguments, output: Format) -> Result<ExitCode, Failure> {
+    let store = store
+        .store()?
+        .ok_or_else(|| Failure::new(2, "--store says where the key is to live: file or tpm"))?;
+    let place = migrate(path, &store).map_err(|e| failure(&e))?;
+    if output != Format::Text {
+        return print(&json!({"private_key": path, "place": place}), output);
+    }
+    say!("{}: the key is now {place}", path.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,9 @@ mod probe_gpu;
 mod register;
 mod rotate;
 mod run;
+mod sign_pkcs11;
 mod status;
+mod store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +66,9 @@ enum Command {
     /// Ask NVML and print what it says as JSON: the agent starts this as a process of its own
     #[command(name = crate::probe::gpu::COMMAND, hide = true)]
     ProbeGpu(probe_gpu::ProbeGpu),
+    /// Sign what comes in with a key in an HSM: the agent starts this as a process of its own
+    #[command(name = crate::key::PKCS11_COMMAND, hide = true)]
+    SignPkcs11,
 }
 
 #[derive(Debug, Subcommand)]
@@ -152,6 +157,7 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Status(c) => c.run(),
         Command::Inventory(c) => c.run(),
         Command::ProbeGpu(c) => c.run(),
+        Command::SignPkcs11 => sign_pkcs11::run(),
         Command::Config(ConfigCommand::Check(c)) => c.run(),
         Command::Completion { shell } => completion(shell),
         Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),

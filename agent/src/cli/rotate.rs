@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::output::{print, say};
 use super::register::{exit_code, show};
+use super::store::StoreArguments;
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::{Config, HumanDuration, Token, read_token_file};
 use crate::fault;
@@ -25,6 +26,8 @@ pub(super) struct Rotate {
     /// Give the new key up that a former run has made
     #[arg(long, conflicts_with = "token_file")]
     abandon: bool,
+    #[command(flatten)]
+    store: StoreArguments,
     /// How long to try
     #[arg(long, default_value = "10m")]
     wait: HumanDuration,
@@ -68,7 +71,7 @@ impl Rotate {
         if self.is_done(&config, &registration) {
             return self.tell(&registration);
         }
-        let new = prepare_next(&config.key_path).map_err(key)?;
+        let new = prepare_next(&config.key_path, self.store.store()?).map_err(key)?;
         fault::point("rotate.prepared");
         if !self.has_token_for(&config, &new)? {
             return self.ask_for_token(&registration, &new);

@@ -17,7 +17,7 @@ pub enum KeyFileError {
         dir: String,
     },
     /// Others may read the private key.
-    #[error("{path}: mode {mode:o} lets others read the private key; chmod 600 {path}")]
+    #[error("{path}: mode {mode:o} lets others read it; chmod 600 {path}")]
     Mode {
         /// The key file.
         path: String,
@@ -35,7 +35,9 @@ pub enum KeyFileError {
         euid: u32,
     },
     /// Neither PKCS#8 PEM of an Ed25519 key nor base64 of a 32-byte seed.
-    #[error("{path}: not an Ed25519 private key (PKCS#8 PEM, or base64 of the 32-byte seed)")]
+    #[error(
+        "{path}: not an Ed25519 private key (PKCS#8 PEM, base64 of the 32-byte seed, or JSON that says where the key lives)"
+    )]
     Format {
         /// The key file.
         path: String,
@@ -61,6 +63,14 @@ pub enum KeyFileError {
         /// Base64 of the key on record.
         registered: String,
     },
+    /// A TPM or HSM cannot be used; says why and what to do.
+    #[error("{0}")]
+    Device(String),
+    /// To or from an HSM.
+    #[error(
+        "a key is not moved into an HSM or out of one: the HSM makes its own; replace the key with: virtengine-node-agent key rotate --store …"
+    )]
+    Immovable,
     /// Not a file: a directory, device or pipe.
     #[error("{path}: not a regular file")]
     NotAFile {

@@ -3,26 +3,49 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use hpc_schema::key::AgentKey;
 use zeroize::Zeroizing;
 
-use super::{KeyFileError, NodeKey, SharedSigner};
+use super::stored::Stored;
+use super::{KeyFileError, Place, SharedSigner};
 use crate::files::{at, directory_of};
 
-/// A PKCS#8 file has 119 bytes; anything far beyond is not a key.
+/// A PKCS#8 file has 119 bytes, a sealed blob about a thousand; anything far beyond is not a key.
 const LIMIT: u64 = 4096;
 
-/// Reads the private key, if nobody else can read or replace it.
+/// The signer of a key file, if nobody else can read or replace it. A sealed key is unsealed now.
 ///
 /// Root may read a key that belongs to the owner of its directory (`sudo … register` for a service user).
 ///
 /// # Errors
-/// IO, wrong mode, wrong owner, not a key.
+/// IO, wrong mode, wrong owner, not a key, a device that refuses.
 pub fn load(path: &Path) -> Result<SharedSigner, KeyFileError> {
-    Ok(read(path)?.shared())
+    read(path)?.open()
 }
 
-/// The key in the file.
-pub(super) fn read(path: &Path) -> Result<NodeKey, KeyFileError> {
+/// The public half and where the private one lives, without a look at any device.
+///
+/// # Errors
+/// IO, wrong mode, wrong owner, not a key.
+pub fn describe(path: &Path) -> Result<(AgentKey, Place), KeyFileError> {
+    let stored = read(path)?;
+    Ok((stored.public(), stored.place()))
+}
+
+/// What is in the file.
+pub(super) fn read(path: &Path) -> Result<Stored, KeyFileError> {
+    let file = open_private(path)?;
+    let mut text = Zeroizing::new(String::with_capacity(4096));
+    file.take(LIMIT)
+        .read_to_string(&mut text)
+        .map_err(at("read", path))?;
+    Stored::parse(&text).ok_or_else(|| KeyFileError::Format {
+        path: path.display().to_string(),
+    })
+}
+
+/// Opens a file with a secret, if nobody else can read or replace it.
+pub(super) fn open_private(path: &Path) -> Result<File, KeyFileError> {
     let shown = || path.display().to_string();
     let file = File::open(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => KeyFileError::Missing {
@@ -52,11 +75,7 @@ pub(super) fn read(path: &Path) -> Result<NodeKey, KeyFileError> {
             });
         }
     }
-    let mut text = Zeroizing::new(String::with_capacity(256));
-    file.take(LIMIT)
-        .read_to_string(&mut text)
-        .map_err(at("read", path))?;
-    NodeKey::parse(&text).ok_or_else(|| KeyFileError::Format { path: shown() })
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use hpc_schema::key::AgentKey;
 use zeroize::Zeroizing;
 
-use super::{KeyFileError, NodeKey};
+use super::{KeyFileError, NodeKey, Store};
 use crate::files::{Durability, FileError, Replace, create_directory, directory_of, write};
 use crate::random;
 
@@ -24,8 +24,16 @@ pub struct Generated {
 /// # Errors
 /// IO, or [`KeyFileError::Exists`] unless `force`.
 pub fn generate(dir: &Path, force: bool) -> Result<Generated, KeyFileError> {
+    generate_in(dir, force, &Store::File)
+}
+
+/// The same with a key that lives in `store`.
+///
+/// # Errors
+/// IO, [`KeyFileError::Exists`] unless `force`, a device that refuses.
+pub fn generate_in(dir: &Path, force: bool, store: &Store) -> Result<Generated, KeyFileError> {
     let replace = if force { Replace::Yes } else { Replace::Never };
-    generate_at(&dir.join("agent.key"), &dir.join("agent.pub"), replace)
+    generate_at(&dir.join("agent.key"), &dir.join("agent.pub"), replace, store)
 }
 
 /// Makes a key pair in two files.
@@ -33,24 +41,35 @@ pub(super) fn generate_at(
     key_path: &Path,
     public_path: &Path,
     replace: Replace,
+    store: &Store,
 ) -> Result<Generated, KeyFileError> {
     create_directory(directory_of(key_path))?;
-    let key = loop {
-        let seed = Zeroizing::new(random::bytes::<32>().map_err(KeyFileError::Random)?);
-        // A seed whose public key is weak has probability 2⁻²⁴⁹; drawing again costs nothing.
-        if let Some(key) = NodeKey::from_seed(*seed) {
-            break key;
-        }
-    };
-    let pem = key.to_pem();
-    write(key_path, pem.as_bytes(), 0o600, replace, Durability::Synced).map_err(exists)?;
+    if replace == Replace::Never && key_path.exists() {
+        // Said before a device makes a key that nobody would use.
+        let path = key_path.display().to_string();
+        return Err(KeyFileError::Exists { path });
+    }
+    let made = store.make()?;
+    let text = made.to_text()?;
+    write(key_path, text.as_bytes(), 0o600, replace, Durability::Synced).map_err(exists)?;
     // The private key decides; a public file beside no key is a leftover.
-    write_public(public_path, &key.public())?;
+    write_public(public_path, &made.public())?;
     Ok(Generated {
         key_path: key_path.to_owned(),
         public_path: public_path.to_owned(),
-        public: key.public(),
+        public: made.public(),
     })
+}
+
+/// A key of the kernel's randomness.
+pub(super) fn fresh() -> Result<NodeKey, KeyFileError> {
+    loop {
+        let seed = Zeroizing::new(random::bytes::<32>().map_err(KeyFileError::Random)?);
+        // A seed whose public key is weak has probability 2⁻²⁴⁹; drawing again costs nothing.
+        if let Some(key) = NodeKey::from_seed(*seed) {
+            return Ok(key);
+        }
+    }
 }
 
 /// One line of base64, for people and the provider.

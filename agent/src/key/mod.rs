@@ -1,18 +1,27 @@
-//! The agent's Ed25519 key: made on the node, never leaves it.
+//! The agent's Ed25519 key: made on the node or in its HSM, never leaves it.
 //!
-//! `agent.key` is a PKCS#8 PEM file (RFC 8410, readable by `openssl pkey`), mode 0600, owned by the agent's user.
-//! `agent.pub` is one line: base64 of the 32-byte public key. `agent.key.next` is the key of a rotation under way.
+//! `agent.key` (mode 0600, owned by the agent's user) is a PKCS#8 PEM file (RFC 8410, readable by `openssl pkey`), or
+//! JSON that says where the key lives: sealed by a TPM 2.0, or in an HSM. `agent.pub` is one line: base64 of the 32-byte
+//! public key. `agent.key.next` is the key of a rotation under way.
 
 mod error;
 mod file;
 mod generate;
+mod migrate;
+mod pkcs11;
 mod rotation;
 mod secret;
 mod signer;
+mod stored;
+mod tpm;
 
 pub use error::{KeyFileError, SigningError};
-pub use file::load;
-pub use generate::{Generated, generate};
+pub use file::{describe, load};
+pub use generate::{Generated, generate, generate_in};
+pub use migrate::migrate;
+pub use pkcs11::{COMMAND as PKCS11_COMMAND, HsmOptions, helper as pkcs11_helper};
 pub use rotation::{forget_next, load_next, load_registered, others, prepare_next, promote};
 pub use secret::NodeKey;
 pub use signer::{Place, SharedSigner, Signer, Signing};
+pub use stored::Store;
+pub use tpm::TpmOptions;

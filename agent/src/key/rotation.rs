@@ -9,7 +9,7 @@ use hpc_schema::key::AgentKey;
 
 use super::file::{load, read};
 use super::generate::{generate_at, write_public};
-use super::{KeyFileError, SharedSigner};
+use super::{KeyFileError, SharedSigner, Store};
 use crate::files::{Replace, at, sync_directory_of};
 
 /// `agent.key.next` beside `agent.key`.
@@ -29,16 +29,20 @@ fn next_public_path(key_path: &Path) -> PathBuf {
     key_path.with_extension("next.pub")
 }
 
-/// The key to come; made now if there is none.
+/// The key to come; made now if there is none, in `store`, by default where the present one lives.
 ///
 /// # Errors
 /// See [`KeyFileError`].
-pub fn prepare_next(key_path: &Path) -> Result<SharedSigner, KeyFileError> {
+pub fn prepare_next(key_path: &Path, store: Option<Store>) -> Result<SharedSigner, KeyFileError> {
     match load_next(key_path)? {
         Some(key) => Ok(key),
         None => {
+            let store = match store {
+                Some(store) => store,
+                None => read(key_path)?.store(),
+            };
             let next = next_path(key_path);
-            generate_at(&next, &next_public_path(key_path), Replace::Never)?;
+            generate_at(&next, &next_public_path(key_path), Replace::Never, &store)?;
             load(&next)
         }
     }
@@ -123,8 +127,9 @@ pub fn load_registered(key_path: &Path, registered: &AgentKey) -> Result<SharedS
 pub fn others(key_path: &Path, known: &AgentKey) -> Vec<SharedSigner> {
     [next_path(key_path), key_path.to_owned()]
         .iter()
-        .filter_map(|path| load(path).ok())
-        .filter(|key| key.public() != *known)
+        .filter_map(|path| read(path).ok())
+        .filter(|stored| stored.public() != *known)
+        .filter_map(|stored| stored.open().ok())
         .collect()
 }
 
@@ -138,8 +143,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let made = generate(dir.path(), false).unwrap();
         let path = made.key_path;
-        let next = prepare_next(&path).unwrap().public();
-        assert_eq!(prepare_next(&path).unwrap().public(), next);
+        let next = prepare_next(&path, None).unwrap().public();
+        assert_eq!(prepare_next(&path, None).unwrap().public(), next);
         // Prepared, not registered: the present key counts, and stays.
         assert_eq!(
             load_registered(&path, &made.public).unwrap().public(),
@@ -165,7 +170,7 @@ mod tests {
     fn a_rotation_can_be_given_up() {
         let dir = tempfile::tempdir().unwrap();
         let made = generate(dir.path(), false).unwrap();
-        prepare_next(&made.key_path).unwrap();
+        prepare_next(&made.key_path, None).unwrap();
         forget_next(&made.key_path).unwrap();
         forget_next(&made.key_path).unwrap();
         assert!(load_next(&made.key_path).unwrap().is_none());

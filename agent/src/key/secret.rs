@@ -55,6 +55,11 @@ impl NodeKey {
         Arc::new(self)
     }
 
+    /// The secret.
+    pub(super) fn seed(&self) -> &[u8] {
+        self.signing.as_ref()
+    }
+
     /// PKCS#8 PEM.
     #[must_use]
     pub(super) fn to_pem(&self) -> Zeroizing<String> {

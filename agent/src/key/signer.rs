@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -34,12 +35,33 @@ pub type SharedSigner = Arc<dyn Signer>;
 pub enum Place {
     /// In the key file itself.
     File,
+    /// Sealed by a TPM 2.0, in memory while the agent runs.
+    Tpm2 {
+        /// How the TPM is reached.
+        tcti: String,
+        /// Handle of a persistent parent key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent: Option<String>,
+    },
+    /// In an HSM.
+    Pkcs11 {
+        /// The vendor's library.
+        module: PathBuf,
+        /// Label of the token.
+        token: String,
+        /// `CKA_ID` in hex.
+        id: String,
+    },
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File => f.write_str("file"),
+            Self::File => f.write_str("in its file"),
+            Self::Tpm2 { tcti, .. } => write!(f, "sealed by the TPM {tcti}"),
+            Self::Pkcs11 { module, token, id } => {
+                write!(f, "in the HSM {}, token {token:?}, id {id}", module.display())
+            }
         }
     }
 }

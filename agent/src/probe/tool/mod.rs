@@ -7,7 +7,7 @@
 mod error;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use zeroize::Zeroizing;
 
 pub use error::ToolError;
 
@@ -97,7 +99,15 @@ impl Tool {
     /// # Errors
     /// See [`ToolError`].
     pub fn run<S: AsRef<OsStr>>(&mut self, arguments: &[S]) -> Result<Printed, ToolError> {
-        self.run_into(arguments, |_| {})
+        self.run_into(arguments, &[], |_| {})
+    }
+
+    /// Runs it once with `input`, which must fit into a pipe (4 KiB always do): secrets go this way.
+    ///
+    /// # Errors
+    /// See [`ToolError`].
+    pub fn feed<S: AsRef<OsStr>>(&mut self, arguments: &[S], input: &[u8]) -> Result<Printed, ToolError> {
+        self.run_into(arguments, input, |_| {})
     }
 
     /// Runs it once and hands over each line as it comes, so that a long output takes no memory; the bound then holds
@@ -110,7 +120,7 @@ impl Tool {
         arguments: &[S],
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), ToolError> {
-        let rest = self.run_into(arguments, |buffer| {
+        let rest = self.run_into(arguments, &[], |buffer| {
             if let Some(last) = buffer.iter().rposition(|b| *b == b'\n') {
                 let rest = buffer.split_off(last.saturating_add(1));
                 let whole = std::mem::replace(buffer, rest);
@@ -126,6 +136,7 @@ impl Tool {
     fn run_into<S: AsRef<OsStr>>(
         &mut self,
         arguments: &[S],
+        input: &[u8],
         sink: impl FnMut(&mut Vec<u8>),
     ) -> Result<Printed, ToolError> {
         self.reap()?;
@@ -136,7 +147,11 @@ impl Tool {
             .envs(self.environment.iter().map(|(k, v)| (k, v)))
             .current_dir("/")
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(if input.is_empty() {
+                Stdio::null()
+            } else {
+                Stdio::piped()
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -144,6 +159,10 @@ impl Tool {
                 path: self.shown(),
                 source,
             })?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that does not want it tells by its exit.
+            stdin.write_all(input).ok();
+        }
         let read = self.read(&mut child, end, sink);
         let status = match &read {
             Ok(_) => wait(&mut child, end),
@@ -257,9 +276,10 @@ impl Tool {
 
 /// Appends what is there, keeping at most `limit` bytes; false at the end of the stream.
 fn chunk(stream: Option<&mut impl Read>, into: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
-    let mut buffer = [0u8; 4096];
+    // It may be a secret that comes.
+    let mut buffer = Zeroizing::new([0u8; 4096]);
     let Some(stream) = stream else { return Ok(false) };
-    let n = match stream.read(&mut buffer) {
+    let n = match stream.read(&mut *buffer) {
         Ok(n) => n,
         Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
         Err(e) => return Err(e),
