@@ -29,6 +29,16 @@ impl Agent {
         Process::start("agent", command, &self.log)
     }
 
+    /// Adds to its configuration, which ends within `sampling`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn configure(&self, more: &str) -> Result<()> {
+        let path = self.path("config.yaml");
+        let text = fs::read_to_string(&path)?;
+        Ok(fs::write(&path, text + more)?)
+    }
+
     /// Runs one of its commands to the end.
     ///
     /// # Errors

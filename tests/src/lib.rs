@@ -15,4 +15,5 @@ pub mod raw;
 pub mod registry;
 pub mod scene;
 pub mod site;
+pub mod slurm;
 pub mod wait;

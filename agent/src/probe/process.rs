@@ -3,15 +3,79 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{line, names_in};
+use super::line;
 
 /// Above, accounts are people's: a daemon belongs to the system (or to whom the agent runs as).
 const SYSTEM_ACCOUNTS: u32 = 1000;
 
+/// Every so many looks at `/proc` all processes are looked at anew: one may have become another.
+const AFRESH: u32 = 16;
+
+/// Processes of the system with one name. Opening a file of each process on a busy node costs more than all else that
+/// is measured there, so those with other names are looked at twice and then let alone.
+#[derive(Debug)]
+pub struct Processes {
+    name: &'static str,
+    looks: u32,
+    /// Seen once with another name: perhaps on their way to this one. Rising.
+    once: Vec<u32>,
+    /// Others. Rising.
+    others: Vec<u32>,
+}
+
+impl Processes {
+    /// By the name in `/proc/<pid>/comm` (at most 15 characters).
+    #[must_use]
+    pub fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            looks: 0,
+            once: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Their process ids, rising.
+    pub fn find(&mut self, proc: &Path) -> Vec<u32> {
+        if self.looks.is_multiple_of(AFRESH) {
+            self.once.clear();
+            self.others.clear();
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let (mut found, mut once, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for pid in pids(proc) {
+            if self.others.binary_search(&pid).is_ok() {
+                others.push(pid);
+            } else if is(proc, pid, self.name) {
+                found.push(pid);
+            } else if self.once.binary_search(&pid).is_ok() {
+                others.push(pid);
+            } else {
+                once.push(pid);
+            }
+        }
+        (self.once, self.others) = (once, others);
+        found
+    }
+}
+
+/// Every process id, rising.
+fn pids(proc: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(proc) else {
+        return Vec::new();
+    };
+    let mut pids: Vec<u32> = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
 /// A daemon; its process is remembered, so that `/proc` is not walked each time.
 #[derive(Debug)]
 pub struct Daemon {
-    name: &'static str,
+    processes: Processes,
     pid: Option<u32>,
 }
 
@@ -19,13 +83,16 @@ impl Daemon {
     /// By its name as in `/proc/<pid>/comm` (at most 15 characters).
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, pid: None }
+        Self {
+            processes: Processes::named(name),
+            pid: None,
+        }
     }
 
     /// Its process id; none if it does not run.
     pub fn find(&mut self, proc: &Path) -> Option<u32> {
-        if self.pid.is_none_or(|pid| !is(proc, pid, self.name)) {
-            self.pid = all_named(proc, self.name).next();
+        if self.pid.is_none_or(|pid| !is(proc, pid, self.processes.name)) {
+            self.pid = self.processes.find(proc).first().copied();
         }
         self.pid
     }
@@ -37,14 +104,6 @@ impl Daemon {
         }
         proc.join("1").exists().then_some(false)
     }
-}
-
-/// Processes of the system with this name.
-pub fn all_named(proc: &Path, name: &'static str) -> impl Iterator<Item = u32> {
-    names_in(proc)
-        .into_iter()
-        .filter_map(|n| n.parse::<u32>().ok())
-        .filter(move |pid| is(proc, *pid, name))
 }
 
 fn is(proc: &Path, pid: u32, name: &str) -> bool {
@@ -108,6 +167,26 @@ mod tests {
         // Another process with the same number is not the daemon.
         process(dir.path(), 77, "bash", "");
         assert_eq!(daemon.find(dir.path()), Some(78));
+    }
+
+    #[test]
+    fn processes_are_looked_at_twice_and_afresh_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = dir.path();
+        let mut steps = Processes::named("slurmstepd");
+        process(proc, 7, "slurmd", "");
+        process(proc, 8, "slurmstepd", "");
+        process(proc, 9, "bash", "");
+        assert_eq!(steps.find(proc), [8]);
+        // It was caught on its way from slurmd to slurmstepd.
+        process(proc, 7, "slurmstepd", "");
+        assert_eq!(steps.find(proc), [7, 8]);
+        // Seen twice as a shell: only the look afresh finds out.
+        process(proc, 9, "slurmstepd", "");
+        let seen: Vec<usize> = (0..AFRESH).map(|_| steps.find(proc).len()).collect();
+        assert_eq!((seen[0], seen.last()), (2, Some(&3)), "{seen:?}");
+        fs::remove_dir_all(proc.join("8")).unwrap();
+        assert_eq!(steps.find(proc), [7, 9]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::log::LogHandle;
 use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler};
 use crate::sequence::Sequence;
-use crate::state::{Lock, Outages, Registration, StateDir, Status};
+use crate::state::{Lock, Outages, Registration, StateDir, Status, StatusFile};
 use crate::update::Running;
 use crate::uplink::{Backoff, Client, Identity};
 
@@ -48,6 +48,7 @@ pub struct Agent {
     pub(super) backoff: Backoff,
     pub(super) section: SectionTracker,
     pub(super) status: Status,
+    pub(super) status_file: StatusFile,
     pub(super) outages: Outages,
     /// Between heartbeats, as agreed with the gateway.
     pub(super) interval: Duration,
@@ -127,6 +128,7 @@ impl Agent {
             renew_not_before: instant(),
             section: SectionTracker::default(),
             outages: Outages::load(&state),
+            status_file: StatusFile::new(&state),
             out_of_turn: false,
             last_early: None,
             certificate_refused: false,

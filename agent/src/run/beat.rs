@@ -130,6 +130,7 @@ impl Agent {
             self.key.sign(report).await.map_err(|e| e.to_string())?,
         ];
         let mut signed = unsigned.signed(signatures);
+        tracing::debug!("heartbeat payload {}", signed.request.heartbeat.get());
         signed.request.acknowledgements = self.orders.acknowledgements();
         self.section.sent(number, signed.report.section_digest);
         self.last_health = Some(health);

@@ -146,7 +146,7 @@ impl Agent {
 
     pub(super) fn save_status(&mut self) {
         self.status.stuck_collectors = self.sampler.stuck().iter().map(|s| s.name.to_owned()).collect();
-        match self.status.save(&self.state) {
+        match self.status_file.save(&self.status) {
             Ok(()) => self.over("status", "status can be written again"),
             Err(e) => self.warn_once("status", &format!("status cannot be written: {e}")),
         }

@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 pub use lock::Lock;
 pub use outage::{Outage, Outages};
 pub use registration::{Handover, Pending, Registration};
-pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status};
+pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status, StatusFile};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 

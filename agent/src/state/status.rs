@@ -1,9 +1,13 @@
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
 use hpc_schema::node::NodeState;
 use serde::{Deserialize, Serialize};
 
-use super::{StateDir, read_json, write_json};
+use super::{StateDir, read_json};
 use crate::command::OrderedDrain;
-use crate::files::{Durability, FileError};
+use crate::files::{Durability, FileError, Replace, at, write};
 
 /// How the running agent is doing; times are UNIX seconds.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,14 +163,94 @@ impl Status {
     /// # Errors
     /// IO, damaged file.
     pub fn load(state: &StateDir) -> Result<Option<Self>, FileError> {
+        // It is written in place: who looks in that very moment looks again.
+        for _ in 0..3 {
+            if let Ok(status) = read_json(&state.status()) {
+                return Ok(status);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         read_json(&state.status())
     }
+}
 
-    /// Replaces the file. Not synchronised: it is news, not memory.
+/// The file as the running agent writes it: in place, because a file that is made anew with each heartbeat costs more
+/// than measuring, and a write to the disk each time. It is news, not memory.
+#[derive(Debug)]
+pub struct StatusFile {
+    path: PathBuf,
+    file: Option<File>,
+    length: usize,
+}
+
+/// What is written is padded to a multiple of this: shorter text leaves nothing of longer one behind.
+const STEP: usize = 512;
+
+impl StatusFile {
+    /// Nothing is opened before the first [`StatusFile::save`].
+    #[must_use]
+    pub fn new(state: &StateDir) -> Self {
+        Self {
+            path: state.status(),
+            file: None,
+            length: 0,
+        }
+    }
+
+    /// Writes it.
     ///
     /// # Errors
     /// IO.
-    pub fn save(&self, state: &StateDir) -> Result<(), FileError> {
-        write_json(&state.status(), self, 0o644, Durability::Atomic)
+    pub fn save(&mut self, status: &Status) -> Result<(), FileError> {
+        let mut bytes = serde_json::to_vec(status).map_err(|e| at("write", &self.path)(e.into()))?;
+        let wanted = bytes
+            .len()
+            .saturating_add(1)
+            .next_multiple_of(STEP)
+            .max(self.length);
+        bytes.resize(wanted.saturating_sub(1), b' ');
+        bytes.push(b'\n');
+        // Somebody may have taken the file away meanwhile.
+        let file = match self
+            .file
+            .take()
+            .filter(|f| f.metadata().is_ok_and(|m| m.nlink() > 0))
+        {
+            Some(file) => file,
+            None => {
+                write(&self.path, &bytes, 0o644, Replace::Yes, Durability::Atomic)?;
+                OpenOptions::new()
+                    .write(true)
+                    .open(&self.path)
+                    .map_err(at("open", &self.path))?
+            }
+        };
+        file.write_all_at(&bytes, 0).map_err(at("write", &self.path))?;
+        self.length = wanted;
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorter_news_leave_nothing_of_longer_ones_and_a_lost_file_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let mut file = StatusFile::new(&state);
+        for findings in [0, 200, 3, 0] {
+            let status = Status {
+                findings: vec!["finding".to_owned(); findings],
+                ..Status::default()
+            };
+            file.save(&status).unwrap();
+            assert_eq!(Status::load(&state).unwrap(), Some(status));
+        }
+        std::fs::remove_file(state.status()).unwrap();
+        file.save(&Status::default()).unwrap();
+        assert_eq!(Status::load(&state).unwrap(), Some(Status::default()));
     }
 }

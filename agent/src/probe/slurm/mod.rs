@@ -16,7 +16,7 @@ pub use node::SlurmNode;
 pub use queue::Queue;
 
 use super::kept::Kept;
-use super::process::{Daemon, all_named, command_line};
+use super::process::{Daemon, Processes, command_line};
 use super::tool::{Tool, ToolError, find};
 use super::{Roots, host};
 
@@ -24,6 +24,8 @@ use super::{Roots, host};
 const DEADLINE: Duration = Duration::from_secs(8);
 /// After failures the controller is asked less often, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Between two looks for a slurmd that was not there.
+const RARELY: Duration = Duration::from_secs(55);
 const LINE: usize = 64 << 10;
 
 /// What the administrator says of Slurm here.
@@ -60,6 +62,8 @@ struct Client {
     program: &'static str,
     tool: Option<Tool>,
     slurmd: Daemon,
+    /// When it was looked for in vain.
+    missing: Option<Instant>,
     pause: Duration,
     not_before: Option<Instant>,
     said: bool,
@@ -86,6 +90,7 @@ impl Client {
             program,
             tool: None,
             slurmd: Daemon::new("slurmd"),
+            missing: None,
             pause: Duration::ZERO,
             not_before: None,
             said: false,
@@ -111,7 +116,17 @@ impl Client {
             || self.config.conf.is_some()
             || self.roots.etc.join("slurm/slurm.conf").exists()
             || self.roots.etc.join("slurm-llnl/slurm.conf").exists();
+        // Where there is neither a configuration nor the daemon, it is looked for once a minute.
+        let now = Instant::now();
+        if !configured
+            && self
+                .missing
+                .is_some_and(|at| now.saturating_duration_since(at) < RARELY)
+        {
+            return None;
+        }
         let process = self.slurmd.find(&self.roots.proc);
+        self.missing = process.is_none().then_some(now);
         if !configured && process.is_none() {
             return None;
         }
@@ -207,6 +222,7 @@ pub struct JobsProbe {
     client: Client,
     kept: Kept,
     ledger: Option<Ledger>,
+    steps: Processes,
 }
 
 impl JobsProbe {
@@ -217,6 +233,7 @@ impl JobsProbe {
             client: Client::new(config, roots, "squeue"),
             kept: kept.into(),
             ledger: None,
+            steps: Processes::named("slurmstepd"),
         }
     }
 
@@ -246,7 +263,7 @@ impl JobsProbe {
             tracing::warn!("transitions of jobs are not kept over a restart: {e}");
         }
         let active = if queue.active.is_empty() {
-            running_here(&self.client.roots.proc)
+            running_here(&mut self.steps, &self.client.roots.proc)
         } else {
             queue.active
         };
@@ -260,7 +277,7 @@ impl JobsProbe {
 
     /// Without the controller; none if nothing runs here either: then nothing is known.
     fn processes(&mut self, unix: u64) -> Option<SlurmJobs> {
-        let active = running_here(&self.client.roots.proc);
+        let active = running_here(&mut self.steps, &self.client.roots.proc);
         if active.is_empty() {
             return None;
         }
@@ -281,8 +298,10 @@ impl JobsProbe {
 }
 
 /// Jobs with a step on this node, rising: Slurm names the process beside each `slurmstepd: [4711.batch]`.
-fn running_here(proc: &Path) -> Vec<u64> {
-    let mut jobs: Vec<u64> = all_named(proc, "slurmstepd")
+fn running_here(steps: &mut Processes, proc: &Path) -> Vec<u64> {
+    let mut jobs: Vec<u64> = steps
+        .find(proc)
+        .into_iter()
         .filter_map(|pid| {
             let text = command_line(proc, pid)?;
             let (_, rest) = text.split_once('[')?;

@@ -1,0 +1,120 @@
+//! What the agent's probes see of a real Slurm.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail, ensure};
+use hpc_schema::heartbeat::SlurmState;
+use hpc_tests::slurm::{PATIENCE, Slurm};
+use hpc_tests::wait;
+use virtengine_node_agent::probe::Roots;
+use virtengine_node_agent::probe::services::ServicesProbe;
+use virtengine_node_agent::probe::slurm::{Answer, JobsProbe, NodeProbe, SlurmJobs};
+
+/// By a fresh probe each time; what ended is kept beside.
+fn jobs(slurm: &Slurm) -> Result<SlurmJobs> {
+    let mut probe = JobsProbe::new(slurm.config(), &Roots::default(), slurm.path("jobs.json"));
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    match probe.read(Instant::now(), unix) {
+        Answer::Said(jobs) => Ok(jobs),
+        other => bail!("no jobs: {other:?}"),
+    }
+}
+
+fn wait_jobs(slurm: &Slurm, what: &str, is: impl Fn(&SlurmJobs) -> bool) -> Result<()> {
+    wait::until(what, PATIENCE, || jobs(slurm).map(|j| is(&j).then_some(())))
+}
+
+#[test]
+fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let slurm = Slurm::start(dir.path())?;
+    let node = slurm.look()?;
+    assert_eq!(
+        (
+            node.cpus,
+            node.cpus_allocated,
+            node.memory_mib,
+            node.memory_allocated_mib
+        ),
+        (2, 0, 2000, 0)
+    );
+    let none = jobs(&slurm)?;
+    assert_eq!(
+        (
+            none.active.len(),
+            none.pending,
+            none.ended.completed,
+            none.ended.failed
+        ),
+        (0, Some(0), 0, 0)
+    );
+
+    // One runs, one waits for this very node, one waits for any.
+    let runs = slurm.submit("sleep 600", &[])?;
+    wait_jobs(&slurm, "running job", |j| j.active == [runs])?;
+    let node = slurm.look()?;
+    assert_eq!(
+        (node.state, node.cpus_allocated, node.memory_allocated_mib),
+        (SlurmState::Mixed, 1, 100)
+    );
+    let waits = slurm.submit("true", &["-n2", "--exclusive", "-w", &slurm.node])?;
+    slurm.submit("true", &["-n2", "--exclusive", "--begin=now+1hour"])?;
+    wait_jobs(&slurm, "waiting job", |j| j.pending == Some(1))?;
+
+    // It fails, one succeeds, one is cancelled: each counts as what it is, once.
+    slurm.cancel(waits)?;
+    let fails = slurm.submit("exit 3", &[])?;
+    let succeeds = slurm.submit("true", &[])?;
+    wait_jobs(&slurm, "ends", |j| {
+        j.active == [runs] && (j.ended.completed, j.ended.failed) == (1, 1)
+    })?;
+    assert!(fails < succeeds);
+
+    // Drained by the site's administrator while the job runs.
+    slurm.update(&["state=drain", "reason=new disk"])?;
+    let node = slurm.wait_node("drain", |n| n.state == SlurmState::Drain)?;
+    assert!(node.reason.is_some_and(|r| r.starts_with("new disk")));
+    assert_eq!((node.cpus_allocated, jobs(&slurm)?.active), (1, vec![runs]));
+    slurm.cancel(runs)?;
+    slurm.wait_node("empty node", |n| {
+        n.state == SlurmState::Drain && n.cpus_allocated == 0
+    })?;
+    wait_jobs(&slurm, "no job", |j| j.active.is_empty())?;
+    let ended = jobs(&slurm)?.ended;
+    assert_eq!(
+        (ended.completed, ended.failed, ended.withdrawn, ended.unknown),
+        (1, 1, 1, 0)
+    );
+    slurm.update(&["state=resume"])?;
+    slurm.wait_node("idle node", |n| n.state == SlurmState::Idle)?;
+    Ok(())
+}
+
+#[test]
+fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut slurm = Slurm::start(dir.path())?;
+    let services = ServicesProbe::new(&Roots::default(), None)
+        .read(Instant::now())
+        .services;
+    assert_eq!(
+        (services.slurmd_running, services.munge_running),
+        (Some(true), Some(true))
+    );
+    let version = services.slurmd_version.map(|v| v.to_string()).unwrap_or_default();
+    assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
+
+    let runs = slurm.submit("sleep 600", &[])?;
+    wait_jobs(&slurm, "running job", |j| j.active == [runs])?;
+    slurm.kill_controller()?;
+    let start = Instant::now();
+    assert_eq!(
+        NodeProbe::new(slurm.config(), &Roots::default()).read(Instant::now()),
+        Answer::Silent
+    );
+    let jobs = jobs(&slurm)?;
+    ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(jobs.active.contains(&runs), "{jobs:?}");
+    assert_eq!(jobs.pending, None);
+    Ok(())
+}
