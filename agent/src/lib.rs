@@ -7,6 +7,7 @@ pub mod command;
 pub mod config;
 pub mod fault;
 pub mod files;
+pub mod health;
 pub mod heartbeat;
 pub mod history;
 pub mod key;

@@ -10,7 +10,8 @@ use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
 use crate::config::Reserve;
-use crate::heartbeat::{Held, capacity, judge};
+use crate::health::{self, Beside};
+use crate::heartbeat::{Held, capacity};
 use crate::history::{History, Sample, fields};
 use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
@@ -152,13 +153,19 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
     });
     describe_devices(&mut rows, now, f);
     let stuck: Vec<&str> = sampler.stuck().iter().map(|s| s.name).collect();
-    let (health, findings) = judge(f, &stuck, false, now);
+    let beside = Beside {
+        stuck: &stuck,
+        unix: unix_seconds(),
+        ..Beside::default()
+    };
+    let findings = health::findings(f, &beside, now);
+    let health = health::status(&findings);
     let fingerprint = fingerprint::read(roots);
     json!({
         "figures": rows,
         "capacity": capacity(f, Held::default(), reserve, now),
         "health": health.as_str(),
-        "findings": findings.iter().map(|f| format!("{}: {}", f.code, f.message)).collect::<Vec<_>>(),
+        "findings": findings.iter().map(health::Finding::shown).collect::<Vec<_>>(),
         "hardware_fingerprint": fingerprint.as_ref().map(|f| &f.value),
         "fingerprint_sources": fingerprint.as_ref().map(|f| f.sources.keys().collect::<Vec<_>>()),
     })
@@ -187,6 +194,10 @@ fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures) {
         }),
     });
     row(rows, now, "services", &f.services, |s| json!(s.services));
+    row(rows, now, "site checks", &f.checks, |c| {
+        let shown = c.results.iter().map(|r| (r.name.clone(), json!(r.line)));
+        Value::Object(shown.collect())
+    });
     row(rows, now, "power", &f.instruments, |i| {
         Value::Object(
             i.power

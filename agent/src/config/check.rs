@@ -35,6 +35,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         probe,
         commands,
         update,
+        health,
         sampling,
         logging,
     } = file;
@@ -90,6 +91,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         responder: super::probe::resolve(&probe),
         commands: super::commands::resolve(commands)?,
         update: super::update::resolve(update)?,
+        checks: super::health::resolve(health)?,
         sampling: resolve_sampling(&sampling)?,
         logging: resolve_logging(logging)?,
         state_dir,
@@ -171,7 +173,7 @@ fn roots(paths: RootPaths) -> Roots {
     }
 }
 
-fn within(
+pub(super) fn within(
     key: &'static str,
     value: Option<HumanDuration>,
     default: Duration,

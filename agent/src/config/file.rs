@@ -31,6 +31,8 @@ pub struct File {
     pub commands: super::commands::Commands,
     /// Whose releases this node may run.
     pub update: super::update::Update,
+    /// The site's own checks.
+    pub health: super::health::Health,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.

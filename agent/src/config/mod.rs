@@ -4,6 +4,7 @@ mod check;
 mod commands;
 mod duration;
 mod file;
+mod health;
 mod load;
 mod probe;
 mod sources;
@@ -25,6 +26,7 @@ pub use probe::ResponderConfig;
 pub use update::UpdateConfig;
 
 use crate::probe::Roots;
+use crate::probe::checks::ChecksConfig;
 use crate::probe::gpu::GpuConfig;
 use crate::probe::slurm::SlurmConfig;
 use crate::sample::{Category, Sources, recommended};
@@ -75,6 +77,8 @@ pub struct Config {
     pub commands: CommandsConfig,
     /// Whose releases may run.
     pub update: UpdateConfig,
+    /// The site's own checks.
+    pub checks: ChecksConfig,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.
@@ -91,6 +95,7 @@ impl Config {
             memory_dir: self.state_dir.clone(),
             slurm: self.slurm.clone(),
             gpu: self.gpu.clone(),
+            checks: self.checks.clone(),
         }
     }
 }

@@ -8,7 +8,7 @@ use hpc_schema::heartbeat::{
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::Rfc3339;
 
-use super::Finding;
+use crate::health::{Finding, Severity};
 use crate::probe::gpu::GpuReport;
 use crate::probe::latency::{Measured, average as average_latency};
 use crate::probe::memory::Memory;
@@ -57,7 +57,8 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
     let gpus = figures.gpus.fresh(now);
     let errors = figures.errors.fresh(now);
     // What makes the node less than healthy says more than the last line of the kernel's log.
-    let finding = context.findings.first().map(|f| f.message.as_str());
+    let grave = |f: &&Finding| f.kind.severity > Severity::Notice;
+    let finding = context.findings.first().filter(grave).map(|f| f.message.as_str());
     let last_error = finding.or_else(|| errors.and_then(|e| Some(e.last.as_ref()?.text.as_str())));
     let measured = latency.gateway_latency_us.is_some()
         || latency.chain_latency_ms.is_some()

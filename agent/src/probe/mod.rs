@@ -1,6 +1,7 @@
 //! Reads figures of this machine from `/proc` and `/sys`. Roots are arguments, so that recorded trees of other hosts
 //! are test input. A figure that cannot be read is absent, never 0.
 
+pub mod checks;
 pub mod cpu;
 pub mod disk;
 pub mod errors;

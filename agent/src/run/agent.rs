@@ -12,7 +12,8 @@ use super::said::Said;
 use super::world::{Timing, World};
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
-use crate::heartbeat::{Finding, SectionTracker};
+use crate::health::Held;
+use crate::heartbeat::SectionTracker;
 use crate::history::History;
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
@@ -61,7 +62,9 @@ pub struct Agent {
     pub(super) last_findings: Vec<&'static str>,
     pub(super) last_jobs: Option<Jobs>,
     pub(super) said: Said,
-    pub(super) hardware_findings: Vec<Finding>,
+    /// Why this is not the machine that was registered.
+    pub(super) hardware: Option<String>,
+    pub(super) held: Held,
     pub(super) peers: Peers,
     /// What the provider has ordered.
     pub(super) orders: Orders,
@@ -96,7 +99,7 @@ impl Agent {
         let client = Client::new(config.endpoints.clone(), tls, config.request_timeout)
             .dialing(world.dial.clone())
             .failing_back(timing.fail_back);
-        let hardware_findings = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
+        let hardware = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
         let status = Status {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -150,7 +153,8 @@ impl Agent {
             client,
             identity,
             status,
-            hardware_findings,
+            hardware,
+            held: Held::default(),
             peers,
             orders,
             running,

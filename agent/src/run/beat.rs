@@ -136,10 +136,7 @@ impl Agent {
         self.last_health = Some(health);
         self.last_findings = kinds(&findings);
         self.status.health = Some(health.as_str().to_owned());
-        self.status.findings = findings
-            .iter()
-            .map(|f| format!("{}: {}", f.code, f.message))
-            .collect();
+        self.status.findings = findings.iter().map(crate::health::Finding::shown).collect();
         self.status.sequence = number;
         Ok(signed)
     }

@@ -13,7 +13,6 @@ use super::recover::RecoverError;
 use crate::clock::{Clock, instant};
 use crate::config::Config;
 use crate::files::{Durability, Replace, write};
-use crate::heartbeat::{Finding, Severity};
 use crate::key::SharedSigner;
 use crate::probe::fingerprint::Fingerprint;
 use crate::random;
@@ -55,25 +54,21 @@ pub(super) fn tls(
     client_config(trust, identity, clock)
 }
 
-/// Whether this is still the machine that was registered.
-pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) -> Vec<Finding> {
+/// Why this is not the machine that was registered, if it is not.
+pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) -> Option<String> {
     let changes = match (&registration.fingerprint, now) {
         (Some(before), Some(now)) => now.changes_since(before),
         _ => Vec::new(),
     };
     if changes.is_empty() {
-        return Vec::new();
+        return None;
     }
     let message = format!(
         "the hardware is not the one registered ({}); register the node again",
         changes.join(", ")
     );
     tracing::warn!("{message}");
-    vec![Finding {
-        severity: Severity::Degraded,
-        code: "hardware_changed",
-        message,
-    }]
+    Some(message)
 }
 
 impl Agent {

@@ -7,7 +7,8 @@ use hpc_schema::node::NodeState;
 
 use super::Agent;
 use crate::clock::instant;
-use crate::heartbeat::{Finding, jobs, judge};
+use crate::health::{Beside, Finding, findings, status};
+use crate::heartbeat::jobs;
 use crate::history::values;
 use crate::sample::{Category, Reading, Schedule};
 
@@ -85,21 +86,24 @@ impl Agent {
     }
 
     /// The node's judgement of itself now.
-    pub(super) fn judge(&self) -> (HealthStatus, Vec<Finding>) {
+    pub(super) fn judge(&mut self) -> (HealthStatus, Vec<Finding>) {
         let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
-        let (status, mut findings) = judge(self.sampler.figures(), &stuck, self.orders.drained(), instant());
-        findings.extend(self.hardware_findings.iter().cloned());
-        let status = if status == HealthStatus::Healthy && !self.hardware_findings.is_empty() {
-            HealthStatus::Degraded
-        } else {
-            status
+        let beside = Beside {
+            stuck: &stuck,
+            ordered: self.orders.drained(),
+            skew_ms: self.status.clock_skew_ms,
+            hardware: self.hardware.as_deref(),
+            unix: self.clock.seconds(),
         };
-        (status, findings)
+        let now = instant();
+        let found = findings(self.sampler.figures(), &beside, now);
+        let all = self.held.update(found, now);
+        (status(&all), all)
     }
 
     /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a
     /// draining node has ended, an order has its outcome.
-    pub(super) fn changed(&self) -> bool {
+    pub(super) fn changed(&mut self) -> bool {
         let Some(last) = self.last_health else {
             return false;
         };
@@ -125,7 +129,7 @@ impl Agent {
 
 /// The kinds among findings, sorted, each once.
 pub(super) fn kinds(findings: &[Finding]) -> Vec<&'static str> {
-    let mut kinds: Vec<&'static str> = findings.iter().map(|f| f.code).collect();
+    let mut kinds: Vec<&'static str> = findings.iter().map(|f| f.kind.code).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds

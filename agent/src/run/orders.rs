@@ -283,7 +283,7 @@ impl Agent {
         }
     }
 
-    fn facts(&self, at: u64) -> Facts {
+    fn facts(&mut self, at: u64) -> Facts {
         let moment = instant();
         let (health, findings) = self.judge();
         let figures = Category::ALL.into_iter().flat_map(|c| {
@@ -293,10 +293,7 @@ impl Agent {
         Facts {
             at,
             health: health.as_str().to_owned(),
-            findings: findings
-                .iter()
-                .map(|f| format!("{}: {}", f.code, f.message))
-                .collect(),
+            findings: findings.iter().map(crate::health::Finding::shown).collect(),
             figures: figures.filter_map(|(name, n)| Some((name, n?))).collect(),
             endpoint: self.client.endpoint(),
             gateway_latency_us: self.status.gateway_latency_us,

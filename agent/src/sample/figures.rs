@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Category, max_staleness};
+use crate::probe::checks::Checks;
 use crate::probe::disk::DiskUse;
 use crate::probe::errors::Errors;
 use crate::probe::gpu::GpuReport;
@@ -101,6 +102,8 @@ pub struct Figures {
     pub pressure: Figure<Vec<Pressure>>,
     /// Errors and warnings of 24 hours.
     pub errors: Figure<Errors>,
+    /// The site's own checks.
+    pub checks: Figure<Checks>,
     /// CPU busy in percent.
     pub cpu: Figure<u8>,
     /// The busiest disk.
@@ -145,6 +148,7 @@ impl Default for Figures {
             uptime: Figure::new(Category::HealthStatus, "/proc/uptime"),
             pressure: Figure::new(Category::HealthStatus, "/proc/pressure"),
             errors: Figure::new(Category::HealthStatus, "/dev/kmsg, journal"),
+            checks: Figure::new(Category::HealthStatus, "health.checks_dir"),
             cpu: Figure::new(Category::Utilization, "/proc/stat"),
             disk: Figure::new(Category::Utilization, "/proc/diskstats"),
             network: Figure::new(Category::Utilization, "/proc/net/dev"),

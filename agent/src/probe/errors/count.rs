@@ -33,6 +33,8 @@ pub(super) struct ErrorLog {
     classes: BTreeMap<String, DayCount>,
     /// The last error.
     last: Option<LastError>,
+    /// When a link's driver last wrote, in UNIX seconds.
+    last_link: Option<u64>,
     xids: Vec<XidSeen>,
     #[serde(skip)]
     burst: Option<(Class, u64)>,
@@ -73,6 +75,8 @@ pub struct Errors {
     pub classes: BTreeMap<String, u32>,
     /// The last error, if it is of the last 24 hours.
     pub last: Option<LastError>,
+    /// When a link's driver last wrote, in UNIX seconds.
+    pub last_link: Option<u64>,
     /// Faults of GPUs of the last 24 hours, since the last boot.
     pub xids: Vec<XidSeen>,
 }
@@ -158,6 +162,9 @@ impl ErrorLog {
             Weight::Error => self.errors.add(at, now, 1),
             Weight::Warning => self.warnings.add(at, now, 1),
         }
+        if class == Class::Link {
+            self.last_link = self.last_link.max(Some(at));
+        }
         self.classes
             .entry(class.as_str().to_owned())
             .or_default()
@@ -191,6 +198,7 @@ impl ErrorLog {
                 .filter(|(_, n)| *n > 0)
                 .collect(),
             last: self.last.clone().filter(|l| recent(l.at)),
+            last_link: self.last_link.filter(|at| recent(*at)),
             xids: self.xids.iter().filter(|x| recent(x.at)).cloned().collect(),
         }
     }

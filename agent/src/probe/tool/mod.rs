@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,6 +110,18 @@ impl Tool {
         self.run_into(arguments, input, |_| {})
     }
 
+    /// Runs it once; its exit code, whatever it is, and what it printed.
+    ///
+    /// # Errors
+    /// See [`ToolError`]; a program that was ended by a signal has failed.
+    pub fn ask<S: AsRef<OsStr>>(&mut self, arguments: &[S]) -> Result<(i32, Printed), ToolError> {
+        let (status, printed, error) = self.end(arguments, |_| {})?;
+        match status.code() {
+            Some(code) => Ok((code, printed)),
+            None => Err(self.failed(status, &error)),
+        }
+    }
+
     /// Runs it once and hands over each line as it comes, so that a long output takes no memory; the bound then holds
     /// for one line. Lines may have come when it fails in the end.
     ///
@@ -139,6 +151,28 @@ impl Tool {
         input: &[u8],
         sink: impl FnMut(&mut Vec<u8>),
     ) -> Result<Printed, ToolError> {
+        let (status, printed, error) = self.end(arguments, sink)?;
+        if status.success() {
+            Ok(printed)
+        } else {
+            Err(self.failed(status, &error))
+        }
+    }
+
+    fn failed(&self, status: ExitStatus, error: &[u8]) -> ToolError {
+        ToolError::Failed {
+            path: self.shown(),
+            status: status.to_string(),
+            message: String::from_utf8_lossy(error).trim().to_owned(),
+        }
+    }
+
+    /// How it ended by itself, and both its outputs.
+    fn end<S: AsRef<OsStr>>(
+        &mut self,
+        arguments: &[S],
+        sink: impl FnMut(&mut Vec<u8>),
+    ) -> Result<(ExitStatus, Printed, Printed), ToolError> {
         self.reap()?;
         let end = Instant::now().checked_add(self.deadline);
         let mut child = Command::new(&self.path)
@@ -169,14 +203,7 @@ impl Tool {
             Err(_) => Ok(None),
         };
         let (out, err) = match (read, status) {
-            (Ok(output), Ok(Some(status))) if status.success() => return Ok(output.0),
-            (Ok(output), Ok(Some(status))) => {
-                return Err(ToolError::Failed {
-                    path: self.shown(),
-                    status: status.to_string(),
-                    message: String::from_utf8_lossy(&output.1).trim().to_owned(),
-                });
-            }
+            (Ok(output), Ok(Some(status))) => return Ok((status, output.0, output.1)),
             (Ok(_), Ok(None)) => (None, None),
             (Ok(_), Err(e)) => (None, Some(e)),
             (Err(e), _) => (Some(e), None),
@@ -290,7 +317,7 @@ fn chunk(stream: Option<&mut impl Read>, into: &mut Vec<u8>, limit: usize) -> io
 }
 
 /// Its end, if it comes before `end`.
-fn wait(child: &mut Child, end: Option<Instant>) -> io::Result<Option<std::process::ExitStatus>> {
+fn wait(child: &mut Child, end: Option<Instant>) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_micros(200);
     loop {
         if let Some(status) = child.try_wait()? {

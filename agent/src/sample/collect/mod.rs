@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Category, Figures, Instruments};
 use crate::probe::Roots;
+use crate::probe::checks::{Checks, ChecksConfig};
 use crate::probe::disk::DiskUse;
 use crate::probe::errors::Errors;
 use crate::probe::gpu::{GpuConfig, GpuReport};
@@ -56,6 +57,8 @@ pub enum Reading {
     Pressure(Vec<Pressure>),
     /// [`Figures::errors`].
     Errors(Option<Errors>),
+    /// [`Figures::checks`].
+    Checks(Checks),
     /// [`Figures::cpu`].
     Cpu(Option<u8>),
     /// [`Figures::disk`].
@@ -89,6 +92,7 @@ impl Reading {
             Self::Uptime(v) => figures.uptime.set(v, taken),
             Self::Pressure(v) => figures.pressure.set((!v.is_empty()).then_some(v), taken),
             Self::Errors(v) => figures.errors.set(v, taken),
+            Self::Checks(v) => figures.checks.set(Some(v), taken),
             Self::Cpu(v) => figures.cpu.set(v, taken),
             Self::Disk(v) => figures.disk.set(v, taken),
             Self::Network(v) => figures.network.set(v, taken),
@@ -115,6 +119,8 @@ pub struct Sources {
     pub slurm: SlurmConfig,
     /// GPUs.
     pub gpu: GpuConfig,
+    /// The site's own checks.
+    pub checks: ChecksConfig,
 }
 
 impl Default for Sources {
@@ -125,6 +131,7 @@ impl Default for Sources {
             memory_dir: crate::config::DEFAULT_STATE_DIR.into(),
             slurm: SlurmConfig::default(),
             gpu: GpuConfig::default(),
+            checks: ChecksConfig::default(),
         }
     }
 }
@@ -138,6 +145,7 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         memory_dir,
         slurm,
         gpu,
+        checks,
     } = sources;
     vec![
         Box::new(host::Machine::new(roots)),
@@ -152,5 +160,6 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         Box::new(work::Programs::new(roots, slurm)),
         Box::new(work::Node::new(roots, slurm)),
         Box::new(work::Jobs::new(roots, slurm, memory_dir)),
+        Box::new(work::SiteChecks::new(checks)),
     ]
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use super::{Collector, Reading};
 use crate::clock::unix_seconds;
 use crate::probe::Roots;
+use crate::probe::checks::{ChecksConfig, ChecksProbe};
 use crate::probe::services::ServicesProbe;
 use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
 use crate::sample::Category;
@@ -80,5 +81,30 @@ impl Collector for Jobs {
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![Reading::Jobs(self.0.read(now, unix_seconds()))]
+    }
+}
+
+/// The site's own checks.
+pub(super) struct SiteChecks(ChecksProbe);
+
+impl SiteChecks {
+    pub(super) fn new(config: &ChecksConfig) -> Self {
+        Self(ChecksProbe::new(config.clone()))
+    }
+}
+
+impl Collector for SiteChecks {
+    fn name(&self) -> &'static str {
+        "site checks"
+    }
+    fn category(&self) -> Category {
+        Category::HealthStatus
+    }
+    fn deadline(&self) -> Duration {
+        // Each has its own.
+        Duration::from_secs(600)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Checks(self.0.read(now))]
     }
 }

@@ -1,0 +1,166 @@
+//! Findings about devices and the batch system. Pure.
+
+use std::time::Instant;
+
+use hpc_schema::heartbeat::SlurmState;
+
+use super::{Beside, Findings};
+use crate::probe::errors::xid::{self, Action};
+use crate::probe::gpu::Gpu;
+use crate::probe::hardware::sensors::Kind;
+use crate::probe::slurm::{Answer, is_ours};
+use crate::sample::Figures;
+
+/// GPUs slow down at 85–95 °C.
+const GPU_HOT: i32 = 90;
+
+/// What Slurm says of this node: its administrator's word counts. What the agent itself told Slurm on the provider's
+/// order is no news to the chain, which has the order; it would otherwise outlive the order's end.
+pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
+    match figures.slurm.fresh(now) {
+        Some(Answer::Silent) => into.add(
+            "slurm_silent",
+            "Slurm does not answer: nothing is known to be free",
+        ),
+        Some(Answer::Said(node)) => {
+            let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
+            let message = format!("Slurm has this node {}{why}", node.state_text.to_lowercase());
+            match node.state {
+                SlurmState::Drain if beside.ordered && is_ours(node) => {}
+                SlurmState::Drain => into.add("slurm_drain", message),
+                SlurmState::Down => into.add("slurm_down", message),
+                _ => {}
+            }
+        }
+        Some(Answer::NotHere) | None => return,
+    }
+    if let Some(found) = figures.services.fresh(now) {
+        let s = &found.services;
+        for (name, running) in [("slurmd", s.slurmd_running), ("munged", s.munge_running)] {
+            if running == Some(false) {
+                into.add("service_down", format!("{name} does not run"));
+            }
+        }
+    }
+}
+
+/// Lost and broken GPUs; a driver that does not answer.
+pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
+    let report = figures.gpus.fresh(now);
+    for gpu in report.iter().flat_map(|r| &r.gpus) {
+        let name = format!(
+            "GPU {} ({})",
+            gpu.index,
+            gpu.pci.as_deref().unwrap_or("unknown place")
+        );
+        if gpu.lost {
+            into.add("gpu_lost", format!("{name} does not answer any more"));
+        }
+        memory_of(gpu, &name, into);
+        if let Some(celsius) = gpu.temperature.filter(|c| *c >= GPU_HOT) {
+            into.add("gpu_hot", format!("{name} has {celsius} °C"));
+        }
+        if !gpu.throttled_by.is_empty() {
+            into.add(
+                "gpu_throttled",
+                format!("{name} is slowed down: {}", gpu.throttled_by.join(", ")),
+            );
+        }
+        // None at all: nothing is plugged in.
+        if let Some(links) = gpu.links.filter(|l| l.active > 0 && l.active < l.total) {
+            into.add(
+                "nvlink_down",
+                format!("{name} has {} of {} NVLinks up", links.active, links.total),
+            );
+        }
+    }
+    if let Some(n) = figures.pci_gpus.fresh(now).filter(|n| **n > 0)
+        && report.is_none()
+        && figures.gpus.age(now).is_some()
+    {
+        into.add(
+            "gpus_unknown",
+            format!("the driver of the {n} GPUs on the bus does not answer"),
+        );
+    }
+}
+
+fn memory_of(gpu: &Gpu, name: &str, into: &mut Findings) {
+    if gpu.remapped.is_some_and(|r| r.failed) {
+        into.add("gpu_memory_worn", format!("{name} has no spare memory rows left"));
+    }
+    if gpu.remapped.is_some_and(|r| r.pending) {
+        into.add(
+            "gpu_reset_due",
+            format!("{name} waits for a reset to replace a memory row"),
+        );
+    }
+    if let Some(n) = gpu.ecc_uncorrected.filter(|n| *n > 0) {
+        into.add(
+            "gpu_ecc_uncorrected",
+            format!("{name} has seen {n} uncorrected memory errors"),
+        );
+    }
+}
+
+/// What GPUs' drivers wrote to the kernel's log, each fault once.
+pub(super) fn faults(figures: &Figures, now: Instant, into: &mut Findings) {
+    let mut seen: Vec<(&str, u32)> = Vec::new();
+    for fault in figures.errors.fresh(now).iter().flat_map(|e| &e.xids) {
+        let Some(x) = xid::look_up(fault.code) else {
+            continue;
+        };
+        let code = match x.action {
+            Action::None => continue,
+            Action::RestartWork => "gpu_xid_restart",
+            Action::ResetGpu => "gpu_xid_reset",
+            Action::Reboot => "gpu_xid_reboot",
+            Action::Replace => "gpu_xid_replace",
+        };
+        if !seen.contains(&(&fault.device, fault.code)) {
+            seen.push((&fault.device, fault.code));
+            into.add(
+                code,
+                format!("GPU {}: Xid {} ({})", fault.device, x.code, x.meaning),
+            );
+        }
+    }
+}
+
+/// Memory errors, links, sensors.
+pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) {
+    let Some(instruments) = figures.instruments.fresh(now) else {
+        return;
+    };
+    for controller in &instruments.memory_errors {
+        for (code, n, what) in [
+            ("memory_uncorrected", controller.uncorrected, "uncorrected"),
+            ("memory_corrected", controller.corrected, "corrected"),
+        ] {
+            if n > 0 {
+                into.add(
+                    code,
+                    format!("{} has seen {n} {what} memory errors since boot", controller.name),
+                );
+            }
+        }
+    }
+    for port in instruments.ports.iter().filter(|p| p.lost) {
+        let message = format!(
+            "{} port {} went {} ({})",
+            port.device, port.port, port.state, port.physical
+        );
+        into.add("link_lost", message);
+    }
+    for sensor in instruments.sensors.iter().filter(|s| s.kind == Kind::Temperature) {
+        if sensor.critical.is_some_and(|limit| sensor.value >= limit) {
+            let message = format!(
+                "{} {} has {} °C, its limit",
+                sensor.chip,
+                sensor.label,
+                sensor.value / 1000
+            );
+            into.add("sensor_critical", message);
+        }
+    }
+}
