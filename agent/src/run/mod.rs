@@ -6,6 +6,7 @@ mod answer;
 mod beat;
 mod certificate;
 mod cycle;
+mod diagnose;
 mod error;
 mod follow;
 mod measure;

@@ -12,13 +12,9 @@ use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::clock::instant;
-use crate::command::{
-    Diagnostic, End, Entry, Facts, Journal, OrderedDrain, Outcome, Taken, Work, keep, refused, verify,
-};
+use crate::command::{Diagnostic, End, Entry, Journal, OrderedDrain, Outcome, Taken, Work, refused, verify};
 use crate::config::Shutdown;
-use crate::history::{fields, values};
 use crate::probe::slurm::Control;
-use crate::sample::Category;
 use crate::state::{OrderStatus, StateDir};
 
 /// Orders that one answer may bring; the gateway keeps no more for a node.
@@ -261,46 +257,6 @@ impl Agent {
             },
             Parameters::UpdateAgent(wanted) => self.begin_update(entry, &wanted, now),
             Parameters::RunDiagnostic(run) => self.diagnose(&run.name, now),
-        }
-    }
-
-    fn diagnose(&mut self, name: &str, now: u64) -> Begun {
-        let Some(diagnostic) = Diagnostic::from_name(name) else {
-            let text = format!("no diagnostic {name}; there are {}", Diagnostic::names());
-            return Begun::Ended(Outcome::refused(now, Code::InvalidField, &text));
-        };
-        if diagnostic == Diagnostic::Storage {
-            return Begun::OnThread(Work::Storage(self.state.path().to_owned()));
-        }
-        let (report, line) = self.facts(now).report(diagnostic);
-        self.keep_report(diagnostic, now, &report);
-        Begun::Ended(Outcome::done(now, &line))
-    }
-
-    fn keep_report(&self, diagnostic: Diagnostic, now: u64, report: &serde_json::Value) {
-        if let Err(e) = keep(&self.state.diagnostics(), diagnostic, now, report) {
-            tracing::warn!("the report of a diagnostic cannot be kept: {e}");
-        }
-    }
-
-    fn facts(&mut self, at: u64) -> Facts {
-        let moment = instant();
-        let (health, findings) = self.judge();
-        let figures = Category::ALL.into_iter().flat_map(|c| {
-            let sample = values(c, self.sampler.figures(), moment);
-            fields(c).iter().copied().zip(sample.figures)
-        });
-        Facts {
-            at,
-            health: health.as_str().to_owned(),
-            findings: findings.iter().map(crate::health::Finding::shown).collect(),
-            figures: figures.filter_map(|(name, n)| Some((name, n?))).collect(),
-            endpoint: self.client.endpoint(),
-            gateway_latency_us: self.status.gateway_latency_us,
-            clock_skew_ms: self.status.clock_skew_ms,
-            accepted: self.status.accepted,
-            failed: self.status.failed,
-            outages: json!(self.outages),
         }
     }
 
