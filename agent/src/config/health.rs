@@ -23,8 +23,7 @@ pub struct Health {
     /// Time of each check: 1s–1m, default 10s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_timeout: Option<HumanDuration>,
-    /// File of root's in which findings stand that are to be rehearsed, `code message` on each line; default
-    /// `/run/virtengine-node-agent.rehearsal`.
+    /// Root's file of findings to rehearse, `code message` a line; default `/run/virtengine-node-agent.rehearsal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rehearsal: Option<PathBuf>,
 }
