@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::log::{self, LogHandle};
 use crate::register::register;
 use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
-use crate::state::{Lock, Registration, StateDir, Status};
+use crate::state::{Lock, Registration, StateDir, Status, StatusFile};
 use crate::update::{Running, launch};
 
 /// Exit code after the provider's order to stop: the unit does not start it again then.
@@ -93,10 +93,11 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
         started_at: unix_seconds(),
         ..Status::default()
     };
+    let mut file = StatusFile::new(&state);
     let work = register(config, &key, None, |reason| {
         tracing::info!("registering: {reason}");
         status.registering = Some(reason.to_owned());
-        if let Err(e) = status.save(&state) {
+        if let Err(e) = file.save(&status) {
             tracing::warn!("status cannot be written: {e}");
         }
     });
