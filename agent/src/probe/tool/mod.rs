@@ -115,7 +115,7 @@ impl Tool {
     /// # Errors
     /// See [`ToolError`]; a program that was ended by a signal has failed.
     pub fn ask<S: AsRef<OsStr>>(&mut self, arguments: &[S]) -> Result<(i32, Printed), ToolError> {
-        let (status, printed, error) = self.end(arguments, |_| {})?;
+        let (status, printed, error) = self.end(arguments, &[], |_| {})?;
         match status.code() {
             Some(code) => Ok((code, printed)),
             None => Err(self.failed(status, &error)),
@@ -151,7 +151,7 @@ impl Tool {
         input: &[u8],
         sink: impl FnMut(&mut Vec<u8>),
     ) -> Result<Printed, ToolError> {
-        let (status, printed, error) = self.end(arguments, sink)?;
+        let (status, printed, error) = self.end(arguments, input, sink)?;
         if status.success() {
             Ok(printed)
         } else {
@@ -171,6 +171,7 @@ impl Tool {
     fn end<S: AsRef<OsStr>>(
         &mut self,
         arguments: &[S],
+        input: &[u8],
         sink: impl FnMut(&mut Vec<u8>),
     ) -> Result<(ExitStatus, Printed, Printed), ToolError> {
         self.reap()?;
