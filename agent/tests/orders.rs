@@ -311,7 +311,16 @@ async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
         (ack.status, ack.detail.as_deref()),
         (AcknowledgementStatus::Done, Some("Slurm drains the node"))
     );
-    assert_eq!(site.status().drain.unwrap().reason.as_deref(), Some("new disk"));
+    // The gateway hears of it before the file is written.
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let drain = loop {
+        match site.status().drain {
+            Some(drain) => break drain,
+            None => assert!(std::time::Instant::now() < deadline, "status says nothing"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(drain.reason.as_deref(), Some("new disk"));
     // Over a restart it stays drained, and reports what it measures: the chain has the order.
     running.stop().await;
     let seen = site.gateway.seen().heartbeats.len();

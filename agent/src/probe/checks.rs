@@ -271,6 +271,7 @@ mod tests {
     #[test]
     fn a_check_that_others_could_have_changed_is_not_run() {
         let dir = tempfile::tempdir().unwrap();
+        let mut p = probe(dir.path());
         let ran = dir.path().join("ran");
         let script = format!("touch {}", ran.display());
         for (name, bits) in [("open", 0o777), ("plain", 0o644)] {
@@ -278,7 +279,6 @@ mod tests {
             mode(&dir.path().join("checks.d").join(name), bits);
         }
         check(dir.path(), ".hidden", &script);
-        let mut p = probe(dir.path());
         let results = p.read(Instant::now()).results;
         assert_eq!(results.len(), 2);
         assert!(
