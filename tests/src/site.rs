@@ -1,6 +1,6 @@
 //! A whole site: chain, contract, active cluster, provider daemon; agents are added by the test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub struct Site {
     gateway_port: u16,
     ops_port: u16,
     folder: PathBuf,
+    settings: Vec<(&'static str, String)>,
+    cpu: Option<u32>,
     provider: Option<Process>,
 }
 
@@ -101,9 +103,39 @@ impl Site {
             gateway_port: port::free()?,
             ops_port: port::free()?,
             folder: scene.folder("client")?,
+            settings: Vec::new(),
+            cpu: None,
             home,
             provider: None,
         })
+    }
+
+    /// Overrides a key of the daemon's configuration, as `SECTION__KEY`, from its next start on.
+    pub fn set(&mut self, key: &'static str, value: impl Into<String>) {
+        self.settings.push((key, value.into()));
+    }
+
+    /// Binds the daemon to one CPU, from its next start on.
+    pub fn pin(&mut self, cpu: u32) {
+        self.cpu = Some(cpu);
+    }
+
+    /// The daemon's directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Port of health, readiness and metrics.
+    #[must_use]
+    pub fn ops_port(&self) -> u16 {
+        self.ops_port
+    }
+
+    /// Port of the agents' listener.
+    #[must_use]
+    pub fn gateway_port(&self) -> u16 {
+        self.gateway_port
     }
 
     /// Starts the provider daemon; returns once it is ready.
@@ -143,7 +175,20 @@ impl Site {
     }
 
     fn run_command(&self) -> Result<Command> {
-        let mut command = self.provider_command()?;
+        let plain = self.provider_command()?;
+        let mut command = match self.cpu {
+            None => plain,
+            Some(cpu) => {
+                let mut pinned = Command::new("taskset");
+                pinned
+                    .args(["--cpu-list", &cpu.to_string()])
+                    .arg(plain.get_program());
+                for (key, value) in plain.get_envs() {
+                    pinned.env(key, value.unwrap_or_default());
+                }
+                pinned
+            }
+        };
         command.arg("run").arg("--home").arg(&self.home);
         Ok(command)
     }
@@ -307,6 +352,9 @@ impl Site {
             ("OPS__LISTEN", ops.as_str()),
             ("BATCH__SUBMIT_INTERVAL", "1s"),
         ] {
+            command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);
+        }
+        for (key, value) in &self.settings {
             command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);
         }
         Ok(command)

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod admission;
 pub mod alert;
+pub mod backup;
 pub mod cli;
 pub mod clock;
 pub mod command;

@@ -43,6 +43,9 @@ pub enum StoreError {
         /// Its contract.
         contract: String,
     },
+    /// More waits than can be worked off in time.
+    #[error("store: too much waits; the load is more than this machine can take")]
+    Busy,
     /// The writer has stopped.
     #[error("store: the writer has stopped")]
     Stopped,
@@ -138,6 +141,47 @@ impl Store {
             chain_id: bound_chain,
             contract: bound_contract,
         })
+    }
+
+    /// The chain and contract that the store belongs to; none in a new one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn bound(&self) -> Result<Option<(String, String)>, StoreError> {
+        let row = sqlx::query("SELECT chain_id, contract FROM binding")
+            .fetch_optional(&self.read)
+            .await?;
+        row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    }
+
+    /// Copies the whole database, as of one moment, into a new file. Others may write meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError`]; a file that is there is not overwritten.
+    pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        let path = path
+            .to_str()
+            .ok_or_else(|| std::io::Error::other("the path of a copy must be text"))?;
+        sqlx::query("VACUUM INTO ?")
+            .bind(path)
+            .execute(&self.read)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether the database is sound.
+    ///
+    /// # Errors
+    /// [`StoreError`] with what SQLite finds.
+    pub async fn quick_check(&self) -> Result<(), StoreError> {
+        let found: String = sqlx::query("PRAGMA quick_check")
+            .fetch_one(&self.read)
+            .await?
+            .try_get(0)?;
+        if found == "ok" {
+            return Ok(());
+        }
+        Err(std::io::Error::other(format!("the database is damaged: {found}")).into())
     }
 
     /// Closes every connection, after what is under way.

@@ -2,9 +2,10 @@
 //!
 //! A key that stands twice is refused: two readers of the same signed bytes must not see two values.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -15,24 +16,33 @@ use crate::refusal::Refusal;
 pub(crate) struct Fields<'a> {
     path: String,
     code: Code,
-    map: BTreeMap<String, &'a RawValue>,
+    /// In order of the keys.
+    map: Vec<(Key<'a>, &'a RawValue)>,
 }
+
+/// A key of the object, borrowed unless it is written with escapes.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct Unique;
 
 impl<'de> Visitor<'de> for Unique {
-    type Value = BTreeMap<String, &'de RawValue>;
+    type Value = Vec<(Key<'de>, &'de RawValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut map = BTreeMap::new();
-        while let Some((key, value)) = access.next_entry::<String, &'de RawValue>()? {
-            if let Some(_earlier) = map.insert(key, value) {
-                return Err(serde::de::Error::custom("a key stands twice in the object"));
-            }
+        let mut map = Vec::with_capacity(16);
+        while let Some(entry) = access.next_entry::<Key<'de>, &'de RawValue>()? {
+            map.push(entry);
+        }
+        map.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let twice = |pair: &[(Key<'_>, _)]| matches!(pair, [a, b] if a.0 == b.0);
+        if map.windows(2).any(twice) {
+            return Err(serde::de::Error::custom("a key stands twice in the object"));
         }
         Ok(map)
     }
@@ -68,7 +78,9 @@ impl<'a> Fields<'a> {
 
     /// The raw value; `null` counts as absent.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
-        self.map.get(name).copied().filter(|raw| raw.get() != "null")
+        let at = self.map.binary_search_by(|(key, _)| (*key.0).cmp(name)).ok()?;
+        let (_, raw) = self.map.get(at)?;
+        (raw.get() != "null").then_some(*raw)
     }
 
     /// A value that is absent or a `T`; `expected` says what it should be.

@@ -1,5 +1,7 @@
 //! A fleet of nodes that exist as keys only: registrations for benches, the same ones at every run.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,6 +38,7 @@ pub(super) struct Node {
 pub(super) struct Place {
     pub(super) page: u16,
     pub(super) slot: u8,
+    pub(super) epoch: u64,
     pub(super) tag: Tag,
 }
 
@@ -155,8 +158,9 @@ impl Fleet {
     /// # Errors
     /// If it does not know one of them.
     pub fn place(&mut self, domain: Domain<'_>, views: &[RelayView]) -> Result<()> {
+        let views: BTreeMap<_, _> = views.iter().map(|v| (&v.node_id, v)).collect();
         self.put(domain, |_, id| {
-            let view = views.iter().find(|v| v.node_id == *id)?;
+            let view = views.get(id)?;
             Some((view.page, view.slot, view.epoch, view.sequence))
         })
     }
@@ -172,7 +176,12 @@ impl Fleet {
             let (page, slot, epoch, sequence) =
                 position.with_context(|| format!("the contract does not know {}", node.id))?;
             let tag = Tag::derive(domain.chain_id, domain.contract, &self.cluster, &node.id, epoch);
-            node.place = Some(Place { page, slot, tag });
+            node.place = Some(Place {
+                page,
+                slot,
+                epoch,
+                tag,
+            });
             node.sequence = sequence;
         }
         // Batches want rising page and slot.

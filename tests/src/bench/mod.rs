@@ -5,6 +5,7 @@ pub mod budget;
 pub mod chain;
 pub mod figures;
 pub mod fleet;
+pub mod gateway;
 pub mod measure;
 pub mod page;
 pub mod reports;

@@ -6,6 +6,7 @@ mod keyring;
 mod local;
 mod mnemonic;
 mod seal;
+mod stream;
 
 pub use backend::Backend;
 pub use file::{FileError, check_private_dir, read_private, write_private};
@@ -13,6 +14,7 @@ pub use keyring::{KeyInfo, Keyring, KeyringError, PASSPHRASE_FILE_ENV};
 pub use local::{KeyError, LocalKey};
 pub use mnemonic::{DEFAULT_PATH, Mnemonic};
 pub use seal::Passphrase;
+pub use stream::{OpenReader, SealWriter};
 
 #[cfg(test)]
 mod tests;

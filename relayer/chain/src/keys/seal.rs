@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// OWASP's second choice of Argon2id parameters, raised: 64 MiB, 3 passes, 1 lane.
-const MEMORY_KIB: u32 = 64 * 1024;
-const PASSES: u32 = 3;
+pub(super) const MEMORY_KIB: u32 = 64 * 1024;
+pub(super) const PASSES: u32 = 3;
 /// What a file may ask for: more would be a way to exhaust memory.
-const MAX_MEMORY_KIB: u32 = 1024 * 1024;
-const MAX_PASSES: u32 = 16;
+pub(super) const MAX_MEMORY_KIB: u32 = 1024 * 1024;
+pub(super) const MAX_PASSES: u32 = 16;
 
 /// A passphrase; zeroed on drop, never shown by Debug.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ pub(super) fn open(
     ))
 }
 
-fn derive(
+pub(super) fn derive(
     passphrase: &Passphrase,
     salt: &[u8],
     memory_kib: u32,

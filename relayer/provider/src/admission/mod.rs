@@ -3,7 +3,9 @@
 mod judge;
 mod limit;
 mod nonce;
+pub mod signatures;
 
 pub use judge::{Judge, Verdict};
 pub use limit::Limiter;
 pub use nonce::Nonces;
+pub use signatures::Verifiers;

@@ -57,6 +57,9 @@ pub(super) enum Command {
     /// Keys of this directory.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Backups of this directory; works while the daemon runs.
+    #[command(subcommand)]
+    Backup(super::backup::BackupCommand),
     /// Lets the daemon read its certificate and the trusted CAs anew, as SIGHUP does; no connection is dropped.
     Reload,
     /// Whether the daemon runs and is ready, and what waits.

@@ -1,6 +1,7 @@
 //! The command line: `init`, `run`, tokens, nodes, keys, status.
 
 mod args;
+mod backup;
 mod certificate;
 mod command;
 mod csv;
@@ -67,6 +68,7 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::Order(command) => command::run(&home, command).await,
         Command::Certificate(command) => certificate::run(&home, command).await,
         Command::Keys(command) => keys::run(&home, &load(&home)?, command),
+        Command::Backup(command) => backup::run(&home, command).await,
         Command::Reload => {
             let store = Store::open(&home.store()).await.map_err(StartError::from)?;
             let mut tx = store.begin().await?;

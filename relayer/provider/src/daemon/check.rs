@@ -12,7 +12,7 @@ use x509_parser::pem::Pem;
 
 use super::open::StartError;
 use crate::config::Config;
-use crate::identity::SERVER_LIFETIME_SECONDS;
+use crate::identity::{Ca, SERVER_LIFETIME_SECONDS};
 use crate::ops::Health;
 
 /// How long the start waits for the chain.
@@ -59,8 +59,34 @@ pub(super) async fn chain(
     }
 }
 
+/// What is to be done about the gateway's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ServerState {
+    /// Nothing.
+    Fresh,
+    /// It is of our CA, or unreadable: it is issued anew.
+    Ours,
+    /// Somebody else has issued it, and will have to do so again: this is why.
+    Theirs(String),
+}
+
+/// Looks at the gateway's certificate. One that `ca` did not issue is never replaced.
+pub(super) fn server_state(pem: &str, ca: &Ca, names: &[String], now: UnixSeconds) -> ServerState {
+    let fresh = server_is_fresh(pem, names, now);
+    let issued_here = ca.issued_server(pem);
+    match (fresh, issued_here) {
+        (true, _) => ServerState::Fresh,
+        (false, Some(false)) => ServerState::Theirs(
+            "gateway/server.crt ends within 30 days or lacks a name of gateway.names, and is not of the daemon's CA; \
+             put its successor in place and reload"
+                .into(),
+        ),
+        (false, _) => ServerState::Ours,
+    }
+}
+
 /// Whether the gateway's certificate has more than a third of its life left and carries all names.
-pub(super) fn server_is_fresh(pem: &str, names: &[String], now: UnixSeconds) -> bool {
+fn server_is_fresh(pem: &str, names: &[String], now: UnixSeconds) -> bool {
     let Some(Ok(block)) = Pem::iter_from_buffer(pem.as_bytes()).next() else {
         return false;
     };
@@ -102,7 +128,27 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Ca;
+
+    #[test]
+    fn a_certificate_of_somebody_else_is_never_issued_anew_here() {
+        let now = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(now, [1; 16]).unwrap();
+        let (other, _) = Ca::create(now, [9; 16]).unwrap();
+        let names = vec!["gw.example".to_owned()];
+        let (theirs, _) = other.issue_server(&names, now, [2; 16]).unwrap();
+        let (ours, _) = ca.issue_server(&names, now, [3; 16]).unwrap();
+        let late = now.plus(70 * 86_400);
+        assert_eq!(server_state(&theirs.pem, &ca, &names, now), ServerState::Fresh);
+        assert!(matches!(
+            server_state(&theirs.pem, &ca, &names, late),
+            ServerState::Theirs(_)
+        ));
+        assert_eq!(server_state(&ours.pem, &ca, &names, late), ServerState::Ours);
+        assert_eq!(
+            server_state("nothing readable", &ca, &names, now),
+            ServerState::Ours
+        );
+    }
 
     #[test]
     fn an_old_certificate_or_one_without_a_name_is_not_fresh() {

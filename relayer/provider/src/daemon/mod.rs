@@ -4,6 +4,7 @@ mod alive;
 mod check;
 mod files;
 mod open;
+mod passphrase;
 mod reload;
 mod tasks;
 
@@ -19,10 +20,11 @@ use tokio::time::timeout;
 
 pub use alive::Alive;
 pub use open::{StartError, load_key, prefix_of};
-pub(crate) use open::{check_keys, client, load_ca, passphrase};
+pub(crate) use open::{check_keys, client, load_ca};
+pub(crate) use passphrase::passphrase;
 use reload::Reload;
 
-use crate::admission::Judge;
+use crate::admission::{Judge, Verifiers};
 use crate::config::Config;
 use crate::control::Controls;
 use crate::events;
@@ -101,7 +103,12 @@ impl Daemon {
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),
-            judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool),
+            judge: Judge::new(
+                Arc::clone(&registry),
+                Arc::clone(&controls),
+                spool,
+                Verifiers::start()?,
+            ),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),

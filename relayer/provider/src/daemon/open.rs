@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hpc_chain::gas::GasPrice;
-use hpc_chain::keys::{
-    Backend, KeyError, Keyring, KeyringError, LocalKey, PASSPHRASE_FILE_ENV, Passphrase, read_private,
-};
+use hpc_chain::keys::{Backend, KeyError, Keyring, KeyringError, LocalKey};
 use hpc_chain::query::Chain;
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError};
 use hpc_schema::time::UnixSeconds;
 
+use super::check::{ServerState, server_state};
+use super::passphrase::passphrase;
 use crate::alert::{self, SinkError};
 use crate::clock;
 use crate::config::{Config, ConfigError};
@@ -215,15 +215,6 @@ pub fn load_key(home: &Home, name: &str) -> Result<LocalKey, KeyringError> {
     Keyring::open(&home.keyring(), Backend::Test)?.key(name, |info| passphrase(&info.name))
 }
 
-/// The passphrase from the file that the environment names.
-pub(crate) fn passphrase(key: &str) -> Result<Passphrase, KeyringError> {
-    let path = std::env::var_os(PASSPHRASE_FILE_ENV)
-        .ok_or_else(|| KeyringError::PassphraseNeeded(key.to_owned()))?;
-    let bytes = read_private(path.as_ref(), 4096)?;
-    let text = String::from_utf8(bytes).map_err(|_| KeyringError::Passphrase(key.to_owned()))?;
-    Ok(Passphrase::new(text))
-}
-
 /// The bech32 prefix of an address.
 ///
 /// # Errors
@@ -263,7 +254,11 @@ pub(super) fn server_certificate(
 ) -> Result<ServerCertificate, StartError> {
     let file = |path: PathBuf| move |source| StartError::File { path, source };
     let cert = fs::read_to_string(home.server_cert()).map_err(file(home.server_cert()))?;
-    if super::check::server_is_fresh(&cert, &config.gateway.names, now) {
+    let state = server_state(&cert, ca, &config.gateway.names, now);
+    if let ServerState::Theirs(why) = &state {
+        tracing::warn!("{why}");
+    }
+    if state != ServerState::Ours {
         let key = home::read_secret(&home.server_key()).map_err(file(home.server_key()))?;
         return Ok(ServerCertificate::new(&cert, &key)?);
     }

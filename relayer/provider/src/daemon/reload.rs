@@ -20,7 +20,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Reads the gateway's certificate and the trusted CAs anew; checks them as an agent would, then publishes them.
+    /// Reads the CA, those trusted beside it and the gateway's certificate anew; checks them as an agent would, then publishes them.
     ///
     /// # Errors
     /// Names the file; everything stays as it was.
@@ -43,7 +43,8 @@ impl Reload {
             return Ok(());
         };
         let now = clock::now();
-        let anchors = Anchors::load(&gateway.ca, &self.home.trusted_cas(), now)?;
+        let ca = super::open::load_ca(&self.home)?;
+        let anchors = Anchors::load(&ca, &self.home.trusted_cas(), now)?;
         let file = |path: PathBuf| move |source| StartError::File { path, source };
         let chain = fs::read_to_string(self.home.server_cert()).map_err(file(self.home.server_cert()))?;
         let key = home::read_secret(&self.home.server_key()).map_err(file(self.home.server_key()))?;
@@ -51,7 +52,7 @@ impl Reload {
         let config = server_config(&anchors, Arc::clone(&self.certificate))?;
         self.certificate.replace(&chain, &key)?;
         self.tls.replace(config);
-        gateway.set_anchors(anchors);
+        gateway.set_trust(ca, anchors);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
 use crate::{clock, command, events, spool};
 
+use super::check::{ServerState, server_state};
 use super::reload::Reload;
 
 /// How often it is asked which nodes there are at all.
@@ -159,21 +160,23 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
 /// Issues the gateway's certificate anew when its time has come; open connections stay.
 fn renew(shared: &Shared, gateway: &Gateway, certificate: &ServerCertificate) {
     let (home, names, now) = (&shared.home, &shared.config.gateway.names, clock::now());
-    let fresh = std::fs::read_to_string(home.server_cert())
-        .is_ok_and(|pem| super::check::server_is_fresh(&pem, names, now));
-    if fresh {
-        return;
+    let ca = gateway.ca();
+    let pem = std::fs::read_to_string(home.server_cert()).unwrap_or_default();
+    match server_state(&pem, &ca, names, now) {
+        ServerState::Fresh => return shared.health.clear("server_certificate"),
+        ServerState::Theirs(why) => return shared.health.raise("server_certificate", why),
+        ServerState::Ours => {}
     }
     let renewed = clock::random().map_err(|e| e.to_string()).and_then(|serial| {
-        let (issued, key) = gateway
-            .ca
-            .issue_server(names, now, serial)
-            .map_err(|e| e.to_string())?;
+        let (issued, key) = ca.issue_server(names, now, serial).map_err(|e| e.to_string())?;
         super::store_server(home, &issued.pem, &key).map_err(|e| e.to_string())?;
         certificate.replace(&issued.pem, &key).map_err(|e| e.to_string())
     });
     match renewed {
-        Ok(()) => tracing::info!("the gateway's certificate was issued anew"),
+        Ok(()) => {
+            shared.health.clear("server_certificate");
+            tracing::info!("the gateway's certificate was issued anew");
+        }
         Err(e) => shared
             .health
             .raise("server_certificate", format!("cannot be issued anew: {e}")),

@@ -43,7 +43,7 @@ pub(super) async fn issue(
     let serial = clock::random().map_err(|e| fail(&e))?;
     let lifetime = gateway.config.gateway.certificate_lifetime.as_secs();
     let issued = gateway
-        .ca
+        .ca()
         .issue_node(csr, subject, now, lifetime, serial)
         .map_err(|e| fail(&e))?;
     let mut tx = gateway.store.begin().await?;

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use hpc_schema::code::Code;
 use hpc_schema::time::UnixSeconds;
@@ -13,7 +14,7 @@ pub struct Connection {
     /// The other end.
     pub from: SocketAddr,
     /// By its verified client certificate, if it showed one.
-    pub peer: Option<PeerIdentity>,
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 impl Connection {
@@ -33,7 +34,7 @@ impl Connection {
         let mismatch = |what: String| Failure::forbidden(Code::IdentityMismatch, what);
         let peer = self
             .peer
-            .as_ref()
+            .as_deref()
             .ok_or_else(|| mismatch("this request needs the node's client certificate".into()))?;
         if peer.node_id.as_str() != path_node {
             return Err(mismatch(format!(

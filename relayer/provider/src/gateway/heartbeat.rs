@@ -27,11 +27,21 @@ pub(super) async fn heartbeat(
     PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Json<HeartbeatResponseBody>, Failure> {
+    receive(&gateway, &connection, &path_node, request).await
+}
+
+/// The same without the router.
+pub(super) async fn receive(
+    gateway: &Arc<Gateway>,
+    connection: &Connection,
+    path_node: &str,
+    request: Request,
+) -> Result<Json<HeartbeatResponseBody>, Failure> {
     let arrived = Instant::now();
     let limits = &gateway.config.gateway;
     let bytes = body::read(request, limits.max_body_bytes, limits.request_timeout.duration()).await?;
     let now_ms = clock::now_ms();
-    let peer = connection.node(&gateway, &path_node, UnixSeconds(now_ms / 1000))?;
+    let peer = connection.node(gateway, path_node, UnixSeconds(now_ms / 1000))?;
     let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
     let count = |result: &'static str| {
         gateway
@@ -52,10 +62,10 @@ pub(super) async fn heartbeat(
             return Err(Failure::new(status, refusal));
         }
     };
-    orders::acknowledge(&gateway, peer, &request.acknowledgements, now_ms).await?;
-    match gateway.judge.judge(peer, &path_node, &request, now_ms).await {
+    orders::acknowledge(gateway, peer, &request.acknowledgements, now_ms).await?;
+    match gateway.judge.judge(peer, path_node, &request, now_ms).await {
         Verdict::Accepted {
-            node,
+            epoch,
             sequence,
             health,
         } => {
@@ -65,16 +75,12 @@ pub(super) async fn heartbeat(
                 .accept_seconds
                 .0
                 .observe(arrived.elapsed().as_secs_f64());
-            gateway.registry.accepted(
-                cluster,
-                node_id,
-                node.chain.epoch,
-                sequence,
-                now_ms,
-                connection.ip(),
-            );
+            let from = connection.ip();
+            gateway
+                .registry
+                .accepted(cluster, node_id, epoch, sequence, now_ms, from);
             gateway.wake.report();
-            answer(&gateway, peer, Some(health), Vec::new(), now_ms).await
+            answer(gateway, peer, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused { refusal, node } => {
             count(refusal.code.as_str());
@@ -84,7 +90,7 @@ pub(super) async fn heartbeat(
                     .registry
                     .turned_away(cluster, node_id, refusal.code, now_ms);
             }
-            answer(&gateway, peer, None, vec![Notice::from(&refusal)], now_ms).await
+            answer(gateway, peer, None, vec![Notice::from(&refusal)], now_ms).await
         }
         Verdict::Problem { status, refusal } => {
             count(refusal.code.as_str());

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tower::Service as _;
 
 use super::budget::network;
 use super::connection::Connection;
@@ -86,7 +86,7 @@ async fn connection(
     from: SocketAddr,
     acceptor: &TlsAcceptor,
     router: Router,
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     stop: watch::Receiver<bool>,
 ) {
     let limits = &gateway.config.gateway;
@@ -130,6 +130,7 @@ async fn connection(
             talk(tls, info, router, gateway, time, ended, stop).await;
         }
         Ok(Some(peer)) => {
+            let peer = Arc::new(peer);
             drop(place);
             let (mut place, victim) = gateway
                 .members
@@ -144,7 +145,7 @@ async fn connection(
             };
             let info = Connection {
                 from,
-                peer: Some(peer.clone()),
+                peer: Some(Arc::clone(&peer)),
             };
             let ended = async move {
                 tokio::select! {
@@ -183,7 +184,7 @@ async fn talk(
     tls: TlsStream<TcpStream>,
     info: Connection,
     router: Router,
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     time: Limits,
     ended: impl Future<Output = ()>,
     mut stop: watch::Receiver<bool>,
@@ -194,13 +195,12 @@ async fn talk(
         let phase = Arc::clone(&phase);
         service_fn(move |request: Request<Incoming>| {
             phase.serving();
-            let (phase, mut router) = (Arc::clone(&phase), router.clone());
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(info.clone());
+            let (phase, gateway) = (Arc::clone(&phase), Arc::clone(gateway));
+            let (router, info) = (router.clone(), info.clone());
             async move {
-                let response = router.call(request).await;
+                let response = router::answer(&gateway, router, info, request.map(Body::new)).await;
                 phase.idle();
-                response
+                Ok::<_, Infallible>(response)
             }
         })
     };

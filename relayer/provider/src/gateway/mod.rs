@@ -50,8 +50,6 @@ const LIMITER_KEYS: usize = 65_536;
 pub struct Gateway {
     /// As configured.
     pub config: Config,
-    /// Issues certificates.
-    pub ca: Ca,
     /// Checks tokens.
     pub tokens: TokenKey,
     /// Sign commands.
@@ -77,7 +75,16 @@ pub struct Gateway {
     /// Places of nodes' connections.
     members: Arc<Budget<(ClusterId, NodeId)>>,
     once: Once,
-    anchors: RwLock<Arc<Anchors>>,
+    trust: RwLock<Trust>,
+}
+
+/// Who vouches for nodes.
+#[derive(Debug, Clone)]
+struct Trust {
+    /// Issues certificates.
+    ca: Arc<Ca>,
+    /// Whose certificates count.
+    anchors: Arc<Anchors>,
 }
 
 /// The parts of a [`Gateway`].
@@ -131,7 +138,6 @@ impl Gateway {
         let members = Budget::new(limits.max_connections, limits.max_connections_per_node);
         Self {
             config,
-            ca,
             tokens,
             tasks,
             registry,
@@ -146,20 +152,33 @@ impl Gateway {
             strangers,
             members,
             once: Once::default(),
-            anchors: RwLock::new(Arc::new(anchors)),
+            trust: RwLock::new(Trust {
+                ca: Arc::new(ca),
+                anchors: Arc::new(anchors),
+            }),
         }
     }
 
     /// What agents are told to trust: the gateway's CA and those trusted beside it, PEM.
     #[must_use]
     pub fn ca_bundle(&self) -> String {
-        let anchors = self.anchors.read().unwrap_or_else(PoisonError::into_inner);
-        anchors.bundle().to_owned()
+        let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        trust.anchors.bundle().to_owned()
     }
 
-    /// Takes other trusted CAs into use.
-    pub fn set_anchors(&self, anchors: Anchors) {
-        *self.anchors.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(anchors);
+    /// The CA that issues certificates.
+    #[must_use]
+    pub fn ca(&self) -> Arc<Ca> {
+        let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&trust.ca)
+    }
+
+    /// Takes another CA, and others trusted beside it, into use.
+    pub fn set_trust(&self, ca: Ca, anchors: Anchors) {
+        *self.trust.write().unwrap_or_else(PoisonError::into_inner) = Trust {
+            ca: Arc::new(ca),
+            anchors: Arc::new(anchors),
+        };
     }
 
     /// Logs that an address is refused something, once.

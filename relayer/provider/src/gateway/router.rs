@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONNECTION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
@@ -12,6 +12,7 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::REGISTER_PATH;
 use hpc_schema::refusal::Refusal;
 use tokio::time::timeout;
+use tower::Service as _;
 
 use super::answer::Failure;
 use super::connection::Connection;
@@ -52,7 +53,40 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-/// Rate limit, deadline and counters of every request.
+/// Answers one request of a connection. Heartbeats, which are nearly all there is, take the short way; all else goes
+/// through the router.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    mut router: Router,
+    connection: Connection,
+    mut request: Request,
+) -> Response {
+    if let Some(node) = heartbeat_of(&request) {
+        let receive = async |request| {
+            heartbeat::receive(gateway, &connection, &node, request)
+                .await
+                .into_response()
+        };
+        return guarded(gateway, &connection, "heartbeat", request, receive).await;
+    }
+    request.extensions_mut().insert(connection);
+    match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// The node whose heartbeat this is, as it stands in the path; none if the router has to look closer.
+fn heartbeat_of(request: &Request) -> Option<String> {
+    if request.method() != Method::POST {
+        return None;
+    }
+    let rest = request.uri().path().strip_prefix("/api/v1/hpc/nodes/")?;
+    let node = rest.strip_suffix("/heartbeat")?;
+    let plain = !node.is_empty() && !node.contains(['/', '%']);
+    plain.then(|| node.to_owned())
+}
+
 async fn guard(
     State(gateway): State<Arc<Gateway>>,
     Extension(connection): Extension<Connection>,
@@ -60,7 +94,21 @@ async fn guard(
     next: Next,
 ) -> Response {
     let route = route_name(&request);
-    let admitted = admit(&gateway, &connection).and_then(|()| bounded(request.headers()));
+    guarded(&gateway, &connection, route, request, async |request| {
+        next.run(request).await
+    })
+    .await
+}
+
+/// Rate limit, deadline and counters of every request.
+async fn guarded(
+    gateway: &Gateway,
+    connection: &Connection,
+    route: &'static str,
+    request: Request,
+    run: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    let admitted = admit(gateway, connection).and_then(|()| bounded(request.headers()));
     let mut response = match admitted {
         Err(failure) => {
             body::discard(request, DISCARD_WITHIN).await;
@@ -69,12 +117,12 @@ async fn guard(
         Ok(()) => {
             // Once for the body, once for the answer.
             let within = gateway.config.gateway.request_timeout.duration() * 2;
-            timeout(within, next.run(request))
+            timeout(within, run(request))
                 .await
                 .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())
         }
     };
-    if closes(&connection, response.status()) {
+    if closes(connection, response.status()) {
         response
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));

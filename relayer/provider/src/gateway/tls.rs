@@ -8,7 +8,7 @@ use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 
@@ -116,6 +116,9 @@ pub fn server_config(
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // 0-RTT data can be replayed.
     config.max_early_data_size = 0;
+    // Every connection shows its certificate anew: a resumed one would outlive the CA that vouched for it.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
 }
 

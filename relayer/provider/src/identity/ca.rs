@@ -19,6 +19,8 @@ use super::NodeCsr;
 const BACKDATE_SECONDS: u64 = 3600;
 /// X.520 serialNumber of the subject: there stands the epoch, in decimal.
 const SUBJECT_SERIAL_NUMBER: [u64; 4] = [2, 5, 4, 5];
+/// Common name of the gateway's own certificates.
+const SERVER_NAME: &str = "virtengine-provider gateway";
 const CA_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
 /// Lifetime of the gateway's own certificate; the daemon renews it at two thirds.
 pub(crate) const SERVER_LIFETIME_SECONDS: u64 = 90 * 24 * 3600;
@@ -166,6 +168,20 @@ impl Ca {
         })
     }
 
+    /// Whether a gateway's certificate is one that this CA's [`Ca::issue_server`] made; none if it cannot be read.
+    #[must_use]
+    pub fn issued_server(&self, pem: &str) -> Option<bool> {
+        let der = first_certificate(pem)?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(&der).ok()?;
+        let (_, ca) = x509_parser::parse_x509_certificate(&self.der).ok()?;
+        // An outside CA may have vouched for this one and for the gateway alike; the name is ours alone.
+        let ours = leaf
+            .subject()
+            .iter_common_name()
+            .any(|n| n.as_str() == Ok(SERVER_NAME));
+        Some(ours && leaf.issuer().as_raw() == ca.subject().as_raw())
+    }
+
     /// The gateway's own certificate chain for `names`, with its new key as PKCS#8 PEM.
     ///
     /// # Errors
@@ -178,9 +194,7 @@ impl Ca {
     ) -> Result<(Issued, Zeroizing<String>), CaError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = base(now, SERVER_LIFETIME_SECONDS, serial)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "virtengine-provider gateway");
+        params.distinguished_name.push(DnType::CommonName, SERVER_NAME);
         params.subject_alt_names = server_names(names)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -9,19 +9,20 @@ const ROTATE_SECONDS: u64 = 300;
 /// time, so that in the end every pair gets measured.
 pub(super) fn neighbours(peers: &[Peer], node: &NodeId, k: u8, now: UnixSeconds) -> Vec<Peer> {
     let after = peers.partition_point(|p| p.node_id <= *node);
-    let others = peers.iter().filter(|p| p.node_id != *node).count();
+    let among = after
+        .checked_sub(1)
+        .and_then(|at| peers.get(at))
+        .is_some_and(|p| p.node_id == *node);
+    let others = peers.len() - usize::from(among);
     let k = usize::from(k).min(others);
     if k == 0 {
         return Vec::new();
     }
+    // Round the circle of the others the node itself comes last: its place is passed over by counting without it.
     let round = usize::try_from(now.0 / ROTATE_SECONDS).unwrap_or(0);
-    peers
-        .iter()
-        .cycle()
-        .skip(after)
-        .filter(|p| p.node_id != *node)
-        .skip(round.wrapping_mul(k) % others)
-        .take(k)
+    let skipped = round.wrapping_mul(k) % others;
+    (0..k)
+        .filter_map(|n| peers.get((after + (skipped + n) % others) % peers.len()))
         .cloned()
         .collect()
 }

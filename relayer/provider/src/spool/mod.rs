@@ -6,6 +6,7 @@ mod bind;
 mod drop;
 mod history;
 mod rows;
+mod together;
 mod writer;
 
 pub use bind::{bind, members, return_member, unbind};

@@ -229,3 +229,55 @@ async fn what_the_writer_acknowledged_is_there_after_another_opening() {
     let store = Store::open(&path).await.unwrap();
     assert_eq!(depth(store.reader()).await.unwrap().waiting, 200);
 }
+
+/// Everything that both tables hold.
+async fn rows(store: &Store) -> Vec<String> {
+    let mut all = Vec::new();
+    for sql in [
+        "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || acked_sequence || '/' || highest_sequence || '/'
+         || received_at || '/' || hex(section) || '/' || hex(section_digest) AS text FROM intake ORDER BY 1",
+        "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || sequence || '/' || hex(report) || '/'
+         || hex(signature) || '/' || queued_at || '/' || received_at || '/' || ifnull(superseded_from, '-') || '/'
+         || superseded_count AS text FROM waiting ORDER BY 1",
+        "SELECT node_id || '/' || epoch || '/' || sequence || '/' || ended || '/' || superseded_count AS text
+         FROM report_end ORDER BY id",
+    ] {
+        let found = sqlx::query(sql).fetch_all(store.reader()).await.unwrap();
+        all.extend(found.iter().map(|row| row.get::<String, _>(0)));
+    }
+    all
+}
+
+fn groups() -> impl Strategy<Value = Vec<Vec<Accept>>> {
+    let one = (0u8..6, 1u64..3, 1u32..9).prop_map(|(node, epoch, sequence)| Accept {
+        node_id: format!("node-000{node}").parse().unwrap(),
+        section: vec![u8::try_from(sequence).unwrap()],
+        section_digest: [u8::try_from(sequence).unwrap(); 16],
+        ..report(epoch, sequence, u64::from(sequence) + 10 * epoch)
+    });
+    // Groups that are all news are likely enough where nodes are many and groups small.
+    prop::collection::vec(prop::collection::vec(one, 1..7), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn a_group_together_leaves_what_its_reports_one_by_one_would(groups in groups()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let together = Store::open(&one.path().join("p.db")).await.unwrap();
+            let singly = Store::open(&other.path().join("p.db")).await.unwrap();
+            for group in &groups {
+                let answers = super::writer::commit(&together, group).await.unwrap();
+                let mut tx = singly.begin().await.unwrap();
+                let mut expected = Vec::new();
+                for report in group {
+                    expected.push(accept(&mut tx, report).await.unwrap());
+                }
+                tx.commit().await.unwrap();
+                assert_eq!(answers, expected);
+            }
+            assert_eq!(rows(&together).await, rows(&singly).await);
+        });
+    }
+}

@@ -9,6 +9,8 @@
 )]
 
 mod agent;
+#[cfg(feature = "fault-injection")]
+mod backup;
 mod cli;
 mod commands;
 #[cfg(feature = "fault-injection")]
@@ -18,6 +20,7 @@ mod heartbeats;
 mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
+mod outside_ca;
 #[cfg(feature = "fault-injection")]
 mod process;
 mod raw;

@@ -1,6 +1,7 @@
 //! The daemon as a process of its own, which may die.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use hpc_schema::gateway::{HeartbeatResponseBody, heartbeat_path};
@@ -31,8 +32,13 @@ impl Process {
 
     /// With further variables of the environment.
     pub(crate) fn start_with(site: &Site, fault: Option<&str>, env: &[(&str, &str)]) -> Self {
+        Self::start_at(&site.home(), site, fault, env)
+    }
+
+    /// On another directory than the site's.
+    pub(crate) fn start_at(home: &Path, site: &Site, fault: Option<&str>, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
-        command.arg("run").arg("--home").arg(site.home()).envs(site.env());
+        command.arg("run").arg("--home").arg(home).envs(site.env());
         command
             .env("VIRTENGINE_PROVIDER__LOG__FORMAT", "json")
             .stderr(Stdio::piped());

@@ -121,3 +121,59 @@ async fn nodes_of_two_cas_are_let_in_during_a_change_of_ca_and_of_one_afterwards
     );
     assert!(agent.beat(&agent.client(&site), &site, 4).await.accepted);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let late = Agent::enrolled(&site, "node-0002").await;
+    let before = agent.client(&site);
+    assert!(agent.beat(&before, &site, 1).await.accepted);
+    let former = site.ca();
+    let (next, next_key) = Ca::create(clock::now(), [9; 16]).unwrap();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let (server, server_key) = next.issue_server(&names, clock::now(), [3; 16]).unwrap();
+    let home = site.home();
+    std::fs::create_dir_all(home.join("ca/trusted")).unwrap();
+    for (file, text) in [
+        ("ca/trusted/previous.crt", former.as_str()),
+        ("ca/ca.crt", next.pem()),
+        ("ca/ca.key", &next_key),
+        ("gateway/server.crt", &server.pem),
+        ("gateway/server.key", &server_key),
+    ] {
+        std::fs::write(home.join(file), text).unwrap();
+    }
+    site.daemon.as_ref().unwrap().reload().unwrap();
+    // On the connection that it has, the node goes on and gets a certificate of the next CA.
+    assert!(agent.beat(&before, &site, 2).await.accepted);
+    let node = agent.node.parse().unwrap();
+    let renewed: CertificateResponse = post(
+        &before,
+        &site,
+        &certificate_path(&node),
+        &json!({ "csr": csr(&agent.tls) }),
+    )
+    .await
+    .json()
+    .await
+    .unwrap();
+    assert_eq!(renewed.ca, format!("{}{former}", next.pem()));
+    let after = client(next.pem(), Some((&renewed.certificate, &agent.tls)));
+    assert!(agent.beat(&after, &site, 3).await.accepted);
+    // Who has not renewed yet is let in until the former CA is trusted no more.
+    let slow = client(next.pem(), Some((&late.certificate, &late.tls)));
+    assert!(late.beat(&slow, &site, 1).await.accepted);
+    std::fs::remove_file(home.join("ca/trusted/previous.crt")).unwrap();
+    site.daemon.as_ref().unwrap().reload().unwrap();
+    let shut = client(next.pem(), Some((&late.certificate, &late.tls)));
+    let url = format!(
+        "{}{}",
+        site.gateway(),
+        certificate_path(&late.node.parse().unwrap())
+    );
+    assert!(
+        shut.post(&url).body("{}").send().await.is_err(),
+        "trusted no more"
+    );
+}

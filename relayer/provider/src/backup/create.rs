@@ -1,0 +1,124 @@
+use std::fs;
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use hpc_chain::keys::{Passphrase, SealWriter};
+use hpc_schema::time::Rfc3339;
+
+use super::archive::{self, BackupError, Head};
+use crate::clock;
+use crate::home::{self, Home};
+use crate::store::Store;
+
+/// What of the directory is taken beside the store.
+const ENTRIES: [&str; 4] = ["ca", "gateway", "keys", "config.yaml"];
+
+/// Writes a backup of the directory to `output`, which must not be there; the daemon may run meanwhile.
+///
+/// # Errors
+/// [`BackupError`]; then there is no file.
+pub async fn create(home: &Home, output: &Path, passphrase: &Passphrase) -> Result<Head, BackupError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |source| BackupError::File { path, source }
+    };
+    if fs::symlink_metadata(output).is_ok() {
+        return Err(file(output)(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "is there already; a backup never overwrites",
+        )));
+    }
+    let aside = home.dir().join(format!(".backup-{}", std::process::id()));
+    home::make_private_dir(&aside).map_err(file(&aside))?;
+    let snapshot = aside.join("provider.db");
+    let made = async {
+        let (chain_id, contract) = copy_store(home, &snapshot).await?;
+        let created_at = Rfc3339::from_unix(clock::now().0, 0)
+            .map_err(|_| BackupError::Content("the clock is wrong".into()))?;
+        let head = Head::new(chain_id, contract, created_at.to_string());
+        let whole = write(home, &snapshot, output, passphrase, &head);
+        whole.map_err(file(output))?;
+        Ok(head)
+    }
+    .await;
+    // Best effort: what stays is a copy of the store for its owner alone.
+    drop(fs::remove_dir_all(&aside));
+    made
+}
+
+/// A consistent copy as of one moment. Gives the contract that the store belongs to.
+async fn copy_store(home: &Home, to: &Path) -> Result<(String, String), BackupError> {
+    let store = Store::open(&home.store()).await?;
+    let copied = store.copy_to(to).await;
+    let bound = match copied {
+        Ok(()) => store.bound().await,
+        Err(e) => Err(e),
+    };
+    store.close().await;
+    Ok(bound?.unwrap_or_default())
+}
+
+fn write(
+    home: &Home,
+    snapshot: &Path,
+    output: &Path,
+    passphrase: &Passphrase,
+    head: &Head,
+) -> io::Result<()> {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = output.with_file_name(format!(".{name}.{}", std::process::id()));
+    let result = (|| {
+        let mut out = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        let line = head.line().map_err(io::Error::other)?;
+        out.write_all(&line)?;
+        let mut sealed = SealWriter::new(BufWriter::new(out), passphrase, &line)?;
+        put(&mut sealed, "store/provider.db", snapshot)?;
+        for path in files(home)? {
+            let relative = path.strip_prefix(home.dir()).map_err(io::Error::other)?;
+            let relative = relative
+                .to_str()
+                .ok_or_else(|| io::Error::other("a file's name is no text"))?;
+            put(&mut sealed, relative, &path)?;
+        }
+        archive::end(&mut sealed)?;
+        let out = sealed.finish()?.into_inner().map_err(io::Error::other)?;
+        out.sync_all()?;
+        // A hard link, unlike a rename, never replaces what is there.
+        fs::hard_link(&temporary, output)
+    })();
+    let removed = fs::remove_file(&temporary);
+    result?;
+    removed
+}
+
+fn put(out: &mut impl io::Write, name: &str, path: &Path) -> io::Result<()> {
+    let file = fs::File::open(path)?;
+    let size = file.metadata()?.len();
+    archive::put(out, name, size, io::Read::take(file, size))
+}
+
+/// Every file of the entries, in order; hidden ones are somebody's temporary files.
+fn files(home: &Home) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting: Vec<PathBuf> = ENTRIES.iter().map(|e| home.dir().join(e)).collect();
+    while let Some(path) = waiting.pop() {
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let meta = fs::symlink_metadata(&path)?;
+        if meta.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                waiting.push(entry?.path());
+            }
+        } else if meta.is_file() && !hidden {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,83 @@
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use hpc_chain::keys::{FileError, KeyringError, PASSPHRASE_FILE_ENV, Passphrase, read_private};
+
+/// Name of the systemd credential (`LoadCredential=`) that holds the keyring's passphrase.
+const CREDENTIAL: &str = "keyring-passphrase";
+/// Where systemd puts credentials.
+const CREDENTIALS_ENV: &str = "CREDENTIALS_DIRECTORY";
+/// Longest passphrase file that is read.
+const MAX_BYTES: u64 = 4096;
+
+/// The passphrase of the keyring: from the file that the environment names, else from the service's credential.
+pub(crate) fn passphrase(key: &str) -> Result<Passphrase, KeyringError> {
+    let file = std::env::var_os(PASSPHRASE_FILE_ENV);
+    from(file, std::env::var_os(CREDENTIALS_ENV), key)
+}
+
+fn from(
+    file: Option<OsString>,
+    credentials: Option<OsString>,
+    key: &str,
+) -> Result<Passphrase, KeyringError> {
+    let credential = credentials.map(|dir| PathBuf::from(dir).join(CREDENTIAL));
+    let bytes = match (file, credential) {
+        (Some(path), _) => read_private(path.as_ref(), MAX_BYTES)?,
+        // Owner and mode are the service manager's affair: nobody else gets at the folder.
+        (None, Some(path)) if path.exists() => read_credential(&path)?,
+        _ => return Err(KeyringError::PassphraseNeeded(key.to_owned())),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| KeyringError::Passphrase(key.to_owned()))?;
+    Ok(Passphrase::new(text))
+}
+
+fn read_credential(path: &Path) -> Result<Vec<u8>, FileError> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+    read.map_err(|source| FileError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_services_credential_opens_the_keyring_and_a_named_file_goes_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let credentials = || Some(dir.path().as_os_str().to_owned());
+        assert!(matches!(
+            from(None, credentials(), "relayer"),
+            Err(KeyringError::PassphraseNeeded(key)) if key == "relayer"
+        ));
+        std::fs::write(dir.path().join(CREDENTIAL), "from systemd\n").unwrap();
+        let expected = |text: &str| Passphrase::new(text.into());
+        assert!(
+            from(None, credentials(), "relayer")
+                .unwrap()
+                .matches(&expected("from systemd"))
+        );
+        let file = dir.path().join("file");
+        std::fs::write(&file, "from a file").unwrap();
+        let named = || Some(file.clone().into_os_string());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(
+            from(named(), credentials(), "relayer").is_err(),
+            "others may read it"
+        );
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(
+            from(named(), credentials(), "relayer")
+                .unwrap()
+                .matches(&expected("from a file"))
+        );
+        assert!(from(None, None, "relayer").is_err());
+    }
+}

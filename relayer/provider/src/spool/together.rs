@@ -1,0 +1,119 @@
+//! A whole group in few statements, for the case that all its reports are news, which is nearly every group.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use sqlx::{Sqlite, Transaction};
+
+use super::writer::{Accept, Accepted};
+use crate::store::{StoreError, int};
+
+/// Rows of one statement: powers of two up to this, so that few statements are prepared.
+const MOST: usize = 64;
+
+/// The statements for 1, 2, 4 … rows.
+struct Sized {
+    intake: String,
+    waiting: String,
+}
+
+static STATEMENTS: LazyLock<Vec<Sized>> =
+    LazyLock::new(|| (0..=MOST.ilog2()).map(|power| sized(1 << power)).collect());
+
+fn sized(rows: usize) -> Sized {
+    let values = |row: &str| vec![row; rows].join(", ");
+    // Like `accept`: a sequence must be above the acknowledged one of its epoch.
+    let intake = format!(
+        "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at, section, section_digest)
+         VALUES {}
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET
+           epoch = excluded.epoch, acked_sequence = excluded.acked_sequence,
+           highest_sequence = max(highest_sequence, excluded.highest_sequence),
+           received_at = excluded.received_at, section = excluded.section, section_digest = excluded.section_digest
+         WHERE excluded.epoch > intake.epoch
+            OR (excluded.epoch = intake.epoch AND excluded.acked_sequence > intake.acked_sequence)",
+        values("(?, ?, ?, ?, ?, ?, ?, ?)")
+    );
+    // Like `enqueue`: the newest wins, those before it are counted. One of another epoch is not for here.
+    let waiting = format!(
+        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_count)
+         VALUES {}
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET
+           superseded_from = coalesce(superseded_from, sequence), superseded_count = superseded_count + 1,
+           sequence = excluded.sequence, report = excluded.report, signature = excluded.signature,
+           received_at = excluded.received_at
+         WHERE waiting.epoch = excluded.epoch",
+        values("(?, ?, ?, ?, ?, ?, ?, ?, 0)")
+    );
+    Sized { intake, waiting }
+}
+
+/// Takes all of these in, in a transaction that is rolled back and gives nothing if they are not one for each node or not
+/// all of them are news; then each has to be looked at.
+pub(super) async fn accept_all(
+    mut tx: Transaction<'static, Sqlite>,
+    reports: &[Accept],
+) -> Result<Option<(Transaction<'static, Sqlite>, Vec<Accepted>)>, StoreError> {
+    let nodes: HashSet<_> = reports.iter().map(|r| (&r.cluster_id, &r.node_id)).collect();
+    let mut all_news = nodes.len() == reports.len();
+    // In the order of the tables, so that neighbours share pages.
+    let mut ordered: Vec<&Accept> = reports.iter().collect();
+    ordered.sort_unstable_by(|a, b| (&a.cluster_id, &a.node_id).cmp(&(&b.cluster_id, &b.node_id)));
+    let mut rest = ordered.as_slice();
+    while all_news && !rest.is_empty() {
+        let power = rest.len().min(MOST).ilog2();
+        let (now, later) = rest.split_at(1 << power);
+        let statements = usize::try_from(power).ok().and_then(|at| STATEMENTS.get(at));
+        all_news = match statements {
+            Some(statements) => some(&mut tx, statements, now).await?,
+            None => false,
+        };
+        rest = later;
+    }
+    if !all_news {
+        tx.rollback().await?;
+        return Ok(None);
+    }
+    let answers = reports.iter().map(|r| Accepted {
+        accepted: true,
+        sequence_ack: r.sequence,
+    });
+    Ok(Some((tx, answers.collect())))
+}
+
+/// Whether all of them were news.
+async fn some(
+    tx: &mut Transaction<'static, Sqlite>,
+    statements: &'static Sized,
+    reports: &[&Accept],
+) -> Result<bool, StoreError> {
+    let mut query = sqlx::query(statements.intake.as_str());
+    for r in reports {
+        query = query
+            .bind(r.cluster_id.as_str())
+            .bind(r.node_id.as_str())
+            .bind(int(r.epoch))
+            .bind(i64::from(r.sequence))
+            .bind(i64::from(r.sequence))
+            .bind(int(r.received_at))
+            .bind(r.section.as_slice())
+            .bind(r.section_digest.as_slice());
+    }
+    let count = u64::try_from(reports.len()).unwrap_or(u64::MAX);
+    if query.execute(&mut **tx).await?.rows_affected() != count {
+        return Ok(false);
+    }
+    let mut query = sqlx::query(statements.waiting.as_str());
+    for r in reports {
+        query = query
+            .bind(r.cluster_id.as_str())
+            .bind(r.node_id.as_str())
+            .bind(int(r.epoch))
+            .bind(i64::from(r.sequence))
+            .bind(r.report.as_slice())
+            .bind(r.signature.as_slice())
+            .bind(int(r.received_at))
+            .bind(int(r.received_at));
+    }
+    Ok(query.execute(&mut **tx).await?.rows_affected() == count)
+}

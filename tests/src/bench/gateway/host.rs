@@ -1,0 +1,93 @@
+//! What a process and the machine did meanwhile, read from `/proc`.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// A process at one moment.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Time on a CPU, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Bytes sent to the disk.
+    pub written: u64,
+    /// Resident memory, in KiB.
+    pub rss_kib: u64,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// If the process has ended.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let mut cpu_ns = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end meanwhile.
+        let stat = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        cpu_ns += first_number(&stat).unwrap_or(0);
+    }
+    let of = |file: &str, name: &str| -> Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/{file}"))?;
+        let line = text.lines().find_map(|l| l.strip_prefix(name));
+        line.and_then(first_number)
+            .with_context(|| format!("/proc/{pid}/{file} has no {name}"))
+    };
+    Ok(Usage {
+        cpu_ns,
+        written: of("io", "write_bytes:")?,
+        rss_kib: of("status", "VmRSS:")?,
+    })
+}
+
+/// Time of this thread on a CPU, in nanoseconds.
+///
+/// # Errors
+/// If the system does not say.
+pub fn thread_cpu_ns() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat")?;
+    first_number(&stat).context("an empty schedstat")
+}
+
+/// Time that all CPUs were busy since the start of the machine, in nanoseconds.
+///
+/// # Errors
+/// If the system does not say.
+pub fn machine_busy_ns() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().next().context("an empty /proc/stat")?;
+    let ticks: Vec<u64> = line
+        .split_ascii_whitespace()
+        .skip(1)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; ticks of 10 ms.
+    let busy = |at: &usize| ticks.get(*at).copied().unwrap_or(0);
+    Ok([0, 1, 2, 5, 6, 7].iter().map(busy).sum::<u64>() * 10_000_000)
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_shows_in_the_figures_of_process_thread_and_machine() {
+        let pid = std::process::id();
+        let (before, thread, machine) = (
+            usage(pid).unwrap(),
+            thread_cpu_ns().unwrap(),
+            machine_busy_ns().unwrap(),
+        );
+        let began = std::time::Instant::now();
+        let mut sum = 0u64;
+        while began.elapsed().as_millis() < 300 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(usage(pid).unwrap().cpu_ns > before.cpu_ns && before.rss_kib > 100);
+        assert!(thread_cpu_ns().unwrap() > thread);
+        assert!(machine_busy_ns().unwrap() > machine);
+    }
+}

@@ -1,0 +1,240 @@
+//! The chain stands still while a site's nodes go on reporting; `scripts/bench backlog` runs it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use hpc_tests::bench::fleet;
+use hpc_tests::bench::gateway::known::{self, Known};
+use hpc_tests::bench::gateway::traffic::Traffic;
+use hpc_tests::chain::Kind;
+use hpc_tests::ledger::{Ledger, Name};
+use hpc_tests::process;
+use hpc_tests::scene::{self, Scene};
+use hpc_tests::site::{CLUSTER, Site};
+use serde_json::{Value, json};
+
+/// Ten thousand nodes, a chain that stands still for ten minutes.
+#[derive(Parser)]
+struct Args {
+    /// Nodes that report.
+    #[arg(long, default_value_t = 10_000)]
+    nodes: usize,
+    /// Seconds between a node's heartbeats.
+    #[arg(long, default_value_t = 30)]
+    interval: u64,
+    /// Seconds that the chain stands still.
+    #[arg(long, default_value_t = 600)]
+    outage: u64,
+    /// A look of a minute: 500 nodes every 10 s, an outage of 20 s.
+    #[arg(long)]
+    short: bool,
+    /// Where the figures go.
+    #[arg(long, default_value = "target/bench/backlog.json")]
+    out: PathBuf,
+}
+
+/// `batch.submit_interval`, seconds: the daemon's default.
+const BATCH_SECONDS: u64 = 60;
+/// Seconds that the daemon may take to get below that once the chain is back.
+const RECOVERY_SECONDS: u64 = 120;
+
+fn main() -> Result<()> {
+    let mut args = Args::parse();
+    if args.short {
+        (args.nodes, args.interval, args.outage) = (500, 10, 20);
+    }
+    scene::run("bench-backlog", |scene, _| {
+        let figures = measure(&args, scene)?;
+        for (name, value) in figures.as_object().context("no figures")? {
+            println!("{name:<34} {value:>12}");
+        }
+        if let Some(folder) = args.out.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(
+            &args.out,
+            format!("{}\n", serde_json::to_string_pretty(&figures)?),
+        )?;
+        println!("written to {}", args.out.display());
+        Ok(())
+    })
+}
+
+/// The daemon as its metrics and its files show it.
+#[derive(Debug, Default, Clone, Copy)]
+struct Look {
+    waiting: u64,
+    bound: u64,
+    oldest_seconds: u64,
+    store_kib: u64,
+}
+
+impl Look {
+    fn most(self, other: Self) -> Self {
+        Self {
+            waiting: self.waiting.max(other.waiting),
+            bound: self.bound.max(other.bound),
+            oldest_seconds: self.oldest_seconds.max(other.oldest_seconds),
+            store_kib: self.store_kib.max(other.store_kib),
+        }
+    }
+}
+
+fn look(site: &Site) -> Result<Look> {
+    let url = format!("http://127.0.0.1:{}/metrics", site.ops_port());
+    let text = process::output(Command::new("curl").args(["-sf", "--max-time", "10", &url]))?;
+    let of = |name: &str| -> Result<u64> {
+        let line = text
+            .lines()
+            .find_map(|l| l.strip_prefix(&format!("virtengine_provider_{name} ")));
+        Ok(line
+            .with_context(|| format!("no metric {name}"))?
+            .trim()
+            .parse()?)
+    };
+    Ok(Look {
+        waiting: of("waiting")?,
+        bound: of("bound")?,
+        oldest_seconds: of("oldest_unsettled_seconds")?,
+        store_kib: size(&site.home().join("store"))? / 1024,
+    })
+}
+
+fn size(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for file in fs::read_dir(folder)? {
+        sum += file?.metadata()?.len();
+    }
+    Ok(sum)
+}
+
+fn measure(args: &Args, scene: &Scene) -> Result<Value> {
+    let mut site = Site::prepare(scene, Kind::Embedded)?;
+    let activate = [
+        "tx",
+        "hpc",
+        "activate-cluster",
+        CLUSTER,
+        "--from",
+        "owner",
+        "--yes",
+    ];
+    site.cli.run(&activate)?;
+    for (key, value) in [
+        ("BATCH__SUBMIT_INTERVAL", "60s"),
+        ("CHAIN__SYNC", "5s"),
+        ("CHAIN__POLL", "1s"),
+    ] {
+        site.set(key, value);
+    }
+    eprintln!("registering {} nodes", args.nodes);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let nodes = runtime.block_on(known::register(&site, args.nodes))?;
+    // A token makes the daemon serve the cluster; it finds the nodes on the chain.
+    let key = fleet::public(&nodes.first().context("no nodes")?.key)?;
+    site.token("node-unused", &key.to_base64(), "1h")?;
+    site.start_provider()?;
+    let ca = fs::read_to_string(site.home().join("ca/ca.crt"))?;
+    let to = SocketAddr::from(([127, 0, 0, 1], site.gateway_port()));
+    let interval = Duration::from_secs(args.interval);
+    let traffic = Traffic::start(to, &nodes, &ca, interval)?;
+
+    eprintln!("all nodes report for two intervals");
+    let steady = watch(&site, interval * 2, |_| false)?.1;
+    let before = traffic.seen.accepted.load(Ordering::Relaxed);
+    ensure!(
+        before >= u64::try_from(args.nodes)?,
+        "{before} heartbeats accepted of {} nodes: {}",
+        args.nodes,
+        traffic.seen.last.lock().unwrap_or_else(PoisonError::into_inner)
+    );
+    site.chain.kill()?;
+    eprintln!("the chain stands still for {} s", args.outage);
+    let outage = watch(&site, Duration::from_secs(args.outage), |_| false)?.1;
+    site.chain.resume()?;
+    eprintln!("the chain is back");
+    let limit = Duration::from_secs(RECOVERY_SECONDS);
+    let calm = |l: Look| l.oldest_seconds < BATCH_SECONDS.min(args.outage);
+    let (recovery, after) = watch(&site, limit, calm)?;
+    ensure!(
+        recovery < limit,
+        "after {RECOVERY_SECONDS} s a report still waits for longer than a batch's interval: {after:?}"
+    );
+    let seen = std::sync::Arc::clone(&traffic.seen);
+    let last = traffic.stop()?;
+    watch(&site, Duration::from_secs(BATCH_SECONDS + 60), |l| {
+        l.waiting + l.bound == 0
+    })?;
+    let (applied, blocks) = counted(&site, &nodes, &last)?;
+    let nodes_count = u64::try_from(args.nodes)?;
+    for (what, most) in [("wait", outage.waiting), ("are under way", outage.bound)] {
+        ensure!(
+            most <= nodes_count,
+            "{most} reports of {nodes_count} nodes {what}"
+        );
+    }
+    let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+    Ok(json!({
+        "nodes": args.nodes,
+        "interval_s": args.interval,
+        "outage_s": args.outage,
+        "accepted": count(&seen.accepted),
+        "refused": count(&seen.refused),
+        "connections_broken": count(&seen.broken),
+        "slowest_answer_ms": count(&seen.slowest_us) / 1000,
+        "store_kib_steady": steady.store_kib,
+        "store_kib_outage": outage.store_kib,
+        "waiting_most": outage.waiting,
+        "bound_most": outage.bound,
+        "oldest_s_steady": steady.oldest_seconds,
+        "oldest_s_outage": outage.oldest_seconds,
+        "recovery_s": recovery.as_secs(),
+        "applied_on_chain": applied,
+        "applied_twice": 0,
+        "blocks": blocks,
+    }))
+}
+
+/// Looks every second until it is calm or the time is over; how long that took, and the most of everything.
+fn watch(site: &Site, limit: Duration, calm: impl Fn(Look) -> bool) -> Result<(Duration, Look)> {
+    let (began, mut most) = (Instant::now(), Look::default());
+    while began.elapsed() < limit {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = look(site)?;
+        most = most.most(now);
+        if calm(now) {
+            return Ok((began.elapsed(), most));
+        }
+    }
+    Ok((limit, most))
+}
+
+/// Reports that took effect, none twice, every node's newest among them; and the blocks that were read.
+fn counted(site: &Site, nodes: &[Known], last: &[u32]) -> Result<(usize, u64)> {
+    let ledger = Ledger::read(&site.chain.rpc(), &site.contract)?;
+    let applied = ledger.applied_once()?;
+    let mut newest = std::collections::BTreeMap::new();
+    for Name { node, sequence, .. } in ledger.names() {
+        let highest = newest.entry(node.as_str()).or_insert(0u32);
+        *highest = (*highest).max(*sequence);
+    }
+    for (node, accepted) in nodes.iter().zip(last) {
+        let on_chain = newest.get(node.id.as_str()).copied().unwrap_or(0);
+        if on_chain != *accepted {
+            bail!(
+                "{}: {accepted} was accepted last, {on_chain} is the newest on chain",
+                node.id
+            );
+        }
+    }
+    Ok((applied, ledger.blocks()))
+}
