@@ -11,6 +11,8 @@ use crate::program;
 use crate::scene::Scene;
 use crate::site::{CLUSTER, Site};
 
+const NO_SLURM: &str = "slurm:\n  enabled: false\n";
+
 /// A node agent's files.
 #[derive(Debug)]
 pub struct Agent {
@@ -29,13 +31,17 @@ impl Agent {
         Process::start("agent", command, &self.log)
     }
 
-    /// Adds to its configuration, which ends within `sampling`.
+    /// Adds to its configuration, which ends within `sampling`. Whatever Slurm is installed on this machine is not the
+    /// node's, unless a section `slurm` is among what is added.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn configure(&self, more: &str) -> Result<()> {
         let path = self.path("config.yaml");
-        let text = fs::read_to_string(&path)?;
+        let mut text = fs::read_to_string(&path)?;
+        if more.contains("slurm:\n") {
+            text = text.replace(NO_SLURM, "");
+        }
         Ok(fs::write(&path, text + more)?)
     }
 
@@ -115,6 +121,7 @@ impl Site {
             "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
              provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
              agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
+             {NO_SLURM}\
              sampling:\n  base_interval: 10s\n",
             url = self.gateway().url,
             ca = agent.path("ca.crt"),

@@ -30,15 +30,22 @@ fn all() -> Vec<(String, Clap)> {
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
+    let mut empty = Vec::new();
     for c in line.chars() {
         match c {
-            '\'' => quoted = !quoted,
+            '\'' => {
+                quoted = !quoted;
+                // `''` is a word as well.
+                empty.push(words.len() - 1);
+            }
             ' ' if !quoted => words.push(String::new()),
             c => words.last_mut().unwrap().push(c),
         }
     }
-    words.retain(|w| !w.is_empty());
-    words
+    let kept = words.into_iter().enumerate();
+    kept.filter(|(i, w)| !w.is_empty() || empty.contains(i))
+        .map(|(_, w)| w)
+        .collect()
 }
 
 #[test]
