@@ -108,10 +108,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
         "agent:\n",
         &format!("agent:\n  storage_path: {}\n", storage.display()),
     );
-    let gpu = format!(
-        "gpu: {{enabled: true, nvml_library: {}}}\nslurm: {{enabled: false}}\n",
-        nvml.display()
-    );
+    let gpu = format!("gpu: {{enabled: true, nvml_library: {}}}\n", nvml.display());
     std::fs::write(&config, text + &gpu).unwrap();
 
     let mut agent = start(&config, &frozen);

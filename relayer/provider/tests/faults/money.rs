@@ -58,8 +58,13 @@ async fn without_funds_everything_waits_and_goes_on_when_they_come() {
     send_and_wait(chain, &key, &free, vec![away]).await.unwrap();
     scene.beat().await;
     scene.says("a transaction was refused: spendable balance").await;
-    let (status, body) = scene.site.ops("/readyz").await;
-    assert_eq!(status, 503);
+    // Said first, then noted for readiness.
+    scene
+        .waits("readiness to end", async || {
+            scene.site.ops("/readyz").await.0 == 503
+        })
+        .await;
+    let (_, body) = scene.site.ops("/readyz").await;
     assert!(
         body.contains("insufficient_funds") && body.contains(&format!("send tokens to {own}")),
         "{body}"
