@@ -16,12 +16,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use gateway::{CHAIN, CLUSTER, CONTRACT, Gateway, Home, NODE, now, read, task_key};
-use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command, CommandScope, command_message};
+use gateway::{Gateway, Home, Signed, order, read};
+use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState};
-use hpc_schema::time::Rfc3339;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
@@ -29,60 +26,6 @@ use virtengine_node_agent::key::NodeKey;
 use virtengine_node_agent::register::register;
 use virtengine_node_agent::run::{Agent, Ended, Signal, Timing, World};
 use virtengine_node_agent::state::{StateDir, Status};
-
-/// What an order is signed with and for; each test of a wrong one changes a part.
-struct Signed<'a> {
-    id: &'a str,
-    kind: &'a str,
-    parameters: &'a str,
-    key: NodeKey,
-    cluster: &'a str,
-    node: &'a str,
-    issued: i64,
-    deadline: i64,
-}
-
-impl<'a> Signed<'a> {
-    fn new(id: &'a str, kind: &'a str, parameters: &'a str) -> Self {
-        Self {
-            id,
-            kind,
-            parameters,
-            key: task_key(),
-            cluster: CLUSTER,
-            node: NODE,
-            issued: 0,
-            deadline: 600,
-        }
-    }
-
-    fn command(&self) -> Command {
-        let at = |s: i64| Rfc3339::from_unix(now().0.saturating_add_signed(s), 0).unwrap();
-        let nonce = [7; 16];
-        let mut command = Command {
-            command_id: self.id.to_owned(),
-            command_type: self.kind.to_owned(),
-            parameters: RawValue::from_string(self.parameters.to_owned()).unwrap(),
-            deadline: at(self.deadline),
-            issued_at: at(self.issued),
-            nonce: STANDARD.encode(nonce),
-            signature: String::new(),
-        };
-        let (cluster, node) = (self.cluster.parse().unwrap(), self.node.parse().unwrap());
-        let scope = CommandScope {
-            chain_id: CHAIN,
-            contract: CONTRACT,
-            cluster_id: &cluster,
-            node_id: &node,
-        };
-        command.signature = STANDARD.encode(self.key.sign(&command_message(&scope, &command, &nonce)));
-        command
-    }
-}
-
-fn order(id: &str, kind: &str, parameters: &str) -> Command {
-    Signed::new(id, kind, parameters).command()
-}
 
 fn timing() -> Timing {
     Timing {

@@ -22,10 +22,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use blake2::{Blake2b512, Digest};
-use gateway::{Authority, CHAIN, CLUSTER, CONTRACT, Gateway, Home, NODE, now, read, task_key};
-use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command, CommandScope, command_message};
-use hpc_schema::time::Rfc3339;
-use serde_json::value::RawValue;
+use gateway::{Authority, Gateway, Home, Signed, read};
+use hpc_schema::command::{Acknowledgement, AcknowledgementStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use virtengine_node_agent::clock::Clock;
 use virtengine_node_agent::key::NodeKey;
@@ -181,27 +179,12 @@ impl Site {
     }
 
     fn tell(&self, id: &str, parameters: &str) {
-        let at = |s: i64| Rfc3339::from_unix(now().0.saturating_add_signed(s), 0).unwrap();
-        let nonce = [7; 16];
-        let mut command = Command {
-            command_id: id.to_owned(),
-            command_type: "update_agent".to_owned(),
-            parameters: RawValue::from_string(parameters.to_owned()).unwrap(),
-            deadline: at(600),
+        let order = Signed {
             // Not before the journal of the agent that is started next.
-            issued_at: at(5),
-            nonce: STANDARD.encode(nonce),
-            signature: String::new(),
+            issued: 5,
+            ..Signed::new(id, "update_agent", parameters)
         };
-        let (cluster, node) = (CLUSTER.parse().unwrap(), NODE.parse().unwrap());
-        let scope = CommandScope {
-            chain_id: CHAIN,
-            contract: CONTRACT,
-            cluster_id: &cluster,
-            node_id: &node,
-        };
-        command.signature = STANDARD.encode(task_key().sign(&command_message(&scope, &command, &nonce)));
-        self.gateway.behaviour().commands.push(command);
+        self.gateway.behaviour().commands.push(order.command());
     }
 
     /// Runs until the order has ended, starting what ends as a service manager does; also says how often it did.

@@ -62,7 +62,17 @@ impl Site {
     /// If any step fails.
     pub fn start(scene: &Scene, kind: Kind) -> Result<Self> {
         let mut site = Self::prepare(scene, kind)?;
-        site.cli.run(&[
+        site.activate()?;
+        site.start_provider()?;
+        Ok(site)
+    }
+
+    /// Makes the cluster active.
+    ///
+    /// # Errors
+    /// If the chain refuses.
+    pub fn activate(&self) -> Result<()> {
+        let words = [
             "tx",
             "hpc",
             "activate-cluster",
@@ -70,9 +80,8 @@ impl Site {
             "--from",
             "owner",
             "--yes",
-        ])?;
-        site.start_provider()?;
-        Ok(site)
+        ];
+        self.cli.run(&words).map(drop)
     }
 
     /// The same up to a cluster that is not active and a provider that does not run.

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod order;
 mod pki;
 mod routes;
 
@@ -32,6 +33,7 @@ use virtengine_node_agent::key::{NodeKey, SharedSigner};
 use virtengine_node_agent::uplink::Stream;
 
 pub use agent::{Running, quick, registered, status};
+pub use order::{Signed, order};
 pub use pki::Authority;
 
 pub const NODE: &str = "node-hpc1-compute-042";

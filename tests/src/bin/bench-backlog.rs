@@ -17,7 +17,7 @@ use hpc_tests::chain::Kind;
 use hpc_tests::ledger::{Ledger, Name};
 use hpc_tests::process;
 use hpc_tests::scene::{self, Scene};
-use hpc_tests::site::{CLUSTER, Site};
+use hpc_tests::site::Site;
 use serde_json::{Value, json};
 
 /// Ten thousand nodes, a chain that stands still for ten minutes.
@@ -117,16 +117,7 @@ fn size(folder: &Path) -> Result<u64> {
 
 fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     let mut site = Site::prepare(scene, Kind::Embedded)?;
-    let activate = [
-        "tx",
-        "hpc",
-        "activate-cluster",
-        CLUSTER,
-        "--from",
-        "owner",
-        "--yes",
-    ];
-    site.cli.run(&activate)?;
+    site.activate()?;
     for (key, value) in [
         ("BATCH__SUBMIT_INTERVAL", "60s"),
         ("CHAIN__SYNC", "5s"),

@@ -17,7 +17,7 @@ use hpc_tests::bench::gateway::peer::{self, Peer};
 use hpc_tests::bench::gateway::{client, table};
 use hpc_tests::chain::Kind;
 use hpc_tests::scene::{self, Scene};
-use hpc_tests::site::{CLUSTER, Site};
+use hpc_tests::site::Site;
 use rustls::{ClientConfig, ServerConfig};
 use serde_json::{Value, json};
 use virtengine_provider::clock;
@@ -107,16 +107,7 @@ struct World {
 
 async fn world(args: &Args, scene: &Scene) -> Result<World> {
     let mut site = Site::prepare(scene, Kind::Embedded)?;
-    let activate = [
-        "tx",
-        "hpc",
-        "activate-cluster",
-        CLUSTER,
-        "--from",
-        "owner",
-        "--yes",
-    ];
-    site.cli.run(&activate)?;
+    site.activate()?;
     // Nodes here speak far more often than the protocol asks for; everything else is as delivered.
     site.set("GATEWAY__REQUESTS_PER_MINUTE", "60000");
     site.set("BATCH__SUBMIT_INTERVAL", "60s");

@@ -93,15 +93,7 @@ fn a_node_of_an_inactive_cluster_waits_and_becomes_active_with_it() -> Result<()
         site.wait_sequence(NODE, 1)?;
         let mut outcome = Outcome::new(kind, "inactive-cluster");
         outcome.set("state before activation", site.state(NODE)?);
-        site.cli.run(&[
-            "tx",
-            "hpc",
-            "activate-cluster",
-            hpc_tests::site::CLUSTER,
-            "--from",
-            "owner",
-            "--yes",
-        ])?;
+        site.activate()?;
         site.wait_state(NODE, "active")?;
         outcome.set("state after activation", site.state(NODE)?);
         outcome.save()

@@ -16,6 +16,13 @@ async fn shown(site: &Site) -> Vec<u8> {
     tls.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
+/// The node asks for its next certificate, over the connection that it has.
+async fn renew(over: &reqwest::Client, site: &Site, agent: &Agent) -> CertificateResponse {
+    let path = certificate_path(&agent.node.parse().unwrap());
+    let answer = post(over, site, &path, &json!({ "csr": csr(&agent.tls) })).await;
+    answer.json().await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_gateway_certificate_is_taken_into_use_and_a_bad_one_is_not_while_connections_stay() {
     let site = Site::start().await;
@@ -98,16 +105,7 @@ async fn nodes_of_two_cas_are_let_in_during_a_change_of_ca_and_of_one_afterwards
     assert!(agent.beat(&theirs(), &site, 1).await.accepted);
     assert!(agent.beat(&agent.client(&site), &site, 2).await.accepted);
     // Agents learn of both with their next certificate.
-    let renewed: CertificateResponse = post(
-        &mutual,
-        &site,
-        &certificate_path(&node),
-        &json!({ "csr": csr(&agent.tls) }),
-    )
-    .await
-    .json()
-    .await
-    .unwrap();
+    let renewed = renew(&mutual, &site, &agent).await;
     assert_eq!(renewed.ca, format!("{}{}", site.ca(), other.pem()));
     // What is no CA refuses the reload as a whole.
     std::fs::write(dir.join("leaf.crt"), &issued.pem).unwrap();
@@ -147,17 +145,7 @@ async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
     site.daemon.as_ref().unwrap().reload().unwrap();
     // On the connection that it has, the node goes on and gets a certificate of the next CA.
     assert!(agent.beat(&before, &site, 2).await.accepted);
-    let node = agent.node.parse().unwrap();
-    let renewed: CertificateResponse = post(
-        &before,
-        &site,
-        &certificate_path(&node),
-        &json!({ "csr": csr(&agent.tls) }),
-    )
-    .await
-    .json()
-    .await
-    .unwrap();
+    let renewed = renew(&before, &site, &agent).await;
     assert_eq!(renewed.ca, format!("{}{former}", next.pem()));
     let after = client(next.pem(), Some((&renewed.certificate, &agent.tls)));
     assert!(agent.beat(&after, &site, 3).await.accepted);

@@ -18,7 +18,7 @@ pub(in crate::settle) struct Bound {
 pub(super) enum Content {
     Reports(Vec<Member>),
     Register(Vec<u64>),
-    Sweep,
+    Upkeep,
 }
 
 impl Bound {
@@ -31,7 +31,7 @@ impl Bound {
         match &self.content {
             Content::Reports(members) => spool::bind(conn, self.batch.0, members).await,
             Content::Register(ids) => enrol::bind_to_batch(conn, self.batch.0, ids, now_ms).await,
-            Content::Sweep => Ok(()),
+            Content::Upkeep => Ok(()),
         }
     }
 
@@ -39,7 +39,7 @@ impl Bound {
         match &self.content {
             Content::Reports(members) => members.len(),
             Content::Register(ids) => ids.len(),
-            Content::Sweep => 0,
+            Content::Upkeep => 0,
         }
     }
 }

@@ -108,6 +108,23 @@ impl Driver {
         }
     }
 
+    /// A message that is about no report: alone in its transaction.
+    async fn compose_upkeep(
+        &mut self,
+        request: SignRequest,
+        message: &ExecuteMsg,
+    ) -> Result<Composed, SignError> {
+        let messages = vec![self.message(message)?];
+        let gas = self.simulate(request, messages.clone()).await?;
+        Ok(Composed {
+            messages,
+            content: Content::Upkeep,
+            gas,
+            margin: 0,
+            adjustment: self.sizing.adjustment(Adjustment::default()),
+        })
+    }
+
     async fn withdraw(&mut self, batch: BatchId) -> Result<Input, DriverError> {
         self.claims.release(&self.signers.name);
         let mut tx = self.store.begin().await?;

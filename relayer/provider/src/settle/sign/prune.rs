@@ -1,10 +1,8 @@
-use hpc_chain::gas::Adjustment;
 use hpc_chain::settle::SignRequest;
 use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
-use super::bound::Content;
 use super::{Composed, SignError};
 
 /// Nodes that one prune removes.
@@ -19,16 +17,9 @@ impl Driver {
         if !self.prune_due().await.map_err(ComposeError::from)? {
             return Ok(None);
         }
-        let messages = vec![self.message(&ExecuteMsg::Prune {
+        let prune = ExecuteMsg::Prune {
             limit: Some(PRUNE_NODES),
-        })?];
-        let gas = self.simulate(request, messages.clone()).await?;
-        Ok(Some(Composed {
-            messages,
-            content: Content::Sweep,
-            gas,
-            margin: 0,
-            adjustment: self.sizing.adjustment(Adjustment::default()),
-        }))
+        };
+        self.compose_upkeep(request, &prune).await.map(Some)
     }
 }

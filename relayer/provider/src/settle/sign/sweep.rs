@@ -1,10 +1,8 @@
-use hpc_chain::gas::Adjustment;
 use hpc_chain::settle::SignRequest;
 use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
-use super::bound::Content;
 use super::{Composed, SignError};
 
 /// Pages that one sweep visits.
@@ -24,18 +22,11 @@ impl Driver {
             tracing::info!(cluster = %cluster_id, "no sweep: a report of a node that it would step has come");
             return Ok(None);
         }
-        let messages = vec![self.message(&ExecuteMsg::Sweep {
+        let sweep = ExecuteMsg::Sweep {
             cluster_id: Some(cluster_id),
             limit: Some(SWEEP_PAGES),
-        })?];
-        let gas = self.simulate(request, messages.clone()).await?;
-        Ok(Some(Composed {
-            messages,
-            content: Content::Sweep,
-            gas,
-            margin: 0,
-            adjustment: self.sizing.adjustment(Adjustment::default()),
-        }))
+        };
+        self.compose_upkeep(request, &sweep).await.map(Some)
     }
 }
 
