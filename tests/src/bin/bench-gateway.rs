@@ -212,7 +212,7 @@ async fn stretch(
     drive::run(pid, talkers, rate).await
 }
 
-/// Every node connects and sends one heartbeat; the daemon's resident memory in KiB then.
+/// Every node connects and sends one heartbeat, within a few seconds; the daemon's resident memory in KiB then.
 async fn connect_all(world: &World) -> Result<u64> {
     let ca = fs::read_to_string(world.site.home().join("ca/ca.crt"))?;
     let all: Vec<_> = world
@@ -226,7 +226,8 @@ async fn connect_all(world: &World) -> Result<u64> {
         talker.after(1_000_000);
         talker.prepare(1)?;
     }
-    let (stretch, _open) = drive::run(world.pid, talkers, None).await?;
+    // All at the same moment would be told to come again.
+    let (stretch, _open) = drive::run(world.pid, talkers, Some(2_000)).await?;
     Ok(stretch.rss_kib)
 }
 

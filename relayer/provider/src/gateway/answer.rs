@@ -5,6 +5,8 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::Problem;
 use hpc_schema::refusal::Refusal;
 
+use super::once::Seldom;
+use crate::clock;
 use crate::control::Disabled;
 use crate::store::StoreError;
 
@@ -77,8 +79,14 @@ impl From<&Disabled> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(e: StoreError) -> Self {
-        tracing::error!(error = %e, "a request could not be served");
-        Self::unavailable(5, "the gateway's store is not available")
+        static LOGGED: Seldom = Seldom::new();
+        if let Some(others) = LOGGED.note(clock::now_ms()) {
+            tracing::error!(error = %e, others, "a request could not be served; others since the last such line");
+        }
+        match e {
+            StoreError::Busy => Self::unavailable(5, "more waits than the gateway can work off in time"),
+            _ => Self::unavailable(5, "the gateway's store is not available"),
+        }
     }
 }
 

@@ -96,7 +96,10 @@ pub(super) async fn receive(
             count(refusal.code.as_str());
             Err(Failure::new(status, refusal))
         }
-        Verdict::Unavailable(e) => Err(e.into()),
+        Verdict::Unavailable(e) => {
+            count("unavailable");
+            Err(e.into())
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The same refusal of the same address is logged again after so long.
@@ -37,9 +38,53 @@ impl Once {
     }
 }
 
+/// Sees to it that a trouble of the gateway itself, which every request meets, is a line every ten seconds.
+#[derive(Debug)]
+pub(super) struct Seldom {
+    again_ms: AtomicU64,
+    passed_over: AtomicU64,
+}
+
+impl Seldom {
+    const BETWEEN_MS: u64 = 10_000;
+
+    pub(super) const fn new() -> Self {
+        Self {
+            again_ms: AtomicU64::new(0),
+            passed_over: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether to log now, and how many were passed over since the last time.
+    pub(super) fn note(&self, now_ms: u64) -> Option<u64> {
+        let due = |again: u64| (now_ms >= again).then(|| now_ms.saturating_add(Self::BETWEEN_MS));
+        if self
+            .again_ms
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, due)
+            .is_ok()
+        {
+            return Some(self.passed_over.swap(0, Ordering::Relaxed));
+        }
+        self.passed_over.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trouble_of_all_requests_is_a_line_every_ten_seconds() {
+        let seldom = Seldom::new();
+        assert_eq!(seldom.note(50_000), Some(0));
+        for i in 0..99 {
+            assert_eq!(seldom.note(50_000 + i), None);
+        }
+        assert_eq!(seldom.note(60_000), Some(99));
+        assert_eq!(seldom.note(60_001), None);
+        assert_eq!(seldom.note(70_000), Some(1));
+    }
 
     #[test]
     fn a_flood_is_one_line_and_then_one_with_the_count() {
