@@ -359,6 +359,7 @@ impl Site {
             // Tests send faster than nodes do.
             ("GATEWAY__REQUESTS_PER_MINUTE", "6000"),
             ("OPS__LISTEN", ops.as_str()),
+            ("ADMIN__LISTEN", "127.0.0.1:0"),
             ("BATCH__SUBMIT_INTERVAL", "1s"),
         ] {
             command.env(format!("VIRTENGINE_PROVIDER__{key}"), value);

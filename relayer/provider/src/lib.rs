@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod admission;
 pub mod alert;
+pub mod audit;
 pub mod backup;
 pub mod cli;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod fault;
 pub mod gateway;
 pub mod home;
 pub mod identity;
+pub mod openapi;
 pub mod ops;
 pub mod registry;
 pub mod settle;

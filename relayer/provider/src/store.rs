@@ -195,6 +195,7 @@ fn migrations() -> Migrator {
     let scripts = [
         (1, "init", include_str!("../migrations/0001_init.sql")),
         (2, "control", include_str!("../migrations/0002_control.sql")),
+        (10, "audit", include_str!("../migrations/0010_audit.sql")),
         (20, "events", include_str!("../migrations/0020_events.sql")),
         (21, "alerts", include_str!("../migrations/0021_alerts.sql")),
     ];

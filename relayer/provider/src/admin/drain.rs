@@ -1,69 +1,150 @@
 use std::time::Duration;
 
+use hpc_chain::code::{contract_code, contract_message, contract_sentence};
 use hpc_chain::gas::{Adjustment, GasPrice};
-use hpc_chain::send::{Gas, Pay, SendOptions, send_and_wait};
+use hpc_chain::query::QueryError;
+use hpc_chain::send::{Gas, Pay, SendError, SendOptions, send_and_wait};
 use hpc_schema::command::CommandType;
 use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::refusal::Refusal;
 use hpc_schema::registry::ExecuteMsg;
 use hpc_schema::time::UnixSeconds;
+use serde_json::json;
+use tokio::sync::Semaphore;
 
+use super::act::Act;
 use super::error::AdminError;
-use super::node::resolve;
-use crate::config::Config;
+use super::{Admin, node};
+use crate::audit::Actor;
 use crate::daemon::{client, load_key, prefix_of};
-use crate::home::Home;
-use crate::store::Store;
 
 /// How long the transaction is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Records a drain, or its end, on chain, signed and paid by the operator key; the node is told by the gateway once
-/// the chain has it. Gives the transaction's hash.
-///
-/// # Errors
-/// If there is no such node, the key is not there, or the chain refuses.
-pub async fn drain(
-    home: &Home,
-    config: &Config,
-    store: &Store,
-    (node_id, cluster_id): (&NodeId, Option<&ClusterId>),
-    kind: CommandType,
-    (reason, until): (Option<String>, Option<UnixSeconds>),
-) -> Result<String, AdminError> {
-    let known = resolve(store, node_id, cluster_id).await?;
-    let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
-    let (cluster_id, node_id) = (Some(known.cluster_id), known.node_id);
-    let message = if kind == CommandType::Resume {
-        ExecuteMsg::ResumeNode { cluster_id, node_id }
-    } else {
-        ExecuteMsg::DrainNode {
-            cluster_id,
-            node_id,
-            reason,
-            until,
+/// One transaction of the operator key at a time.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// A drain, or its end.
+#[derive(Debug, Clone)]
+pub struct Drain<'a> {
+    /// The node.
+    pub node_id: &'a NodeId,
+    /// Its cluster, if several have a node of this id.
+    pub cluster_id: Option<&'a ClusterId>,
+    /// [`CommandType::Resume`] ends a drain; anything else begins one.
+    pub kind: CommandType,
+    /// For people; becomes public.
+    pub reason: Option<String>,
+    /// Until when a drained node that is switched off is not deregistered.
+    pub until: Option<UnixSeconds>,
+}
+
+impl Admin {
+    /// Records a drain, or its end, on chain, signed and paid by the operator key; the node is told by the gateway once
+    /// the chain has it. Gives the transaction's hash. The audit log has it twice: begun, and how it ended.
+    ///
+    /// # Errors
+    /// If there is no such node, the key is not there, or the chain refuses.
+    pub async fn drain(&self, by: &Actor, what: Drain<'_>) -> Result<String, AdminError> {
+        let action = match what.kind {
+            CommandType::Resume => "node.resume",
+            _ => "node.drain",
+        };
+        let detail = json!({ "reason": what.reason, "until": what.until });
+        let known = match self.resolve(what.node_id, what.cluster_id).await {
+            Ok(known) => known,
+            Err(e) => {
+                let act = Act::begin(&self.store, by, action, format!("node {}", what.node_id)).await?;
+                return act.end(Err(e), detail).await;
+            }
+        };
+        let target = node::target(&known.cluster_id, &known.node_id);
+        Act::note(&self.store, by, (action, target.clone()), "begun", detail).await?;
+        let (cluster_id, node_id) = (Some(known.cluster_id), known.node_id);
+        let message = if what.kind == CommandType::Resume {
+            ExecuteMsg::ResumeNode { cluster_id, node_id }
+        } else {
+            ExecuteMsg::DrainNode {
+                cluster_id,
+                node_id,
+                reason: what.reason,
+                until: what.until,
+            }
+        };
+        let sent = self.operator_sends(&[message]).await.map_err(|e| match e {
+            AdminError::Chain(what) => {
+                AdminError::Chain(format!("{what}; or use: virtengine tx hpc drain-node"))
+            }
+            other => other,
+        });
+        let (result, detail) = match &sent {
+            Ok(hash) => ("done", json!({ "tx": hash })),
+            Err(e) => e.recorded(),
+        };
+        Act::note(&self.store, by, (action, target), result, detail).await?;
+        sent
+    }
+
+    /// Sends messages to the contract with the operator key, which pays, and waits for the block; gives the hash.
+    ///
+    /// # Errors
+    /// If the key cannot be used, or the chain refuses.
+    pub async fn operator_sends(&self, messages: &[ExecuteMsg]) -> Result<String, AdminError> {
+        let config = &self.config;
+        let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
+        let prefix = prefix_of(&config.chain.contract).map_err(|e| chain(&e))?;
+        let key = load_key(&self.home, &config.keys.operator).map_err(|e| chain(&e))?;
+        let address = key.address(&prefix).map_err(|e| chain(&e))?;
+        let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
+        let client = client(config).map_err(|e| chain(&e))?;
+        let anys = messages
+            .iter()
+            .map(|m| client.execute(&address, m, &[]).map_err(|e| chain(&e)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let options = SendOptions {
+            chain_id: config.chain.id.clone(),
+            prefix,
+            gas: Gas::Auto(Adjustment::default()),
+            pay: Pay::Price(price),
+            memo: String::new(),
+            deadline: PATIENCE,
+        };
+        // Two at a time would want the same sequence number. A closed semaphore gives no place; this one never closes.
+        let _turn = TURN.acquire().await.map_err(|e| chain(&e))?;
+        let sent = send_and_wait(client.chain(), &key, &options, anys)
+            .await
+            .map_err(|e| refused(&e, &address))?;
+        Ok(sent.tx.hash.to_string())
+    }
+
+    /// The operator key's address.
+    ///
+    /// # Errors
+    /// If the key is not there.
+    pub fn operator_address(&self) -> Result<String, AdminError> {
+        let fail = |e: &dyn std::fmt::Display| AdminError::Home(e.to_string());
+        let prefix = prefix_of(&self.config.chain.contract).map_err(|e| fail(&e))?;
+        let keyring = hpc_chain::keys::Keyring::open(&self.home.keyring(), hpc_chain::keys::Backend::Test)
+            .map_err(|e| fail(&e))?;
+        let info = keyring.info(&self.config.keys.operator).map_err(|e| fail(&e))?;
+        info.address(&prefix).map_err(|e| fail(&e))
+    }
+}
+
+/// What the contract refuses has its own code; the rest is between the key and the chain.
+fn refused(e: &SendError, address: &str) -> AdminError {
+    let text = match e {
+        SendError::Refused { log, .. } => log,
+        SendError::Failed { message, .. } | SendError::Query(QueryError::Contract { message, .. }) => message,
+        _ => "",
+    };
+    match contract_code(text) {
+        Some(code) => {
+            let sentence = contract_sentence(code, contract_message(text));
+            AdminError::OnChain(Refusal::whole(code, sentence))
         }
-    };
-    let prefix = prefix_of(&config.chain.contract).map_err(|e| chain(&e))?;
-    let key = load_key(home, &config.keys.operator).map_err(|e| chain(&e))?;
-    let address = key.address(&prefix).map_err(|e| chain(&e))?;
-    let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
-    let client = client(config).map_err(|e| chain(&e))?;
-    let any = client.execute(&address, &message, &[]).map_err(|e| chain(&e))?;
-    let options = SendOptions {
-        chain_id: config.chain.id.clone(),
-        prefix,
-        gas: Gas::Auto(Adjustment::default()),
-        pay: Pay::Price(price),
-        memo: String::new(),
-        deadline: PATIENCE,
-    };
-    let sent = send_and_wait(client.chain(), &key, &options, vec![any])
-        .await
-        .map_err(|e| {
-            AdminError::Chain(format!(
-                "{e}; the operator key {address} must be the cluster's owner or operator and pays for this; or use: \
-                 virtengine tx hpc drain-node"
-            ))
-        })?;
-    Ok(sent.tx.hash.to_string())
+        None => AdminError::Chain(format!(
+            "{e}; the operator key {address} must be the cluster's owner or operator and pays for this"
+        )),
+    }
 }

@@ -10,20 +10,34 @@ pub enum AdminError {
     /// It cannot be, for the reason that the refusal names.
     #[error("{0}")]
     Refused(Refusal),
+    /// What is named is not there.
+    #[error("{0}")]
+    Missing(Refusal),
     /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
+    /// The contract refuses it.
+    #[error("the contract refuses it: {0}")]
+    OnChain(Refusal),
     /// The chain does not do it.
     #[error("{0}")]
     Chain(String),
+    /// A key or file of the daemon's directory cannot be used.
+    #[error("{0}")]
+    Home(String),
 }
 
 impl AdminError {
     /// A refusal of `field`.
     pub(super) fn field(code: Code, field: &str, what: impl std::fmt::Display) -> Self {
         Self::Refused(Refusal::field(code, field, what))
+    }
+
+    /// There is no such thing; `remedy` says where to look.
+    pub(super) fn missing(field: &str, what: impl std::fmt::Display) -> Self {
+        Self::Missing(Refusal::field(Code::InvalidField, field, what))
     }
 }

@@ -1,13 +1,40 @@
-//! What operators see and decide, the same by command line and by the admin listener.
+//! What operators see and decide, the same by command line and by the admin listener. Every decision is appended to
+//! the audit log in its own transaction; so is every one that was refused.
 
+mod act;
 mod certificate;
+pub mod credential;
 mod drain;
 mod error;
+pub mod http;
 mod node;
 mod order;
+mod registration;
+mod reload;
+mod status;
+mod token;
 
-pub use certificate::revoke;
-pub use drain::drain;
+pub use act::Act;
+pub use certificate::Certificates;
+pub use drain::Drain;
 pub use error::AdminError;
-pub use node::{NodeFull, NodeRow, disable, enable, list, resolve, show};
-pub use order::{MAX_DEADLINE_SECONDS, Order, send};
+pub use node::{NodeFull, NodeRow, Refused};
+pub use order::{MAX_DEADLINE_SECONDS, Order};
+pub use registration::Waiting;
+pub use status::Status;
+pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
+
+use crate::config::Config;
+use crate::home::Home;
+use crate::store::Store;
+
+/// The desk at which operators' decisions are made.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// The daemon's directory.
+    pub home: Home,
+    /// As configured.
+    pub config: Config,
+    /// The database.
+    pub store: Store,
+}

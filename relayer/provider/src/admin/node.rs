@@ -1,10 +1,17 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::NodeState;
+use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
+use super::Admin;
+use super::act::Act;
 use super::error::AdminError;
+use crate::audit::Actor;
+use crate::clock;
 use crate::command::{self, CommandRow};
 use crate::control::{self, Disabled};
 use crate::registry::{self, Known};
@@ -17,7 +24,7 @@ const RECENT: u32 = 20;
 const MAX_REASON: usize = 256;
 
 /// What an operator wants to know of a node.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct NodeRow {
     /// Its cluster.
     pub cluster_id: ClusterId,
@@ -54,7 +61,7 @@ pub struct NodeRow {
 }
 
 /// A refusal with what to do.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Refused {
     /// Stable code.
     pub code: Code,
@@ -67,7 +74,7 @@ pub struct Refused {
 }
 
 /// A node in full.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct NodeFull {
     /// As in the list.
     #[serde(flatten)]
@@ -86,119 +93,137 @@ pub struct NodeFull {
     pub reports: Vec<EndRow>,
 }
 
-/// Every node on record.
-///
-/// # Errors
-/// If the store fails.
-pub async fn list(store: &Store) -> Result<Vec<NodeRow>, StoreError> {
-    let disabled = control::disabled(store.reader()).await?;
-    let mut rows = Vec::new();
-    for known in registry::known(store.reader()).await? {
-        rows.push(row(store, &known, &disabled).await?);
-    }
-    Ok(rows)
+/// How the audit log names a node.
+pub(super) fn target(cluster: &ClusterId, node: &NodeId) -> String {
+    format!("node {cluster}/{node}")
 }
 
-/// The one node of this id.
-///
-/// # Errors
-/// If there is none, or several.
-pub async fn resolve(
-    store: &Store,
-    node_id: &NodeId,
-    cluster_id: Option<&ClusterId>,
-) -> Result<Known, AdminError> {
-    let mut found: Vec<Known> = registry::known(store.reader())
-        .await?
-        .into_iter()
-        .filter(|k| k.node_id == *node_id && cluster_id.is_none_or(|c| *c == k.cluster_id))
-        .collect();
-    if found.len() > 1 {
-        let clusters: Vec<_> = found.iter().map(|k| k.cluster_id.to_string()).collect();
-        let what = format!("is in several clusters: {}", clusters.join(", "));
-        return Err(AdminError::field(Code::AmbiguousNode, "node_id", what));
+impl Admin {
+    /// Every node on record, or those of one cluster, or of one id.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn nodes(
+        &self,
+        cluster: Option<&ClusterId>,
+        node: Option<&NodeId>,
+    ) -> Result<Vec<NodeRow>, StoreError> {
+        let disabled = control::disabled(self.store.reader()).await?;
+        let mut rows = Vec::new();
+        for known in registry::known(self.store.reader()).await? {
+            if cluster.is_none_or(|c| *c == known.cluster_id) && node.is_none_or(|n| *n == known.node_id) {
+                rows.push(row(&self.store, &known, &disabled).await?);
+            }
+        }
+        Ok(rows)
     }
-    found.pop().ok_or_else(|| {
-        let what = format!("{node_id} is not on record (virtengine-provider node list)");
-        AdminError::field(Code::UnknownNode, "node_id", what)
-    })
-}
 
-/// One node in full, with its newest ended reports.
-///
-/// # Errors
-/// If there is none, or several.
-pub async fn show(
-    store: &Store,
-    node_id: &NodeId,
-    cluster_id: Option<&ClusterId>,
-    reports: u32,
-) -> Result<NodeFull, AdminError> {
-    let known = resolve(store, node_id, cluster_id).await?;
-    let of = (&known.cluster_id, node_id);
-    let disabled = control::disabled(store.reader()).await?;
-    Ok(NodeFull {
-        row: row(store, &known, &disabled).await?,
-        page: known.chain.page,
-        slot: known.chain.slot,
-        public_key: known.chain.agent_pubkey.to_base64(),
-        drained: known.chain.drain.is_some(),
-        commands: command::history(store.reader(), Some(of), RECENT).await?,
-        reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
-    })
-}
-
-/// Refuses the node's traffic from now on; the node is told the reason.
-///
-/// # Errors
-/// If there is no such node, or the reason is too long.
-pub async fn disable(
-    store: &Store,
-    node_id: &NodeId,
-    cluster_id: Option<&ClusterId>,
-    reason: &str,
-    by: &str,
-    now: UnixSeconds,
-) -> Result<Disabled, AdminError> {
-    let known = resolve(store, node_id, cluster_id).await?;
-    if reason.trim().is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
-        let what = format!("must be 1 to {MAX_REASON} bytes of one line");
-        return Err(AdminError::field(Code::InvalidField, "reason", what));
+    /// The one node of this id.
+    ///
+    /// # Errors
+    /// If there is none, or several.
+    pub async fn resolve(
+        &self,
+        node_id: &NodeId,
+        cluster_id: Option<&ClusterId>,
+    ) -> Result<Known, AdminError> {
+        let mut found: Vec<Known> = registry::known(self.store.reader())
+            .await?
+            .into_iter()
+            .filter(|k| k.node_id == *node_id && cluster_id.is_none_or(|c| *c == k.cluster_id))
+            .collect();
+        if found.len() > 1 {
+            let clusters: Vec<_> = found.iter().map(|k| k.cluster_id.to_string()).collect();
+            let what = format!("is in several clusters: {}", clusters.join(", "));
+            return Err(AdminError::field(Code::AmbiguousNode, "node_id", what));
+        }
+        found.pop().ok_or_else(|| {
+            let what = format!("{node_id} is not on record (virtengine-provider node list)");
+            AdminError::Missing(Refusal::field(Code::UnknownNode, "node_id", what))
+        })
     }
-    let disabled = Disabled {
-        cluster_id: known.cluster_id,
-        node_id: known.node_id,
-        reason: reason.to_owned(),
-        by: by.to_owned(),
-        disabled_at: now,
-    };
-    let mut tx = store.begin().await?;
-    control::disable(&mut tx, &disabled).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(disabled)
-}
 
-/// Takes the node's traffic again.
-///
-/// # Errors
-/// If there is no such node, or it is not disabled.
-pub async fn enable(
-    store: &Store,
-    node_id: &NodeId,
-    cluster_id: Option<&ClusterId>,
-) -> Result<(), AdminError> {
-    let known = resolve(store, node_id, cluster_id).await?;
-    let mut tx = store.begin().await?;
-    let was = control::enable(&mut tx, &known.cluster_id, &known.node_id).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    if was {
-        return Ok(());
+    /// One node in full, with its newest orders and ended reports.
+    ///
+    /// # Errors
+    /// If there is none, or several.
+    pub async fn node(
+        &self,
+        node_id: &NodeId,
+        cluster_id: Option<&ClusterId>,
+        reports: u32,
+    ) -> Result<NodeFull, AdminError> {
+        let store = &self.store;
+        let known = self.resolve(node_id, cluster_id).await?;
+        let of = (&known.cluster_id, node_id);
+        let disabled = control::disabled(store.reader()).await?;
+        Ok(NodeFull {
+            row: row(store, &known, &disabled).await?,
+            page: known.chain.page,
+            slot: known.chain.slot,
+            public_key: known.chain.agent_pubkey.to_base64(),
+            drained: known.chain.drain.is_some(),
+            commands: command::history(store.reader(), Some(of.0), Some(of.1), RECENT).await?,
+            reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
+        })
     }
-    Err(AdminError::field(
-        Code::InvalidState,
-        "node_id",
-        "the node is not disabled",
-    ))
+
+    /// Refuses the node's traffic from now on; the node is told the reason.
+    ///
+    /// # Errors
+    /// If there is no such node, or the reason is too long.
+    pub async fn disable(
+        &self,
+        by: &Actor,
+        node_id: &NodeId,
+        cluster_id: Option<&ClusterId>,
+        reason: &str,
+    ) -> Result<Disabled, AdminError> {
+        let mut act = Act::begin(&self.store, by, "node.disable", format!("node {node_id}")).await?;
+        let done = async {
+            if reason.trim().is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
+                let what = format!("must be 1 to {MAX_REASON} bytes of one line");
+                return Err(AdminError::field(Code::InvalidField, "reason", what));
+            }
+            let known = self.resolve(node_id, cluster_id).await?;
+            act.aim(target(&known.cluster_id, &known.node_id));
+            let disabled = Disabled {
+                cluster_id: known.cluster_id,
+                node_id: known.node_id,
+                reason: reason.to_owned(),
+                by: by.name.clone(),
+                disabled_at: clock::now(),
+            };
+            control::disable(act.conn(), &disabled).await?;
+            Ok(disabled)
+        };
+        let done = done.await;
+        act.end(done, json!({ "reason": reason })).await
+    }
+
+    /// Takes the node's traffic again.
+    ///
+    /// # Errors
+    /// If there is no such node, or it is not disabled.
+    pub async fn enable(
+        &self,
+        by: &Actor,
+        node_id: &NodeId,
+        cluster_id: Option<&ClusterId>,
+    ) -> Result<(), AdminError> {
+        let mut act = Act::begin(&self.store, by, "node.enable", format!("node {node_id}")).await?;
+        let done = async {
+            let known = self.resolve(node_id, cluster_id).await?;
+            act.aim(target(&known.cluster_id, &known.node_id));
+            if control::enable(act.conn(), &known.cluster_id, &known.node_id).await? {
+                return Ok(());
+            }
+            let what = "the node is not disabled";
+            Err(AdminError::field(Code::InvalidState, "node_id", what))
+        };
+        let done = done.await;
+        act.end(done, json!({})).await
+    }
 }
 
 async fn row(store: &Store, known: &Known, disabled: &[Disabled]) -> Result<NodeRow, StoreError> {

@@ -2,10 +2,14 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use hpc_chain::keys::{Passphrase, read_private};
+use serde_json::json;
 
-use super::output;
+use super::output::Output;
+use super::{desk, who};
+use crate::admin::Act;
 use crate::backup;
 use crate::home::Home;
+use crate::store::Store;
 
 /// A passphrase shorter than this is refused.
 const MIN_CHARS: usize = 12;
@@ -15,11 +19,10 @@ const MIN_CHARS: usize = 12;
 pub(super) enum BackupCommand {
     /// Writes store, CA, keys and configuration to one file, sealed with a passphrase; the daemon may run meanwhile.
     #[command(after_help = "Examples:\n  \
-        virtengine-provider backup create --output /backup/provider-$(date +%F).backup --passphrase-file /etc/virtengine/backup-passphrase")]
+        virtengine-provider backup create /backup/provider-$(date +%F).backup --passphrase-file /etc/virtengine/backup-passphrase")]
     Create {
         /// The file; it must not be there yet.
-        #[arg(long, value_name = "FILE")]
-        output: PathBuf,
+        file: PathBuf,
         #[command(flatten)]
         sealed: Sealed,
     },
@@ -56,26 +59,44 @@ impl Sealed {
     }
 }
 
-pub(super) async fn run(home: &Home, command: BackupCommand) -> anyhow::Result<()> {
+pub(super) async fn run(home: Home, command: BackupCommand, out: Output) -> anyhow::Result<()> {
     match command {
-        BackupCommand::Create { output, sealed } => {
-            let head = backup::create(home, &output, &sealed.passphrase()?).await?;
-            output::line(&format!(
+        BackupCommand::Create { file, sealed } => {
+            let passphrase = sealed.passphrase()?;
+            let desk = desk(home).await?;
+            let what = || ("backup.create", file.display().to_string());
+            // Begun first: whoever restores it sees that it was made, and by whom.
+            Act::note(&desk.store, &who(), what(), "begun", json!({})).await?;
+            let made = backup::create(&desk.home, &file, &passphrase).await;
+            let (result, detail) = match &made {
+                Ok(head) => ("done", json!({ "created_at": head.created_at })),
+                Err(e) => ("failed", json!({ "message": e.to_string() })),
+            };
+            Act::note(&desk.store, &who(), what(), result, detail).await?;
+            let head = made?;
+            let text = format!(
                 "{} holds {} as of {}, chain {}",
-                output.display(),
-                home.dir().display(),
+                file.display(),
+                desk.home.dir().display(),
                 head.created_at,
                 head.chain_id
-            ))
+            );
+            out.done(&text, &head)
         }
         BackupCommand::Restore { file, sealed } => {
-            let head = backup::restore(home, &file, &sealed.passphrase()?).await?;
-            output::line(&format!(
+            let head = backup::restore(&home, &file, &sealed.passphrase()?).await?;
+            let store = Store::open(&home.store()).await?;
+            let detail = json!({ "created_at": head.created_at });
+            let what = ("backup.restore", file.display().to_string());
+            Act::note(&store, &who(), what, "done", detail).await?;
+            store.close().await;
+            let text = format!(
                 "{} is as of {}, chain {}; start the daemon once the one that the backup is of is gone for good",
                 home.dir().display(),
                 head.created_at,
                 head.chain_id
-            ))
+            );
+            out.done(&text, &head)
         }
     }
 }

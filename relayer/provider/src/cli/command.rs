@@ -1,15 +1,11 @@
-use anyhow::bail;
+use serde_json::json;
 
 use super::args::{OrderCommand, SendArgs};
-use super::output;
-use crate::admin::{self, Order};
-use crate::daemon::StartError;
-use crate::home::Home;
-use crate::store::Store;
-use crate::{clock, command};
+use super::output::Output;
+use super::who;
+use crate::admin::{Admin, Order};
 
-pub(super) async fn run(home: &Home, what: OrderCommand) -> anyhow::Result<()> {
-    let store = Store::open(&home.store()).await.map_err(StartError::from)?;
+pub(super) async fn run(desk: &Admin, what: OrderCommand, out: Output) -> anyhow::Result<()> {
     match what {
         OrderCommand::Send(args) => {
             let SendArgs {
@@ -24,18 +20,16 @@ pub(super) async fn run(home: &Home, what: OrderCommand) -> anyhow::Result<()> {
                 kind,
                 parameters: &parameters,
                 deadline_seconds: deadline.as_secs(),
-                by: &super::who(),
             };
-            output::line(&admin::send(&store, &order, clock::now()).await?)
+            let id = desk.send(&who(), &order).await?;
+            out.done(&id, &json!({ "command_id": id }))
         }
-        OrderCommand::List { node_id, limit, out } => {
-            let mut rows = command::history(store.reader(), None, u32::MAX).await?;
-            rows.retain(|r| node_id.as_ref().is_none_or(|n| *n == r.node_id));
-            rows.truncate(limit);
+        OrderCommand::List { node_id, limit } => {
+            let rows = desk.orders(None, node_id.as_ref(), limit).await?;
             let head = [
                 "ID", "NODE", "TYPE", "STATE", "BY", "ISSUED", "DEADLINE", "DETAIL",
             ];
-            output::list(&rows, out.output, &head, |r| {
+            out.list(&rows, &head, |r| {
                 vec![
                     r.command_id.clone(),
                     r.node_id.to_string(),
@@ -48,20 +42,13 @@ pub(super) async fn run(home: &Home, what: OrderCommand) -> anyhow::Result<()> {
                 ]
             })
         }
-        OrderCommand::Show { command_id, out } => {
-            let Some(row) = command::find(store.reader(), &command_id).await? else {
-                bail!("there is no order {command_id}; see: virtengine-provider command list");
-            };
-            output::value(&row, out.output)
-        }
+        OrderCommand::Show { command_id } => out.value(&desk.order(&command_id).await?),
         OrderCommand::Cancel { command_id } => {
-            let mut tx = store.begin().await?;
-            let cancelled = command::cancel(&mut tx, &command_id).await?;
-            tx.commit().await?;
-            if !cancelled {
-                bail!("no order {command_id} waits; see: virtengine-provider command list");
-            }
-            output::line(&format!("order {command_id} is taken back"))
+            desk.cancel(&who(), &command_id).await?;
+            out.done(
+                &format!("order {command_id} is taken back"),
+                &json!({ "command_id": command_id, "state": "cancelled" }),
+            )
         }
     }
 }

@@ -6,14 +6,18 @@ use hpc_chain::keys::{
     Backend, DEFAULT_PATH, KeyInfo, Keyring, LocalKey, Mnemonic, PASSPHRASE_FILE_ENV, read_private,
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::args::InitArgs;
-use super::output;
+use super::output::Output;
+use super::who;
+use crate::admin::Act;
 use crate::clock;
 use crate::config::Config;
 use crate::daemon::StartError;
 use crate::home::{self, Home};
 use crate::identity::{Ca, Seed, server_names};
+use crate::store::Store;
 
 /// What was made.
 #[derive(Debug, Serialize)]
@@ -26,7 +30,7 @@ struct Made {
 }
 
 /// Makes everything aside and moves it into place, the configuration last: where it lies, all is there.
-pub(super) fn run(home: &Home, args: &InitArgs) -> anyhow::Result<()> {
+pub(super) async fn run(home: &Home, args: &InitArgs, out: Output) -> anyhow::Result<()> {
     home::make_private_dir(home.dir()).with_context(|| home.dir().display().to_string())?;
     refuse_used(home)?;
     let staging = home.dir().join(format!(".init-{}", std::process::id()));
@@ -48,7 +52,11 @@ pub(super) fn run(home: &Home, args: &InitArgs) -> anyhow::Result<()> {
     if made.keyring_backend == Backend::Test.to_string() {
         tracing_free_warning();
     }
-    output::value(&made, args.out.output)
+    let store = Store::open(&home.store()).await.map_err(StartError::from)?;
+    let detail = json!({ "ca_sha256": made.ca_sha256, "operator": made.operator_address, "relayer": made.relayer_address });
+    Act::note(&store, &who(), ("init", "directory".to_owned()), "done", detail).await?;
+    store.close().await;
+    out.value(&made)
 }
 
 /// There is no log yet; this belongs on standard error.

@@ -1,12 +1,13 @@
 use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError};
 use serde::Serialize;
+use serde_json::json;
 
 use super::args::KeysCommand;
 use super::init::add_key;
-use super::output;
-use crate::config::Config;
+use super::output::{Output, line};
+use super::who;
+use crate::admin::{Act, Admin};
 use crate::daemon::prefix_of;
-use crate::home::Home;
 use crate::registry::TaskKeys;
 
 #[derive(Debug, Serialize)]
@@ -29,21 +30,22 @@ impl Row {
     }
 }
 
-pub(super) fn run(home: &Home, config: &Config, command: KeysCommand) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyhow::Result<()> {
+    let (home, config) = (&desk.home, &desk.config);
     let configured = prefix_of(&config.chain.contract).ok();
     let find = |name: &str, prefix: String| {
         let info = Keyring::open(&home.keyring(), Backend::Test)?.info(name)?;
         Row::new(info, &configured.clone().unwrap_or(prefix))
     };
     match command {
-        KeysCommand::List(out) => {
+        KeysCommand::List => {
             let prefix = configured.unwrap_or_else(|| "wasm".into());
             let keys = Keyring::open(&home.keyring(), Backend::Test)?.list()?;
             let rows = keys
                 .into_iter()
                 .map(|k| Row::new(k, &prefix))
                 .collect::<Result<Vec<_>, _>>()?;
-            output::list(&rows, out.output, &["NAME", "ADDRESS", "BACKEND"], |r| {
+            out.list(&rows, &["NAME", "ADDRESS", "BACKEND"], |r| {
                 vec![r.name.clone(), r.address.clone(), r.backend.clone()]
             })
         }
@@ -51,30 +53,45 @@ pub(super) fn run(home: &Home, config: &Config, command: KeysCommand) -> anyhow:
             name,
             address,
             prefix,
-            out,
         } => {
             let row = find(&name, prefix)?;
             if address {
-                output::line(&row.address)
+                line(&row.address)
             } else {
-                output::value(&row, out.output)
+                out.value(&row)
             }
         }
-        KeysCommand::Add {
-            name,
-            import,
-            prefix,
-            out,
-        } => {
+        KeysCommand::Add { name, import, prefix } => {
             let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
             let keyring = Keyring::open(&home.keyring(), relayer.backend)?;
             add_key(&keyring, &name, import.as_deref())?;
-            output::value(&find(&name, prefix)?, out.output)
+            let row = find(&name, prefix)?;
+            let detail = json!({ "address": row.address, "imported": import.is_some() });
+            Act::note(
+                &desk.store,
+                &who(),
+                ("keys.add", format!("key {name}")),
+                "done",
+                detail,
+            )
+            .await?;
+            out.value(&row)
         }
-        KeysCommand::Address { name, prefix } => output::line(&find(&name, prefix)?.address),
+        KeysCommand::Address { name, prefix } => {
+            let row = find(&name, prefix)?;
+            out.done(&row.address, &json!({ "name": row.name, "address": row.address }))
+        }
         KeysCommand::Task { cluster_id } => {
-            let key = TaskKeys::new(home.clone()).get_or_create(&cluster_id)?;
-            output::line(&key.public().to_base64())
+            let made = !home.task_key(&cluster_id).exists();
+            let key = TaskKeys::new(home.clone())
+                .get_or_create(&cluster_id)?
+                .public()
+                .to_base64();
+            if made {
+                let what = ("keys.task", format!("task key of {cluster_id}"));
+                Act::note(&desk.store, &who(), what, "done", json!({ "public_key": key })).await?;
+            }
+            out.done(&key, &json!({ "cluster_id": cluster_id, "public_key": key }))
         }
     }
 }

@@ -1,10 +1,12 @@
-//! The command line: `init`, `run`, tokens, nodes, keys, status.
+//! The command line: `init`, `run`, and every operation of [`crate::admin`].
 
+mod admin;
 mod args;
+mod audit;
 mod backup;
 mod certificate;
 mod command;
-mod csv;
+mod config;
 mod init;
 mod keys;
 mod log;
@@ -13,17 +15,19 @@ mod output;
 mod run;
 mod status;
 mod token;
+mod watch;
 
-use std::path::Path;
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::json;
 
-use clap::Parser as _;
-
-use crate::config::Config;
-use crate::control;
-use crate::daemon::{StartError, check_keys};
+use crate::admin::{Admin, AdminError};
+use crate::audit::Actor;
+use crate::config::{Config, ConfigError};
+use crate::daemon::StartError;
 use crate::home::Home;
-use crate::store::Store;
-use args::{Args, Command, ConfigCommand};
+use crate::store::{Store, StoreError};
+use args::{Args, Command};
+use output::Output;
 
 /// Runs the program; gives its exit code.
 #[must_use]
@@ -35,11 +39,28 @@ pub fn main() -> u8 {
     };
     match runtime.block_on(dispatch(args)) {
         Ok(()) => 0,
-        Err(e) => {
-            let code = e.downcast_ref::<StartError>().map_or(1, StartError::exit_code);
-            fail(&format!("{e:#}"), code)
-        }
+        Err(e) => fail(&format!("{e:#}"), exit_code(&e)),
     }
+}
+
+/// After sysexits.h: 78 configuration and keys, 74 disk, 69 a service; 1 for what is refused.
+fn exit_code(e: &anyhow::Error) -> u8 {
+    if let Some(e) = e.downcast_ref::<StartError>() {
+        return e.exit_code();
+    }
+    match e.downcast_ref::<AdminError>() {
+        Some(AdminError::Chain(_)) => return 69,
+        Some(AdminError::Home(_)) => return 78,
+        Some(AdminError::Store(_) | AdminError::Random(_)) => return 74,
+        _ => {}
+    }
+    if e.is::<StoreError>() {
+        return 74;
+    }
+    if e.is::<ConfigError>() {
+        return 78;
+    }
+    1
 }
 
 fn fail(e: &dyn std::fmt::Display, code: u8) -> u8 {
@@ -53,45 +74,60 @@ fn fail(e: &dyn std::fmt::Display, code: u8) -> u8 {
 
 async fn dispatch(args: Args) -> anyhow::Result<()> {
     let home = Home::new(args.home);
+    let out = Output(args.output);
     match args.command {
-        Command::Init(init) => init::run(&home, &init),
+        Command::Init(init) => init::run(&home, &init, out).await,
         Command::Run => Box::pin(run::run(home)).await,
-        Command::Config(ConfigCommand::Check) => {
-            let config = load(&home)?;
-            config.require_chain().map_err(StartError::from)?;
-            check_keys(&home, &config)?;
-            output::line(&format!("{} is in order", home.config().display()))
-        }
-        Command::Config(ConfigCommand::Show(out)) => output::value(&load(&home)?, out.output),
-        Command::NodeToken(command) => token::run(&home, &load(&home)?, command).await,
-        Command::Node(command) => Box::pin(node::run(&home, &load(&home)?, command)).await,
-        Command::Order(command) => command::run(&home, command).await,
-        Command::Certificate(command) => certificate::run(&home, command).await,
-        Command::Keys(command) => keys::run(&home, &load(&home)?, command),
-        Command::Backup(command) => backup::run(&home, command).await,
+        Command::Config(command) => config::run(&home, &command, out),
+        Command::NodeToken(command) => Box::pin(token::run(&desk(home).await?, command, out)).await,
+        Command::Node(command) => Box::pin(node::run(&desk(home).await?, command, out)).await,
+        Command::Order(command) => Box::pin(command::run(&desk(home).await?, command, out)).await,
+        Command::Certificate(command) => Box::pin(certificate::run(&desk(home).await?, command, out)).await,
+        Command::Keys(command) => Box::pin(keys::run(&desk(home).await?, command, out)).await,
+        Command::AdminToken(command) => Box::pin(admin::run(&desk(home).await?, command, out)).await,
+        Command::Audit(command) => Box::pin(audit::run(&desk(home).await?, command, out)).await,
+        Command::Backup(command) => Box::pin(backup::run(home, command, out)).await,
         Command::Reload => {
-            let store = Store::open(&home.store()).await.map_err(StartError::from)?;
-            let mut tx = store.begin().await?;
-            control::touch_files(&mut tx).await?;
-            tx.commit().await?;
-            output::line("the daemon reads its certificates anew; status says if one cannot be used")
+            desk(home).await?.reload(&who()).await?;
+            let text = "the daemon reads certificates and configuration anew; status says if something cannot be used";
+            out.done(text, &json!({ "reload": "asked for" }))
         }
-        Command::Status(out) => status::run(&home, &load(&home)?, out.output).await,
+        Command::Status => status::run(&desk(home).await?, out).await,
+        Command::Openapi => output::line(&serde_json::to_string_pretty(&crate::openapi::document())?),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Args::command(),
+                "virtengine-provider",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
     }
 }
 
+/// The desk of this directory.
+async fn desk(home: Home) -> Result<Admin, StartError> {
+    let config = load(&home)?;
+    let store = Store::open(&home.store()).await?;
+    Ok(Admin { home, config, store })
+}
+
 /// Who uses the command line, for the record.
-fn who() -> String {
-    std::env::var("SUDO_USER")
+fn who() -> Actor {
+    let name = std::env::var("SUDO_USER")
         .or_else(|_| std::env::var("USER"))
-        .unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()))
+        .unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
+    // The log has one line of a bounded length for each.
+    Actor::command_line(
+        name.chars()
+            .filter(|c| !c.is_control())
+            .take(64)
+            .collect::<String>(),
+    )
 }
 
 fn load(home: &Home) -> Result<Config, StartError> {
-    load_from(&home.config())
-}
-
-fn load_from(path: &Path) -> Result<Config, StartError> {
     let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    Ok(Config::load(path, env)?)
+    Ok(Config::load(&home.config(), env)?)
 }

@@ -1,18 +1,13 @@
-use std::time::Duration;
-
 use hpc_schema::command::CommandType;
-use tokio::time::sleep;
+use serde_json::json;
 
-use super::args::{NodeCommand, Whose};
-use super::output;
-use crate::admin::{self, NodeRow};
+use super::args::NodeCommand;
+use super::output::Output;
+use super::{watch, who};
+use crate::admin::{Admin, Drain, NodeRow};
 use crate::clock;
-use crate::config::Config;
-use crate::daemon::StartError;
-use crate::home::Home;
-use crate::store::Store;
 
-const HEAD: [&str; 9] = [
+pub(super) const HEAD: [&str; 9] = [
     "CLUSTER",
     "NODE",
     "STATE",
@@ -24,56 +19,61 @@ const HEAD: [&str; 9] = [
     "REMEDY",
 ];
 
-pub(super) async fn run(home: &Home, config: &Config, command: NodeCommand) -> anyhow::Result<()> {
-    let store = Store::open(&home.store()).await.map_err(StartError::from)?;
+pub(super) async fn run(desk: &Admin, command: NodeCommand, out: Output) -> anyhow::Result<()> {
+    let by = who();
     match command {
-        NodeCommand::List(out) => output::list(&admin::list(&store).await?, out.output, &HEAD, cells),
-        NodeCommand::Show { whose, reports, out } => {
-            let full = admin::show(&store, &whose.node_id, whose.cluster_id.as_ref(), reports).await?;
-            output::value(&full, out.output)
+        NodeCommand::List => out.list(&desk.nodes(None, None).await?, &HEAD, cells),
+        NodeCommand::Show { whose, reports } => {
+            let full = desk
+                .node(&whose.node_id, whose.cluster_id.as_ref(), reports)
+                .await?;
+            out.value(&full)
         }
-        NodeCommand::Watch { node_id, every, out } => loop {
-            let mut rows = admin::list(&store).await?;
-            rows.retain(|r| node_id.as_ref().is_none_or(|n| *n == r.node_id));
-            output::line(&format!("-- {}", clock::now()))?;
-            output::list(&rows, out.output, &HEAD, cells)?;
-            sleep(every.duration().max(Duration::from_millis(200))).await;
-        },
+        NodeCommand::Watch { node_id, every } => {
+            watch::run(desk, node_id.as_ref(), every.duration(), out).await
+        }
         NodeCommand::Disable { whose, reason } => {
-            let Whose { node_id, cluster_id } = whose;
-            admin::disable(
-                &store,
-                &node_id,
-                cluster_id.as_ref(),
-                &reason,
-                &super::who(),
-                clock::now(),
-            )
-            .await?;
-            output::line(&format!("node {node_id} is disabled"))
+            let disabled = desk
+                .disable(&by, &whose.node_id, whose.cluster_id.as_ref(), &reason)
+                .await?;
+            out.done(&format!("node {} is disabled", whose.node_id), &disabled)
         }
         NodeCommand::Enable { whose } => {
-            admin::enable(&store, &whose.node_id, whose.cluster_id.as_ref()).await?;
-            output::line(&format!("node {} is enabled", whose.node_id))
+            desk.enable(&by, &whose.node_id, whose.cluster_id.as_ref())
+                .await?;
+            out.done(
+                &format!("node {} is enabled", whose.node_id),
+                &json!({ "node_id": whose.node_id, "disabled": false }),
+            )
         }
         NodeCommand::Drain { whose, reason, lasts } => {
-            let until = lasts.map(|span| clock::now().plus(span.as_secs()));
-            let of = (&whose.node_id, whose.cluster_id.as_ref());
-            let hash = admin::drain(home, config, &store, of, CommandType::Drain, (reason, until)).await?;
-            output::line(&format!("drain of node {} is on chain: {hash}", whose.node_id))
+            let drain = Drain {
+                node_id: &whose.node_id,
+                cluster_id: whose.cluster_id.as_ref(),
+                kind: CommandType::Drain,
+                reason,
+                until: lasts.map(|span| clock::now().plus(span.as_secs())),
+            };
+            let hash = desk.drain(&by, drain).await?;
+            let text = format!("drain of node {} is on chain: {hash}", whose.node_id);
+            out.done(&text, &json!({ "node_id": whose.node_id, "tx": hash }))
         }
         NodeCommand::Resume { whose } => {
-            let of = (&whose.node_id, whose.cluster_id.as_ref());
-            let hash = admin::drain(home, config, &store, of, CommandType::Resume, (None, None)).await?;
-            output::line(&format!(
-                "drain of node {} has ended on chain: {hash}",
-                whose.node_id
-            ))
+            let resume = Drain {
+                node_id: &whose.node_id,
+                cluster_id: whose.cluster_id.as_ref(),
+                kind: CommandType::Resume,
+                reason: None,
+                until: None,
+            };
+            let hash = desk.drain(&by, resume).await?;
+            let text = format!("drain of node {} has ended on chain: {hash}", whose.node_id);
+            out.done(&text, &json!({ "node_id": whose.node_id, "tx": hash }))
         }
     }
 }
 
-fn cells(r: &NodeRow) -> Vec<String> {
+pub(super) fn cells(r: &NodeRow) -> Vec<String> {
     let state = match &r.disabled {
         Some(_) => format!("{} (disabled)", r.state),
         None => r.state.to_string(),

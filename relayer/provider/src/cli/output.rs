@@ -1,8 +1,13 @@
+use std::fmt::Display;
 use std::io::Write as _;
 
 use serde::Serialize;
 
 use super::args::Format;
+
+/// How answers are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output(pub(super) Format);
 
 /// One line on standard output.
 pub(super) fn line(text: &str) -> anyhow::Result<()> {
@@ -14,25 +19,13 @@ pub(super) fn line(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A record; as text it is YAML, which people read as well.
-pub(super) fn value<T: Serialize>(value: &T, format: Format) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Json => serde_json::to_string_pretty(value)?,
-        Format::Text | Format::Yaml => serde_yaml_ng::to_string(value)?,
-    };
-    line(text.trim_end())
+/// What is there, or a dash.
+pub(super) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }
 
-/// A list: a table as text.
-pub(super) fn list<T: Serialize>(
-    items: &[T],
-    format: Format,
-    head: &[&str],
-    row: impl Fn(&T) -> Vec<String>,
-) -> anyhow::Result<()> {
-    if format != Format::Text {
-        return value(&items, format);
-    }
+/// The lines of a table.
+pub(super) fn table<T>(items: &[T], head: &[&str], row: impl Fn(&T) -> Vec<String>) -> Vec<String> {
     let mut rows = vec![head.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>()];
     rows.extend(items.iter().map(row));
     let mut widths = vec![0; head.len()];
@@ -41,13 +34,60 @@ pub(super) fn list<T: Serialize>(
             *width = cell.chars().count().max(*width);
         }
     }
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        line(cells.join("  ").trim_end())?;
+    rows.iter()
+        .map(|row| {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
+            cells.join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+impl Output {
+    pub(super) fn is_text(self) -> bool {
+        self.0 == Format::Text
     }
-    Ok(())
+
+    /// A record; as text it is YAML, which people read as well.
+    pub(super) fn value<T: Serialize>(self, value: &T) -> anyhow::Result<()> {
+        let text = match self.0 {
+            Format::Json => serde_json::to_string_pretty(value)?,
+            Format::Text | Format::Yaml => serde_yaml_ng::to_string(value)?,
+        };
+        line(text.trim_end())
+    }
+
+    /// A record on one line of JSON, or a YAML document of its own; fails when nobody reads any more.
+    pub(super) fn compact<T: Serialize>(self, value: &T) -> anyhow::Result<()> {
+        let text = match self.0 {
+            Format::Json => serde_json::to_string(value)?,
+            Format::Text | Format::Yaml => format!("---\n{}", serde_yaml_ng::to_string(value)?.trim_end()),
+        };
+        Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+    }
+
+    /// A list: a table as text.
+    pub(super) fn list<T: Serialize>(
+        self,
+        items: &[T],
+        head: &[&str],
+        row: impl Fn(&T) -> Vec<String>,
+    ) -> anyhow::Result<()> {
+        if !self.is_text() {
+            return self.value(&items);
+        }
+        table(items, head, row).iter().try_for_each(|l| line(l))
+    }
+
+    /// What was done: a sentence as text, else the record.
+    pub(super) fn done<T: Serialize>(self, text: &str, value: &T) -> anyhow::Result<()> {
+        if self.is_text() {
+            line(text)
+        } else {
+            self.value(value)
+        }
+    }
 }

@@ -1,19 +1,26 @@
+use std::sync::Arc;
+
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use super::log::Level;
 use super::{load, log};
+use crate::config::Live;
 use crate::daemon::{Alive, Daemon};
 use crate::home::Home;
 
 /// Runs until a signal; stops gracefully, at the second signal at once.
 pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     let config = load(&home)?;
-    log::start(&config.log)?;
+    let level = log::start(&config.log)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut daemon = Daemon::start(home, config).await?;
+    let reread = home.clone();
+    let reread = move || load(&reread).map_err(|e| e.to_string());
+    let mut daemon = Daemon::start_rereading(home, config, Some(Arc::new(reread))).await?;
+    let relevelled = tokio::spawn(follow_level(daemon.live().clone(), level));
     notify(&[NotifyState::Ready]);
     // Until the process ends: a stop takes its time as well.
     let watched = tokio::spawn(watchdog(daemon.alive()));
@@ -27,7 +34,7 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             // What is wrong is in the log and in `readyz`; the daemon goes on as it was.
-            _ = hangup.recv() => drop(daemon.reload()),
+            _ = hangup.recv() => drop(daemon.reload().await),
         }
     }
     notify(&[NotifyState::Stopping]);
@@ -37,7 +44,16 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
         _ = interrupt.recv() => Err(anyhow::anyhow!("stopped at once by a second signal; the next start goes on")),
     };
     watched.abort();
+    relevelled.abort();
     stopped
+}
+
+/// Logs at the level of the configuration in force.
+async fn follow_level(live: Live, level: Level) {
+    let mut changes = live.changes();
+    while changes.changed().await.is_ok() {
+        level.set(&live.get().log.level);
+    }
 }
 
 /// Tells the service manager that the daemon works, as long as it does; nothing without `WatchdogSec=`.

@@ -1,67 +1,33 @@
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::Value;
+use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::args::Format;
-use super::output;
+use super::output::Output;
+use crate::admin::Admin;
 use crate::config::Config;
-use crate::daemon::StartError;
-use crate::home::Home;
-use crate::store::Store;
-use crate::{clock, settle, spool};
+use crate::ops::Reason;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_ANSWER: u64 = 65_536;
 
-#[derive(Debug, Serialize)]
-struct Status {
-    running: bool,
-    ready: bool,
-    reasons: Vec<Value>,
-    reports_waiting: u64,
-    reports_in_transactions: u64,
-    open_transactions: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    oldest_unsettled_seconds: Option<u64>,
+#[derive(Deserialize)]
+struct Readiness {
+    reasons: Vec<Reason>,
 }
 
-pub(super) async fn run(home: &Home, config: &Config, format: Format) -> anyhow::Result<()> {
-    let store = Store::open(&home.store()).await.map_err(StartError::from)?;
-    let depth = spool::depth(store.reader()).await?;
-    let asked = timeout(PATIENCE, readiness(config))
+pub(super) async fn run(desk: &Admin, out: Output) -> anyhow::Result<()> {
+    let asked = timeout(PATIENCE, readiness(&desk.config))
         .await
         .ok()
         .and_then(Result::ok);
-    let ready = asked
-        .as_ref()
-        .and_then(|v| v.get("ready"))
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    let reasons = asked
-        .as_ref()
-        .and_then(|v| v.get("reasons"))
-        .and_then(Value::as_array)
-        .cloned();
-    let status = Status {
-        running: asked.is_some(),
-        ready,
-        reasons: reasons.unwrap_or_default(),
-        reports_waiting: depth.waiting,
-        reports_in_transactions: depth.bound,
-        open_transactions: settle::open_transactions(store.reader()).await?,
-        oldest_unsettled_seconds: depth
-            .oldest
-            .map(|since| clock::now_ms().saturating_sub(since) / 1000),
-    };
-    output::value(&status, format)
+    out.value(&desk.status(asked.map(|r| r.reasons)).await?)
 }
 
 /// `/readyz` of the daemon on this machine.
-async fn readiness(config: &Config) -> anyhow::Result<Value> {
+async fn readiness(config: &Config) -> anyhow::Result<Readiness> {
     let mut stream = TcpStream::connect(config.ops.listen).await?;
     stream
         .write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")

@@ -2,15 +2,16 @@
 //! by the cluster's task key, until the node acknowledges it or its deadline is over; all stay on record for a while.
 
 mod order;
-mod rows;
+mod read;
+mod row;
 mod sign;
+mod write;
 
 pub use order::record_order;
-pub use rows::{
-    CommandRow, CommandState, NewCommand, acknowledge, cancel, expire, find, history, pending, prune, submit,
-    told,
-};
+pub use read::{find, history, pending};
+pub use row::{CommandRow, CommandState, NewCommand};
 pub use sign::signed;
+pub use write::{acknowledge, cancel, expire, prune, submit, told};
 
 #[cfg(test)]
 mod tests;

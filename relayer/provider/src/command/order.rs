@@ -2,7 +2,8 @@ use hpc_schema::command::CommandType;
 use sha2::{Digest as _, Sha256};
 use sqlx::SqliteConnection;
 
-use super::rows::{NewCommand, submit};
+use super::row::NewCommand;
+use super::write::submit;
 use crate::registry::{Node, OrderKind};
 use crate::store::StoreError;
 

@@ -4,7 +4,7 @@ use hpc_schema::command::{Command, CommandScope, command_message};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use serde_json::value::RawValue;
 
-use super::rows::CommandRow;
+use super::row::CommandRow;
 use crate::identity::Seed;
 
 /// The orders that count at `now`, signed. The same order gives the same bytes each time.

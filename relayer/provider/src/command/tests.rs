@@ -82,11 +82,11 @@ async fn a_drain_takes_back_a_waiting_resume_and_a_deadline_ends_an_order() {
     assert_eq!(expire(&mut tx, UnixSeconds(2000)).await.unwrap(), 0);
     assert_eq!(expire(&mut tx, UnixSeconds(2001)).await.unwrap(), 2);
     tx.commit().await.unwrap();
-    assert_eq!(history(store.reader(), None, 10).await.unwrap().len(), 3);
+    assert_eq!(history(store.reader(), None, None, 10).await.unwrap().len(), 3);
     let mut tx = store.begin().await.unwrap();
     prune(&mut tx, UnixSeconds(3000)).await.unwrap();
     tx.commit().await.unwrap();
-    assert!(history(store.reader(), None, 10).await.unwrap().is_empty());
+    assert!(history(store.reader(), None, None, 10).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{fail, range};
@@ -9,7 +10,7 @@ use super::{ConfigError, Span};
 const MOST: usize = 8;
 
 /// Who is told what is wrong, and when.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Alerts {
     /// How long alerts of one kind and cluster are gathered before they are told together. What is over by then is not told.
@@ -40,7 +41,7 @@ impl Default for Alerts {
 }
 
 /// A receiver of signed JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
     /// Where it is posted.
@@ -53,7 +54,7 @@ pub struct Webhook {
 }
 
 /// An Alertmanager.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Alertmanager {
     /// Its base, such as `http://127.0.0.1:9093`.

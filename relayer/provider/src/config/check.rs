@@ -170,6 +170,27 @@ impl Config {
         if self.agents.probe_neighbours > 16 {
             fail("agents.probe_neighbours", "must be 0 to 16")?;
         }
+        if let Err(e) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
+            fail(
+                "log.level",
+                format!("{e}; write error, warn, info, debug or trace"),
+            )?;
+        }
+        if !(6..=60_000).contains(&self.admin.requests_per_minute) {
+            fail("admin.requests_per_minute", "must be 6 to 60000")?;
+        }
+        if !self.admin.tls && self.admin.listen.is_some_and(|a| !a.ip().is_loopback()) {
+            fail(
+                "admin.listen",
+                "must be a loopback address without TLS, for credentials travel over it; set admin.tls: true",
+            )?;
+        }
+        range(
+            "audit.anchor_interval",
+            self.audit.anchor_interval,
+            Span::seconds(1),
+            Span::seconds(7 * 24 * 3600),
+        )?;
         if !self.ops.listen.ip().is_loopback() {
             fail(
                 "ops.listen",
@@ -231,6 +252,17 @@ mod tests {
         );
         assert!(error("alerts: {alertmanagers: [{url: 'http://u:p@x'}]}").contains("no user and password"));
         assert!(error("alerts: {webhooks: [{url: 'http://x'}]}").contains("secret_file"));
+        assert!(error("admin: {listen: '0.0.0.0:9465'}").starts_with("admin.listen"));
+        assert!(
+            Config::parse(
+                "admin: {listen: '0.0.0.0:9465', tls: true}",
+                "c",
+                std::iter::empty()
+            )
+            .is_ok()
+        );
+        assert!(Config::parse("admin: {listen: null}", "c", std::iter::empty()).is_ok());
+        assert!(error("audit: {anchor_interval: 200h}").starts_with("audit.anchor_interval"));
         assert!(error("gateway: {max_body_bytes: 1}").starts_with("gateway.max_body_bytes"));
     }
 

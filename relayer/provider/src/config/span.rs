@@ -8,6 +8,20 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Span(Duration);
 
+impl schemars::JsonSchema for Span {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A length of time, such as 500ms, 30s, 5m or 24h.",
+            "examples": ["500ms", "30s", "5m", "24h"],
+        })
+    }
+}
+
 impl Span {
     /// From whole seconds.
     #[must_use]

@@ -1,5 +1,6 @@
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
@@ -15,7 +16,7 @@ pub struct Version {
 }
 
 /// A node whose traffic is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Disabled {
     /// Its cluster.
     pub cluster_id: ClusterId,

@@ -1,31 +1,34 @@
 //! The daemon: everything is started here, and stopped in order.
 
+mod admin;
 mod alive;
+mod anchor;
 mod check;
 mod files;
 mod open;
 mod passphrase;
 mod reload;
+mod stop;
 mod tasks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hpc_chain::rpc::Follower;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 pub use alive::Alive;
 pub use open::{StartError, load_key, prefix_of};
 pub(crate) use open::{check_keys, client, load_ca};
 pub(crate) use passphrase::passphrase;
 use reload::Reload;
+pub use reload::Reread;
 
+use crate::admin::http::Api;
 use crate::admission::{Judge, Verifiers};
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::control::Controls;
 use crate::events;
 use crate::gateway::{self, Gateway, Parts, Tls};
@@ -43,6 +46,8 @@ use crate::{alert, clock, home};
 pub struct Daemon {
     gateway_addr: SocketAddr,
     ops_addr: SocketAddr,
+    admin_addr: Option<SocketAddr>,
+    live: Live,
     store: Store,
     stop_intake: watch::Sender<bool>,
     stop_settlement: watch::Sender<bool>,
@@ -62,7 +67,20 @@ impl Daemon {
     /// # Errors
     /// [`StartError`], with the exit code that fits.
     pub async fn start(home: Home, config: Config) -> Result<Self, StartError> {
+        Self::start_rereading(home, config, None).await
+    }
+
+    /// The same, with a way to read the configuration again, for [`Self::reload`].
+    ///
+    /// # Errors
+    /// [`StartError`], with the exit code that fits.
+    pub async fn start_rereading(
+        home: Home,
+        config: Config,
+        reread: Option<Reread>,
+    ) -> Result<Self, StartError> {
         config.require_chain()?;
+        let live = Live::new(config.clone());
         let lock = open::lock(&home)?;
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
@@ -88,6 +106,7 @@ impl Daemon {
                 .map_err(|source| StartError::Bind { addr, source })
         };
         let (listener, ops_listener) = (bind(config.gateway.listen).await?, bind(config.ops.listen).await?);
+        let admin = admin::bind(&live).await?;
         let local = |l: &TcpListener| l.local_addr().map_err(StartError::Io);
         let (gateway_addr, ops_addr) = (local(&listener)?, local(&ops_listener)?);
 
@@ -98,6 +117,7 @@ impl Daemon {
         let (spool, spool_task) = Spool::start(store.clone());
         let gateway = Arc::new(Gateway::new(Parts {
             config: config.clone(),
+            live: live.clone(),
             ca: keys.ca,
             tokens: keys.tokens,
             tasks: TaskKeys::new(home.clone()),
@@ -120,6 +140,9 @@ impl Daemon {
             tls: Arc::clone(&tls),
             certificate: Arc::clone(&certificate),
             health: Arc::clone(&health),
+            store: store.clone(),
+            live: live.clone(),
+            reread,
         };
         let endpoints = client.chain().endpoints();
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
@@ -166,8 +189,9 @@ impl Daemon {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
         };
+        let with_tls = config.admin.tls;
         let shared = tasks::Shared {
-            config,
+            live: live.clone(),
             home,
             client,
             store: store.clone(),
@@ -183,9 +207,18 @@ impl Daemon {
             Arc::clone(&shared.metrics),
             async move { drop(stop_ops.wait_for(|s| *s).await) },
         );
+        let admin_addr = admin.as_ref().map(|a| a.addr);
+        let api = Api::new(
+            shared.home.clone(),
+            live.clone(),
+            store.clone(),
+            Arc::clone(&shared.health),
+        );
+        let admin = admin.map(|a| a.serve(api, Arc::clone(&tls), rest_stops.clone(), with_tls));
         let mut rest = alert::start(&alerting, &rest_stops)?;
         rest.extend([
             tokio::spawn(ops_task),
+            tokio::spawn(anchor::anchor(shared.clone(), rest_stops.clone())),
             tokio::spawn(watching),
             tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
@@ -197,12 +230,15 @@ impl Daemon {
                 rest_stops,
             )),
         ]);
+        rest.extend(admin);
         let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
         let driver = tokio::spawn(settle::run_all(drivers, follower, settlement_stops));
-        tracing::info!(gateway = %gateway_addr, ops = %ops_addr, "virtengine-provider is up");
+        tracing::info!(gateway = %gateway_addr, ops = %ops_addr, admin = admin_addr.map(tracing::field::display), "virtengine-provider is up");
         Ok(Self {
             gateway_addr,
             ops_addr,
+            admin_addr,
+            live,
             store,
             stop_intake,
             stop_settlement,
@@ -228,70 +264,31 @@ impl Daemon {
         self.ops_addr
     }
 
-    /// Takes a changed gateway certificate and changed trusted CAs into use; no connection is dropped.
+    /// Where operators connect to, if anywhere.
+    #[must_use]
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_addr
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Takes a changed gateway certificate, changed trusted CAs and a changed configuration into use; no connection is
+    /// dropped.
     ///
     /// # Errors
-    /// Names the file; everything stays as it was.
-    pub fn reload(&self) -> Result<(), StartError> {
-        self.reload.run()
+    /// Names the file or key; everything stays as it was.
+    pub async fn reload(&self) -> Result<(), StartError> {
+        self.reload.run().await
     }
 
     /// Whether it works, for a watchdog.
     #[must_use]
     pub fn alive(&self) -> Alive {
         Alive::new(self.store.clone())
-    }
-
-    /// Ends when something ends that should not.
-    pub async fn failed(&mut self) -> StartError {
-        tokio::select! {
-            ended = &mut self.driver => match ended {
-                Ok(Err(e)) => e.into(),
-                Ok(Ok(())) => StartError::Ended("settlement"),
-                Err(_) => StartError::Ended("settlement"),
-            },
-            _ = &mut self.intake => StartError::Ended("the gateway"),
-            _ = &mut self.spool => StartError::Ended("the spool"),
-        }
-    }
-
-    /// Stops in order: no new requests, the spool to disk, the transaction under way, the rest.
-    pub async fn stop(self) {
-        tracing::info!("stopping");
-        let Self {
-            store,
-            stop_intake,
-            stop_settlement,
-            stop_rest,
-            intake,
-            spool,
-            driver,
-            rest,
-            ..
-        } = self;
-        stop_intake.send_replace(true);
-        join("the gateway", intake, Duration::from_secs(310)).await;
-        // The last sender is gone with the gateway, so the writer ends when its queue is empty.
-        join("the spool", spool, Duration::from_secs(10)).await;
-        stop_settlement.send_replace(true);
-        join("settlement", driver, Duration::from_secs(310)).await;
-        stop_rest.send_replace(true);
-        for task in rest {
-            join("a task", task, Duration::from_secs(5)).await;
-        }
-        store.close().await;
-        tracing::info!("stopped");
-    }
-}
-
-async fn join<T>(what: &str, task: JoinHandle<T>, within: Duration) {
-    if task.is_finished() {
-        return;
-    }
-    let abort = task.abort_handle();
-    if timeout(within, task).await.is_err() {
-        tracing::warn!("{what} did not stop in time");
-        abort.abort();
     }
 }
 

@@ -81,6 +81,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// The configuration as it is now cannot be used.
+    #[error("{0}")]
+    Reload(String),
     /// The operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -98,6 +101,7 @@ impl StartError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_)
+            | Self::Reload(_)
             | Self::Chain(_)
             | Self::Value { .. }
             | Self::File { .. }

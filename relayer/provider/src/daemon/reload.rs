@@ -1,44 +1,97 @@
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use serde_json::json;
+
 use super::open::StartError;
+use crate::admin::Act;
+use crate::audit::Actor;
 use crate::clock;
+use crate::config::{Change, Config, Live};
 use crate::gateway::{Gateway, ServerCertificate, Tls, check_server, server_config};
 use crate::home::{self, Home};
 use crate::identity::Anchors;
 use crate::ops::Health;
+use crate::store::Store;
 
-/// Takes changed certificates into use while connections are open: all of them, or none.
-#[derive(Debug, Clone)]
+/// Reads the configuration again; the error is for people.
+pub type Reread = Arc<dyn Fn() -> Result<Config, String> + Send + Sync>;
+
+/// Takes changed certificates and a changed configuration into use while connections are open: all of it, or nothing.
+#[derive(Clone)]
 pub(super) struct Reload {
     pub(super) home: Home,
     pub(super) gateway: Weak<Gateway>,
     pub(super) tls: Arc<Tls>,
     pub(super) certificate: Arc<ServerCertificate>,
     pub(super) health: Arc<Health>,
+    pub(super) store: Store,
+    pub(super) live: Live,
+    pub(super) reread: Option<Reread>,
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload")
+            .field("home", &self.home)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reload {
-    /// Reads the CA, those trusted beside it and the gateway's certificate anew; checks them as an agent would, then publishes them.
+    /// Reads the configuration, the CA, those trusted beside it and the gateway's certificate anew; checks the last as an agent
+    /// would, then publishes all.
     ///
     /// # Errors
-    /// Names the file; everything stays as it was.
-    pub(super) fn run(&self) -> Result<(), StartError> {
-        let done = self.publish();
-        match &done {
-            Ok(()) => {
+    /// Names the file or key; everything stays as it was.
+    pub(super) async fn run(&self) -> Result<(), StartError> {
+        match self.publish() {
+            Ok(change) => {
                 self.health.clear("reload_failed");
-                tracing::info!("certificates read anew");
+                self.tell(&change).await;
+                Ok(())
             }
-            Err(e) => self
-                .health
-                .raise("reload_failed", format!("{e}; what was in use stays in use")),
+            Err(e) => {
+                self.health
+                    .raise("reload_failed", format!("{e}; what was in use stays in use"));
+                Err(e)
+            }
         }
-        done
     }
 
-    fn publish(&self) -> Result<(), StartError> {
+    async fn tell(&self, change: &Change) {
+        for key in &change.waiting {
+            tracing::warn!("{key} has changed; it takes effect at the next start");
+        }
+        tracing::info!(
+            changed = change.changed.join(" "),
+            "certificates and configuration read anew"
+        );
+        if change.changed.is_empty() {
+            return;
+        }
+        let what = ("config.change", "config.yaml".to_owned());
+        let detail = json!({ "keys": change.changed });
+        if let Err(error) = Act::note(&self.store, &Actor::daemon(), what, "done", detail).await {
+            tracing::error!(%error, "the change of configuration is not in the audit log");
+        }
+    }
+
+    fn publish(&self) -> Result<Change, StartError> {
+        let next = match &self.reread {
+            Some(reread) => Some(reread().map_err(StartError::Reload)?),
+            None => None,
+        };
+        self.publish_certificates()?;
+        match next {
+            Some(next) => Ok(self.live.update(&next)?),
+            None => Ok(Change::default()),
+        }
+    }
+
+    fn publish_certificates(&self) -> Result<(), StartError> {
         let Some(gateway) = self.gateway.upgrade() else {
             return Ok(());
         };

@@ -5,7 +5,7 @@ use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::config::Config;
+use crate::config::Live;
 use crate::control::{Controls, Refreshed};
 use crate::gateway::{Gateway, ServerCertificate};
 use crate::home::Home;
@@ -34,7 +34,7 @@ const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 /// What the tasks share.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
-    pub(super) config: Config,
+    pub(super) live: Live,
     pub(super) home: Home,
     pub(super) client: RegistryClient,
     pub(super) store: Store,
@@ -58,7 +58,7 @@ pub(super) async fn control(shared: Shared, reload: Reload, mut stop: watch::Rec
                 health.clear("controls_failing");
                 if found == Refreshed::Files {
                     // Said and shown by itself.
-                    drop(reload.run());
+                    drop(reload.run().await);
                 }
             }
             Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
@@ -73,7 +73,7 @@ pub(super) async fn control(shared: Shared, reload: Reload, mut stop: watch::Rec
 /// Reads the chain again and again.
 pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
     let Shared {
-        config,
+        live,
         client,
         store,
         registry,
@@ -82,6 +82,7 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
     } = shared;
     let mut discovered: Option<Instant> = None;
     loop {
+        let config = live.get();
         let discover = discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
         let clusters = &config.chain.clusters;
         match registry::sync(&client, &store, &registry, clusters, discover, clock::now_ms()).await {
@@ -136,14 +137,14 @@ pub(super) async fn keep(
 
 async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     let Shared {
-        config,
+        live,
         store,
         registry,
         metrics,
         ..
     } = shared;
     Driver::measure(store, registry, metrics).await?;
-    let kept = u64::try_from(config.store.history.duration().as_millis()).unwrap_or(u64::MAX);
+    let kept = u64::try_from(live.get().store.history.duration().as_millis()).unwrap_or(u64::MAX);
     let before = clock::now_ms().saturating_sub(kept);
     registry::save_contacts(store, registry).await?;
     let now = clock::now();
@@ -159,7 +160,7 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
 
 /// Issues the gateway's certificate anew when its time has come; open connections stay.
 fn renew(shared: &Shared, gateway: &Gateway, certificate: &ServerCertificate) {
-    let (home, names, now) = (&shared.home, &shared.config.gateway.names, clock::now());
+    let (home, names, now) = (&shared.home, &gateway.config.gateway.names, clock::now());
     let ca = gateway.ca();
     let pem = std::fs::read_to_string(home.server_cert()).unwrap_or_default();
     match server_state(&pem, &ca, names, now) {

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
@@ -13,7 +14,7 @@ use crate::store::{StoreError, int, opt_uint, text, uint};
 const MAX_PER_NODE: i64 = 64;
 
 /// A certificate on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CertificateRow {
     /// Lower-case hex serial number.
     pub serial: String,

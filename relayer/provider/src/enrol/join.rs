@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::JoinClaims;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use sqlx::sqlite::SqliteRow;
@@ -15,7 +16,7 @@ use crate::identity::Claims;
 use crate::store::{StoreError, int, opt_uint, text, uint};
 
 /// A join token on record; the token itself is never stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct JoinRow {
     /// Its id.
     pub jti: String,

@@ -1,6 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
@@ -10,7 +11,7 @@ use crate::identity::Claims;
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
 /// How a token stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
     /// May be used.
@@ -24,7 +25,7 @@ pub enum TokenState {
 }
 
 /// One token on record; the token itself is never stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TokenRow {
     /// Its id.
     pub jti: String,

@@ -143,7 +143,7 @@ async fn answer(
     let peers = registry.neighbours(
         &peer.cluster_id,
         &peer.node_id,
-        gateway.config.agents.probe_neighbours,
+        gateway.live.get().agents.probe_neighbours,
         now,
     );
     let response = HeartbeatResponse {
@@ -174,7 +174,8 @@ fn config_updates(
     cluster: &ClusterId,
     peers: &[hpc_schema::gateway::Peer],
 ) -> Option<ConfigUpdates> {
-    let agents = &gateway.config.agents;
+    let live = gateway.live.get();
+    let agents = &live.agents;
     let targets: Vec<_> = peers.iter().map(|p| p.node_id.clone()).collect();
     let updates = ConfigUpdates {
         sampling_interval_seconds: agents.sampling_interval_seconds,

@@ -32,7 +32,7 @@ use once::Once;
 
 use crate::admission::{Judge, Limiter};
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::control::Controls;
 use crate::identity::{Anchors, Ca, TokenKey};
 use crate::ops::Metrics;
@@ -48,8 +48,10 @@ const LIMITER_KEYS: usize = 65_536;
 /// Everything that a request needs.
 #[derive(Debug)]
 pub struct Gateway {
-    /// As configured.
+    /// As configured at the start.
     pub config: Config,
+    /// As configured now, for the keys that may change.
+    pub live: Live,
     /// Checks tokens.
     pub tokens: TokenKey,
     /// Sign commands.
@@ -90,8 +92,10 @@ struct Trust {
 /// The parts of a [`Gateway`].
 #[derive(Debug)]
 pub struct Parts {
-    /// As configured.
+    /// As configured at the start.
     pub config: Config,
+    /// As configured now, for the keys that may change.
+    pub live: Live,
     /// Issues certificates.
     pub ca: Ca,
     /// Checks tokens.
@@ -120,6 +124,7 @@ impl Gateway {
     pub fn new(parts: Parts) -> Self {
         let Parts {
             config,
+            live,
             ca,
             tokens,
             tasks,
@@ -138,6 +143,7 @@ impl Gateway {
         let members = Budget::new(limits.max_connections, limits.max_connections_per_node);
         Self {
             config,
+            live,
             tokens,
             tasks,
             registry,

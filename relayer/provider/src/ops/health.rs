@@ -1,7 +1,9 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How bad a trouble is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -54,10 +56,10 @@ fn kind(code: &str) -> (Severity, bool) {
 }
 
 /// Why the daemon is not ready, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// Stable word, such as `chain_unreachable`.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// For people.
     pub message: String,
 }
@@ -139,7 +141,7 @@ impl Health {
         map.iter()
             .filter(|((code, _), _)| kind(code).1)
             .map(|((code, _), message)| Reason {
-                code,
+                code: Cow::Borrowed(code),
                 message: message.clone(),
             })
             .collect()

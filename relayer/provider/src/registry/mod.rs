@@ -1,6 +1,7 @@
 //! The chain as the gateway last saw it: parameters, clusters, nodes; and what the gateway knows of a node
 //! beside the chain (address, orders). In memory for admission, on disk for a start without the chain.
 
+mod clusters;
 mod node;
 mod peers;
 mod store;
@@ -8,6 +9,7 @@ mod sync;
 mod task_keys;
 mod view;
 
+pub use clusters::clusters;
 pub use node::{Contact, Node, Order, OrderKind};
 pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};
 pub use sync::{SyncError, served, sync, sync_cluster, sync_nodes};

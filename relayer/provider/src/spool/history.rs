@@ -1,5 +1,6 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
@@ -96,7 +97,7 @@ pub async fn end(conn: &mut SqliteConnection, m: &Member, end: &End, now_ms: u64
 }
 
 /// One record of the history, for operators.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EndRow {
     /// Epoch.
     pub epoch: u64,

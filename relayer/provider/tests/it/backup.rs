@@ -39,9 +39,8 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     let other = private(&aside.path().join("other"), "incorrect horse battery");
     let file = aside.path().join("site.backup").display().to_string();
     let (home, env) = (site.home(), site.env());
-    let arguments = |file: &str| {
-        ["backup", "create", "--output", file, "--passphrase-file", &secret].map(ToOwned::to_owned)
-    };
+    let arguments =
+        |file: &str| ["backup", "create", file, "--passphrase-file", &secret].map(ToOwned::to_owned);
     let making = {
         let (home, env, arguments) = (home.clone(), env.clone(), arguments(&file));
         tokio::task::spawn_blocking(move || run(&home, &env, &arguments.each_ref().map(String::as_str)))
@@ -83,6 +82,11 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     assert!(code != 0 && said.contains("not empty"), "{said}");
     let (_, said, code) = restore(&secret, &next);
     assert_eq!(code, 0, "{said}");
+    let (log, _, _) = run(&next, &env, &["audit", "export"]);
+    assert!(
+        log.contains("backup.create") && log.contains("backup.restore"),
+        "{log}"
+    );
     let store = Store::open(&next.join("store/provider.db")).await.unwrap();
     let intakes = spool::intakes(store.reader()).await.unwrap();
     assert_eq!(intakes.len(), agents.len());

@@ -8,9 +8,12 @@
     reason = "tests"
 )]
 
+mod admin;
 mod agent;
+mod audit;
 #[cfg(feature = "fault-injection")]
 mod backup;
+mod bounds;
 mod cli;
 mod commands;
 #[cfg(feature = "fault-injection")]
@@ -21,7 +24,6 @@ mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
 mod outside_ca;
-#[cfg(feature = "fault-injection")]
 mod process;
 mod raw;
 mod registration;
@@ -30,3 +32,4 @@ mod rotation;
 mod settlement;
 mod site;
 mod tokens;
+mod watch;

@@ -1,4 +1,4 @@
-//! The daemon as a process of its own, which may die.
+//! The daemon as a process of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -16,6 +16,7 @@ use crate::site::Site;
 pub(crate) struct Process {
     child: Child,
     pub(crate) port: u16,
+    pub(crate) ops: String,
 }
 
 impl Drop for Process {
@@ -48,16 +49,28 @@ impl Process {
         }
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let port = loop {
+        let (port, ops) = loop {
             let line = lines.next().expect("the daemon ended before it was up").unwrap();
             let value: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             if let Some(addr) = value["gateway"].as_str() {
-                break addr.rsplit(':').next().unwrap().parse().unwrap();
+                let port = addr.rsplit(':').next().unwrap().parse().unwrap();
+                break (port, value["ops"].as_str().unwrap().to_owned());
             }
         };
         // The rest must be read, or the daemon would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, port }
+        Self { child, port, ops }
+    }
+
+    /// SIGHUP, as a service manager reloads it.
+    pub(crate) fn hang_up(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
+    pub(crate) async fn ready(&self) -> String {
+        let url = format!("http://{}/readyz", self.ops);
+        reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
     pub(crate) fn is_dead(&mut self) -> bool {

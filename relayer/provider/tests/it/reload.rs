@@ -1,12 +1,13 @@
 //! Certificates and trusted CAs change while connections are open.
 
-use hpc_schema::gateway::{CertificateResponse, certificate_path};
+use hpc_schema::gateway::{CertificateResponse, HeartbeatResponse, certificate_path, heartbeat_path};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::json;
 use virtengine_provider::clock;
 use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
 
-use crate::agent::{Agent, client, csr, post};
+use crate::agent::{Agent, answer, client, csr, post};
+use crate::process::Process;
 use crate::raw;
 use crate::site::{Site, cluster, eventually};
 
@@ -41,11 +42,11 @@ async fn a_new_gateway_certificate_is_taken_into_use_and_a_bad_one_is_not_while_
     let (next, next_key) = ours.issue_server(&names, clock::now(), [3; 16]).unwrap();
     std::fs::write(&cert, &next.pem).unwrap();
     // The certificate alone does not fit the key that is there.
-    assert!(daemon.reload().is_err());
+    assert!(daemon.reload().await.is_err());
     assert!(site.ops("/readyz").await.1.contains("reload_failed"));
     assert_eq!(shown(&site).await, first);
     std::fs::write(&key, next_key.as_bytes()).unwrap();
-    daemon.reload().unwrap();
+    daemon.reload().await.unwrap();
     assert!(!site.ops("/readyz").await.1.contains("reload_failed"));
     let second = shown(&site).await;
     assert_ne!(second, first);
@@ -66,7 +67,7 @@ async fn a_new_gateway_certificate_is_taken_into_use_and_a_bad_one_is_not_while_
     {
         std::fs::write(&cert, pem).unwrap();
         std::fs::write(&key, secret).unwrap();
-        assert!(daemon.reload().is_err());
+        assert!(daemon.reload().await.is_err());
         assert_eq!(shown(&site).await, second);
     }
 }
@@ -109,10 +110,10 @@ async fn nodes_of_two_cas_are_let_in_during_a_change_of_ca_and_of_one_afterwards
     assert_eq!(renewed.ca, format!("{}{}", site.ca(), other.pem()));
     // What is no CA refuses the reload as a whole.
     std::fs::write(dir.join("leaf.crt"), &issued.pem).unwrap();
-    assert!(site.daemon.as_ref().unwrap().reload().is_err());
+    assert!(site.daemon.as_ref().unwrap().reload().await.is_err());
     assert!(agent.beat(&theirs(), &site, 3).await.accepted);
     std::fs::remove_dir_all(&dir).unwrap();
-    site.daemon.as_ref().unwrap().reload().unwrap();
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
     assert!(
         theirs().post(&url).body("{}").send().await.is_err(),
         "trusted no more"
@@ -142,7 +143,7 @@ async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
     ] {
         std::fs::write(home.join(file), text).unwrap();
     }
-    site.daemon.as_ref().unwrap().reload().unwrap();
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
     // On the connection that it has, the node goes on and gets a certificate of the next CA.
     assert!(agent.beat(&before, &site, 2).await.accepted);
     let renewed = renew(&before, &site, &agent).await;
@@ -153,7 +154,7 @@ async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
     let slow = client(next.pem(), Some((&late.certificate, &late.tls)));
     assert!(late.beat(&slow, &site, 1).await.accepted);
     std::fs::remove_file(home.join("ca/trusted/previous.crt")).unwrap();
-    site.daemon.as_ref().unwrap().reload().unwrap();
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
     let shut = client(next.pem(), Some((&late.certificate, &late.tls)));
     let url = format!(
         "{}{}",
@@ -163,5 +164,81 @@ async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
     assert!(
         shut.post(&url).body("{}").send().await.is_err(),
         "trusted no more"
+    );
+}
+
+async fn beat(
+    agent: &Agent,
+    process: &Process,
+    client: &reqwest::Client,
+    sequence: u32,
+) -> HeartbeatResponse {
+    let path = heartbeat_path(&agent.node.parse().unwrap());
+    let url = format!("https://localhost:{}{path}", process.port);
+    let body = agent.heartbeat_text(sequence, clock::now_ms());
+    answer(client.post(url).body(body).send().await.unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_configuration_is_taken_into_use_by_sighup_and_a_bad_one_is_not() {
+    let mut site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    site.stop_daemon().await;
+    let process = Process::start(&site, None);
+    let client = agent.client(&site);
+    let path = site.home().join("config.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let interval =
+        |response: HeartbeatResponse| response.config_updates.and_then(|u| u.sampling_interval_seconds);
+    assert_eq!(interval(beat(&agent, &process, &client, 1).await), None);
+    let edit = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+    };
+    let mut sequence = 1;
+    // One key that may change, one that needs a restart, on the connection that is open.
+    edit("sampling_interval_seconds: null", "sampling_interval_seconds: 20");
+    process.hang_up();
+    eventually("the new interval", async || {
+        sequence += 1;
+        interval(beat(&agent, &process, &client, sequence).await) == Some(20)
+    })
+    .await;
+    // What cannot work changes nothing, and readyz names the key.
+    for (to, names) in [
+        ("sampling_interval_seconds: 5", "agents.sampling_interval_seconds"),
+        (
+            "sampling_intervall_seconds: 30",
+            "did you mean `sampling_interval_seconds`?",
+        ),
+    ] {
+        edit("sampling_interval_seconds: null", to);
+        process.hang_up();
+        eventually(names, async || process.ready().await.contains(names)).await;
+        sequence += 1;
+        assert_eq!(
+            interval(beat(&agent, &process, &client, sequence).await),
+            Some(20)
+        );
+    }
+    // By the command line as well, which clears what was wrong.
+    edit("sampling_interval_seconds: null", "sampling_interval_seconds: 40");
+    assert_eq!(site.run(&["reload"]).2, 0);
+    eventually("the newest interval", async || {
+        sequence += 1;
+        interval(beat(&agent, &process, &client, sequence).await) == Some(40)
+    })
+    .await;
+    eventually("no complaint", async || {
+        !process.ready().await.contains("reload_failed")
+    })
+    .await;
+    let log = site.run(&["audit", "export"]).0;
+    let changes: Vec<&str> = log.lines().filter(|l| l.contains("config.change")).collect();
+    assert_eq!(changes.len(), 2, "{log}");
+    assert!(
+        changes[0].contains("agents.sampling_interval_seconds"),
+        "{}",
+        changes[0]
     );
 }

@@ -170,6 +170,7 @@ impl Site {
             ("GATEWAY__LISTEN", "127.0.0.1:0"),
             ("GATEWAY__REQUESTS_PER_MINUTE", "6000"),
             ("OPS__LISTEN", "127.0.0.1:0"),
+            ("ADMIN__LISTEN", "127.0.0.1:0"),
             ("BATCH__SUBMIT_INTERVAL", "300ms"),
             ("STOP__SETTLEMENT", "5s"),
         ]

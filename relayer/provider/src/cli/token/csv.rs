@@ -1,17 +1,10 @@
 use anyhow::{Context as _, bail};
-use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::key::AgentKey;
+use hpc_schema::id::ClusterId;
+
+use crate::admin::Wanted;
 
 /// Lines that are read at most.
 const MAX_LINES: usize = 100_000;
-
-/// A node that is to get a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) cluster_id: ClusterId,
-    pub(super) node_id: NodeId,
-    pub(super) pubkey: AgentKey,
-}
 
 /// Reads `node_id,pubkey[,cluster_id]`, one node a line. Empty lines, lines after `#` and a first line that names the
 /// columns are passed over. Errors name the line; no node may stand twice.

@@ -1,0 +1,154 @@
+use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use super::secret::Presented;
+use crate::audit::{Actor, Role, Via};
+use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
+
+/// How a credential stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CredentialState {
+    /// It counts.
+    Valid,
+    /// Taken back.
+    Revoked,
+    /// Past its expiry.
+    Expired,
+}
+
+/// A credential on record; never its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Credential {
+    /// Its id, the middle part of its text.
+    pub id: String,
+    /// Whose it is, for people and the audit log.
+    pub name: String,
+    /// What it allows.
+    pub role: Role,
+    /// Who made it.
+    pub created_by: String,
+    /// When, UNIX seconds.
+    pub created_at: UnixSeconds,
+    /// From when on it counts no more, UNIX seconds.
+    pub expires_at: UnixSeconds,
+    /// When it was taken back, UNIX seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<UnixSeconds>,
+    /// How it stands.
+    pub state: CredentialState,
+}
+
+impl Credential {
+    pub(super) fn read(row: &SqliteRow, now: UnixSeconds) -> Result<Self, StoreError> {
+        let expires_at = UnixSeconds(uint(row, "expires_at_s")?);
+        let revoked_at = opt_uint(row, "revoked_at_s")?.map(UnixSeconds);
+        Ok(Self {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            role: text(row, "role")?,
+            created_by: row.try_get("created_by")?,
+            created_at: UnixSeconds(uint(row, "created_at_s")?),
+            expires_at,
+            revoked_at,
+            state: match revoked_at {
+                // A rotated one counts until its overlap is over.
+                Some(at) if now >= at => CredentialState::Revoked,
+                _ if now >= expires_at => CredentialState::Expired,
+                _ => CredentialState::Valid,
+            },
+        })
+    }
+}
+
+pub(super) async fn insert(
+    conn: &mut SqliteConnection,
+    new: &Credential,
+    hash: &[u8; 32],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO admin_token (id, name, role, secret, created_by, created_at_s, expires_at_s)
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&new.id)
+    .bind(&new.name)
+    .bind(new.role.as_str())
+    .bind(hash.as_slice())
+    .bind(&new.created_by)
+    .bind(int(new.created_at.0))
+    .bind(int(new.expires_at.0))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Takes a credential back from `at` on, unless it ends earlier already.
+pub(super) async fn revoke(conn: &mut SqliteConnection, id: &str, at: UnixSeconds) -> Result<(), StoreError> {
+    sqlx::query("UPDATE admin_token SET revoked_at_s = min(coalesce(revoked_at_s, ?1), ?1) WHERE id = ?2")
+        .bind(int(at.0))
+        .bind(id)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Forgets those that have not counted since `before`.
+pub(super) async fn forget(conn: &mut SqliteConnection, before: UnixSeconds) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM admin_token WHERE min(expires_at_s, coalesce(revoked_at_s, expires_at_s)) < ?")
+        .bind(int(before.0))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn count(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
+    let row = sqlx::query("SELECT count(*) AS n FROM admin_token")
+        .fetch_one(conn)
+        .await?;
+    Ok(row.try_get("n")?)
+}
+
+pub(super) async fn list(pool: &SqlitePool, now: UnixSeconds) -> Result<Vec<Credential>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM admin_token ORDER BY created_at_s DESC, id")
+        .fetch_all(pool)
+        .await?;
+    rows.iter().map(|row| Credential::read(row, now)).collect()
+}
+
+pub(super) async fn find(
+    pool: &SqlitePool,
+    id: &str,
+    now: UnixSeconds,
+) -> Result<Option<(Credential, [u8; 32])>, StoreError> {
+    let row = sqlx::query("SELECT * FROM admin_token WHERE id = ?")
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
+    row.map(|row| Ok((Credential::read(&row, now)?, bytes(&row, "secret")?)))
+        .transpose()
+}
+
+/// Who shows this credential, if it counts.
+///
+/// # Errors
+/// If the store fails.
+pub async fn authenticate(
+    pool: &SqlitePool,
+    presented: &Presented,
+    now: UnixSeconds,
+) -> Result<Option<Actor>, StoreError> {
+    let found = find(pool, &presented.id, now).await?;
+    // An unknown id is compared as well, with what nothing hashes to.
+    let (credential, hash) = found.map_or((None, [0; 32]), |(c, hash)| (Some(c), hash));
+    let right = presented.is(&hash);
+    Ok(credential
+        .filter(|c| right && c.state == CredentialState::Valid)
+        .map(|c| Actor {
+            name: format!("{} ({})", c.name, c.id),
+            role: c.role,
+            via: Via::AdminApi,
+        }))
+}

@@ -1,0 +1,101 @@
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use hpc_schema::code::Code;
+use hpc_schema::refusal::Refusal;
+
+use super::answer::Failure;
+use super::call::{Endpoint, Spec, endpoint};
+use super::guard::guard;
+use super::{Api, act, look, secrets};
+use crate::audit::Role;
+use crate::openapi;
+
+/// What every path begins with.
+pub(crate) const PREFIX: &str = "/api/v1/admin";
+
+/// Made when it is first asked for.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document().to_string());
+
+/// For what only asks the store.
+const SOON: Duration = Duration::from_secs(20);
+/// For what waits for a block.
+const A_BLOCK: Duration = Duration::from_secs(75);
+
+/// A line: method, path, name, role, what it may be answered beside [`super::ALWAYS`], how long it may take, what does it,
+/// and what it is for.
+macro_rules! table {
+    ($($method:literal $path:literal $id:literal $role:ident [$($also:literal)*] $within:ident $run:path: $summary:literal;)*) => {
+        /// Every operation.
+        pub(crate) fn endpoints() -> Vec<Endpoint> {
+            vec![$(endpoint(
+                Spec {
+                    method: $method,
+                    path: $path,
+                    id: $id,
+                    summary: $summary,
+                    role: Role::$role,
+                    also: &[$($also),*],
+                    within: $within,
+                },
+                $run,
+            )),*]
+        }
+    };
+}
+
+table! {
+    "get" "/status" "status" Viewer [] SOON look::status: "Whether the daemon works, and what waits";
+    "get" "/nodes" "listNodes" Viewer [] SOON look::nodes: "Nodes with what was last received and is last on chain";
+    "get" "/nodes/{node_id}" "showNode" Viewer [404 409] SOON look::node: "One node, its newest orders and how its newest reports ended";
+    "post" "/nodes/{node_id}/disable" "disableNode" Operator [404 409] SOON act::disable: "Refuse a node's traffic within a second";
+    "post" "/nodes/{node_id}/enable" "enableNode" Operator [404 409] SOON act::enable: "Take a node's traffic again";
+    "post" "/nodes/{node_id}/drain" "drainNode" Operator [404 409] A_BLOCK act::drain: "Record a drain on chain";
+    "post" "/nodes/{node_id}/resume" "resumeNode" Operator [404 409] A_BLOCK act::resume: "End a drain on chain";
+    "get" "/commands" "listCommands" Viewer [] SOON look::commands: "Orders, newest first";
+    "post" "/commands" "sendCommand" Operator [404 409] SOON act::send: "Order something of a node";
+    "get" "/commands/{command_id}" "showCommand" Viewer [404] SOON look::command: "One order and what became of it";
+    "post" "/commands/{command_id}/cancel" "cancelCommand" Operator [404 409] SOON act::cancel: "Take back an order that has not been acknowledged";
+    "get" "/node-tokens" "listNodeTokens" Viewer [] SOON look::tokens: "Registration tokens of one node each; never the tokens themselves";
+    "post" "/node-tokens" "createNodeTokens" Operator [] SOON secrets::tokens: "Make a registration token for each of up to 5000 nodes, or for none";
+    "post" "/node-tokens/{jti}/revoke" "revokeToken" Operator [404] SOON act::revoke_token: "Take back a token or a join token";
+    "get" "/join-tokens" "listJoinTokens" Viewer [] SOON look::join_tokens: "Join tokens and how many nodes have used them";
+    "post" "/join-tokens" "createJoinToken" Operator [] SOON secrets::join_token: "Make a token with which several nodes of a cluster register";
+    "get" "/registrations" "listWaiting" Viewer [] SOON look::waiting: "Registrations that wait for approval";
+    "post" "/registrations/{node_id}/approve" "approveRegistration" Operator [404] SOON act::approve: "Let a node that waits register";
+    "get" "/certificates" "listCertificates" Viewer [] SOON look::certificates: "Certificates of nodes, newest first";
+    "post" "/certificates/revoke" "revokeCertificates" Operator [404 409] SOON act::revoke_certificates: "Revoke one certificate or all of a node";
+    "post" "/reload" "reload" Operator [] SOON act::reload: "Read certificates, trusted CAs and configuration anew";
+    "get" "/admin-tokens" "listAdminTokens" Admin [] SOON look::credentials: "Credentials of this listener; never the secrets";
+    "post" "/admin-tokens" "createAdminToken" Admin [409] SOON secrets::credential: "Make a credential";
+    "post" "/admin-tokens/{id}/rotate" "rotateAdminToken" Admin [404 409] SOON secrets::rotate: "Make a credential in place of another";
+    "post" "/admin-tokens/{id}/revoke" "revokeAdminToken" Admin [404] SOON act::revoke_credential: "Take a credential back at once";
+    "get" "/audit" "readAudit" Admin [] SOON look::audit: "Rows of the audit log, oldest first";
+}
+
+/// Every path of the listener.
+pub(super) fn router(api: Arc<Api>) -> Router {
+    let mut admin = Router::new();
+    for endpoint in endpoints() {
+        admin = admin.route(&format!("{PREFIX}{}", endpoint.spec.path), endpoint.service);
+    }
+    admin
+        .layer(from_fn_with_state(Arc::clone(&api), guard))
+        // The description is no secret.
+        .route(
+            &format!("{PREFIX}/openapi.json"),
+            get(|| async { ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()) }),
+        )
+        .fallback(|| async { Failure::new(404, Refusal::whole(Code::Malformed, "there is no such path")) })
+        .method_not_allowed_fallback(|| async {
+            Failure::new(
+                405,
+                Refusal::whole(Code::Malformed, "this path does not take this method"),
+            )
+        })
+        .with_state(api)
+}

@@ -1,0 +1,48 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Admin;
+use crate::ops::Reason;
+use crate::store::StoreError;
+use crate::{clock, settle, spool};
+
+/// Whether the daemon works, and what waits.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Status {
+    /// Whether it answers.
+    pub running: bool,
+    /// Whether nothing keeps it from its work.
+    pub ready: bool,
+    /// What does.
+    pub reasons: Vec<Reason>,
+    /// Reports that wait for a transaction.
+    pub reports_waiting: u64,
+    /// Reports in transactions that have not ended.
+    pub reports_in_transactions: u64,
+    /// Transactions that have not ended.
+    pub open_transactions: u64,
+    /// Age of the oldest report that is not on chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_unsettled_seconds: Option<u64>,
+}
+
+impl Admin {
+    /// With what the daemon says about itself; none: it does not answer.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn status(&self, reasons: Option<Vec<Reason>>) -> Result<Status, StoreError> {
+        let depth = spool::depth(self.store.reader()).await?;
+        Ok(Status {
+            running: reasons.is_some(),
+            ready: reasons.as_ref().is_some_and(Vec::is_empty),
+            reasons: reasons.unwrap_or_default(),
+            reports_waiting: depth.waiting,
+            reports_in_transactions: depth.bound,
+            open_transactions: settle::open_transactions(self.store.reader()).await?,
+            oldest_unsettled_seconds: depth
+                .oldest
+                .map(|since| clock::now_ms().saturating_sub(since) / 1000),
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Who did what: every privileged act, by command line or admin listener, is appended in the transaction of the act
+//! itself. Rows are chained by SHA-256, so that none can be altered, removed or moved unnoticed; the newest digest is
+//! anchored on chain, so that neither can the whole log be written anew. Secrets never stand in it.
+
+mod actor;
+mod anchor;
+mod chain;
+mod rows;
+
+pub use actor::{Actor, Role, Via};
+pub use anchor::{Anchor, Checked, KIND, anchored, check, record_anchor};
+pub use chain::{Broken, Chain, Digest, Row};
+pub use rows::{Head, MAX_PAGE, append, head, page, verify};
+
+/// What is appended; time, number and digests come with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// UNIX milliseconds.
+    pub at: u64,
+    /// Who.
+    pub by: Actor,
+    /// What, such as `node.disable`.
+    pub action: &'static str,
+    /// To what, such as `node hpc-cluster-1/node-0001`.
+    pub target: String,
+    /// `done`, `begun`, `refused` or `failed`.
+    pub result: &'static str,
+    /// Particulars.
+    pub detail: serde_json::Value,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+mod admin;
+mod audit;
+mod certificate;
+mod config;
+mod init;
+mod keys;
+mod node;
+mod order;
+mod token;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use hpc_schema::id::{ClusterId, NodeId};
+
+pub(super) use admin::AdminTokenCommand;
+pub(super) use audit::AuditCommand;
+pub(super) use certificate::CertificateCommand;
+pub(super) use config::ConfigCommand;
+pub(super) use init::InitArgs;
+pub(super) use keys::KeysCommand;
+pub(super) use node::NodeCommand;
+pub(super) use order::{OrderCommand, SendArgs};
+pub(super) use token::TokenCommand;
+
+/// The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
+#[derive(Debug, Parser)]
+#[command(
+    name = "virtengine-provider",
+    version,
+    after_help = "Examples:\n  \
+        virtengine-provider init --hostname gateway.example.com\n  \
+        virtengine-provider node-token create --cluster-id hpc-cluster-1 --node-id node-hpc1-compute-042 --pubkey \"$(cat agent.pub)\"\n  \
+        virtengine-provider run\n  \
+        virtengine-provider node list --output json\n\n\
+        Exit codes: 0 done, 1 refused, 2 wrong usage, 69 the chain, a port or a lock, 74 disk, 78 configuration or keys \
+        (also a wrong chain or contract)."
+)]
+pub(super) struct Args {
+    /// The daemon's directory.
+    #[arg(
+        long,
+        global = true,
+        env = "VIRTENGINE_PROVIDER_HOME",
+        default_value = "/var/lib/virtengine/provider"
+    )]
+    pub(super) home: PathBuf,
+    /// Format of the answer.
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    pub(super) output: Format,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Creates CA, keys and configuration in an empty directory.
+    Init(InitArgs),
+    /// Runs the daemon until SIGTERM or Ctrl-C.
+    Run,
+    /// The configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Registration tokens for nodes; works while the daemon runs.
+    #[command(subcommand)]
+    NodeToken(TokenCommand),
+    /// Nodes as the gateway knows them; works while the daemon runs.
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Orders to nodes and what became of them; works while the daemon runs.
+    #[command(subcommand, name = "command")]
+    Order(OrderCommand),
+    /// Certificates of nodes; works while the daemon runs.
+    #[command(subcommand)]
+    Certificate(CertificateCommand),
+    /// Keys of this directory.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Credentials of the admin listener; works while the daemon runs.
+    #[command(subcommand)]
+    AdminToken(AdminTokenCommand),
+    /// Who did what: the log of privileged acts.
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Backups of this directory; works while the daemon runs.
+    #[command(subcommand)]
+    Backup(super::backup::BackupCommand),
+    /// Lets the daemon read its certificate, the trusted CAs and config.yaml anew, as SIGHUP does; no connection is
+    /// dropped.
+    Reload,
+    /// Whether the daemon runs and is ready, and what waits.
+    Status,
+    /// Prints the OpenAPI document of everything that the daemon answers.
+    Openapi,
+    /// Prints the completion script of a shell.
+    #[command(
+        after_help = "Example:\n  virtengine-provider completions bash > /etc/bash_completion.d/virtengine-provider"
+    )]
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How answers are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// Which node is meant.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Whose {
+    /// The node.
+    pub(in crate::cli) node_id: NodeId,
+    /// Its cluster, if several have a node of this id.
+    #[arg(long)]
+    pub(in crate::cli) cluster_id: Option<ClusterId>,
+}

@@ -1,0 +1,130 @@
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use hpc_schema::registry::AnchorView;
+use hpc_schema::time::UnixSeconds;
+use serde::Serialize;
+
+use super::args::AuditCommand;
+use super::output::{Output, line};
+use crate::admin::Admin;
+use crate::audit::{self, Chain, Checked, Row};
+use crate::daemon::client;
+use crate::registry;
+
+/// Largest exported log that is read.
+const MAX_FILE_BYTES: u64 = 1024 * 1024 * 1024;
+/// Anchors that are asked for at once.
+const PAGE: u32 = 100;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+struct Verified {
+    rows: u64,
+    digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain: Option<Checked>,
+}
+
+pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> anyhow::Result<()> {
+    let reader = desk.store.reader();
+    match command {
+        AuditCommand::List { limit } => {
+            let limit = limit.min(audit::MAX_PAGE);
+            let after = audit::head(reader).await?.seq.saturating_sub(u64::from(limit));
+            let mut rows = audit::page(reader, after, limit).await?;
+            rows.reverse();
+            let head = ["ROW", "AT", "WHO", "ROLE", "VIA", "ACT", "TARGET", "RESULT"];
+            out.list(&rows, &head, |r| {
+                vec![
+                    r.seq.to_string(),
+                    UnixSeconds(r.at / 1000).to_string(),
+                    r.actor.clone(),
+                    r.role.clone(),
+                    r.via.clone(),
+                    r.action.clone(),
+                    r.target.clone(),
+                    r.result.clone(),
+                ]
+            })
+        }
+        AuditCommand::Export { mut after } => loop {
+            let rows = audit::page(reader, after, audit::MAX_PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.seq;
+            for row in &rows {
+                line(&serde_json::to_string(row)?)?;
+            }
+        },
+        AuditCommand::Verify {
+            file,
+            chain,
+            anchored_by,
+        } => {
+            let mut rows = Vec::new();
+            let end = match &file {
+                Some(path) => follow(path, &mut rows)?,
+                None => audit::verify(reader, |row| rows.push(row.clone())).await??,
+            };
+            let checked = if chain {
+                let mut ours = anchored_by;
+                ours.push(desk.operator_address()?);
+                Some(audit::check(&anchors(desk).await?, &ours, rows.iter()))
+            } else {
+                None
+            };
+            let verified = Verified {
+                rows: end.seq,
+                digest: hex::encode(end.digest),
+                chain: checked,
+            };
+            out.value(&verified)?;
+            match verified.chain.map_or(0, |c| c.missing.len()) {
+                0 => Ok(()),
+                n => bail!(
+                    "{n} digests that were anchored on chain are not in this log: it was cut off or written anew"
+                ),
+            }
+        }
+    }
+}
+
+/// The rows of an exported log, followed from the first.
+fn follow(path: &Path, rows: &mut Vec<Row>) -> anyhow::Result<Chain> {
+    let name = || path.display().to_string();
+    if std::fs::metadata(path).with_context(name)?.len() > MAX_FILE_BYTES {
+        bail!("{} has more than {MAX_FILE_BYTES} bytes", path.display());
+    }
+    let text = std::fs::read_to_string(path).with_context(name)?;
+    let mut chain = Chain::default();
+    for (number, text) in (1..).zip(text.lines()) {
+        let row: Row =
+            serde_json::from_str(text).with_context(|| format!("{}: line {number}", path.display()))?;
+        chain.follow(&row).with_context(name)?;
+        rows.push(row);
+    }
+    Ok(chain)
+}
+
+/// Every anchor of this kind in the clusters of this store.
+async fn anchors(desk: &Admin) -> anyhow::Result<Vec<AnchorView>> {
+    desk.config.require_chain()?;
+    let client = client(&desk.config)?;
+    let mut all = Vec::new();
+    for cluster in registry::clusters(desk.store.reader()).await? {
+        let mut after = None;
+        loop {
+            let kind = Some(audit::KIND.to_owned());
+            let page = client
+                .anchors(cluster.cluster_id.clone(), kind, after, Some(PAGE))
+                .await
+                .with_context(|| format!("the anchors of cluster {}", cluster.cluster_id))?;
+            all.extend(page.value.anchors);
+            after = page.value.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,163 @@
+use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENT_DETAIL};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::time::UnixSeconds;
+use sqlx::{Row as _, SqliteConnection};
+
+use super::row::{CommandState, NewCommand};
+use crate::control;
+use crate::store::{StoreError, int};
+
+/// Orders that one node may have waiting.
+const MAX_PENDING: i64 = 16;
+
+/// Puts an order on record; false if the node has too many waiting. An order of the same id is left as it is, but
+/// for a later deadline. A drain takes back a waiting resume, and the other way round.
+///
+/// # Errors
+/// If the store fails.
+pub async fn submit(conn: &mut SqliteConnection, new: &NewCommand) -> Result<bool, StoreError> {
+    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
+    let contrary = match new.kind {
+        CommandType::Drain | CommandType::Resume => Some((CommandType::Drain, CommandType::Resume)),
+        _ => None,
+    };
+    if let Some((a, b)) = contrary {
+        sqlx::query(
+            "UPDATE command SET state = 'cancelled', detail = 'replaced by a later order'
+             WHERE cluster_id = ? AND node_id = ? AND kind IN (?, ?) AND state = 'pending' AND command_id <> ?",
+        )
+        .bind(cluster)
+        .bind(node)
+        .bind(a.as_str())
+        .bind(b.as_str())
+        .bind(&new.command_id)
+        .execute(&mut *conn)
+        .await?;
+    }
+    let row = sqlx::query(
+        "SELECT count(*) AS n FROM command WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?",
+    )
+    .bind(cluster)
+    .bind(node)
+    .bind(&new.command_id)
+    .fetch_one(&mut *conn)
+    .await?;
+    if row.try_get::<i64, _>("n")? >= MAX_PENDING {
+        return Ok(false);
+    }
+    sqlx::query(
+        "INSERT INTO command (command_id, cluster_id, node_id, kind, parameters, nonce, issued_by, issued_at_s,
+         deadline_s, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending')
+         ON CONFLICT (command_id) DO UPDATE SET deadline_s = max(deadline_s, excluded.deadline_s)
+         WHERE state = 'pending'",
+    )
+    .bind(&new.command_id)
+    .bind(cluster)
+    .bind(node)
+    .bind(new.kind.as_str())
+    .bind(&new.parameters)
+    .bind(new.nonce.as_slice())
+    .bind(&new.issued_by)
+    .bind(int(new.issued_at.0))
+    .bind(int(new.deadline.0))
+    .execute(&mut *conn)
+    .await?;
+    control::touch(conn).await?;
+    Ok(true)
+}
+
+/// Notes that a node has been told an order for the first time.
+///
+/// # Errors
+/// If the store fails.
+pub async fn told(conn: &mut SqliteConnection, id: &str, now: UnixSeconds) -> Result<(), StoreError> {
+    let done = sqlx::query("UPDATE command SET told_at_s = ? WHERE command_id = ? AND told_at_s IS NULL")
+        .bind(int(now.0))
+        .bind(id)
+        .execute(&mut *conn)
+        .await?;
+    if done.rows_affected() > 0 {
+        control::touch(conn).await?;
+    }
+    Ok(())
+}
+
+/// Takes a node's acknowledgement of an order that is its own; whether there was one that still waits for it.
+///
+/// # Errors
+/// If the store fails.
+pub async fn acknowledge(
+    conn: &mut SqliteConnection,
+    cluster: &ClusterId,
+    node: &NodeId,
+    ack: &Acknowledgement,
+    now: UnixSeconds,
+) -> Result<bool, StoreError> {
+    let printable = |text: &str| -> String {
+        let mut out: String = text.chars().filter(|c| !c.is_control()).collect();
+        while out.len() > MAX_ACKNOWLEDGEMENT_DETAIL {
+            out.pop();
+        }
+        out
+    };
+    let done = sqlx::query(
+        "UPDATE command SET state = ?, acknowledged_at_s = ?, code = ?, detail = ?
+         WHERE command_id = ? AND cluster_id = ? AND node_id = ? AND state IN ('pending', 'accepted', 'expired')",
+    )
+    .bind(CommandState::from(ack.status).as_str())
+    .bind(int(now.0))
+    .bind(ack.code().map(hpc_schema::code::Code::as_str))
+    .bind(ack.detail.as_deref().map(printable))
+    .bind(&ack.command_id)
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() > 0 {
+        control::touch(conn).await?;
+    }
+    Ok(done.rows_affected() > 0)
+}
+
+/// Takes back an order that has not been acknowledged; whether there was one.
+///
+/// # Errors
+/// If the store fails.
+pub async fn cancel(conn: &mut SqliteConnection, id: &str) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE command SET state = 'cancelled', detail = 'taken back' WHERE command_id = ? AND state = 'pending'",
+    )
+    .bind(id)
+    .execute(&mut *conn)
+    .await?;
+    control::touch(conn).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Ends the orders whose deadline is over; how many.
+///
+/// # Errors
+/// If the store fails.
+pub async fn expire(conn: &mut SqliteConnection, now: UnixSeconds) -> Result<u64, StoreError> {
+    let done = sqlx::query("UPDATE command SET state = 'expired' WHERE state = 'pending' AND deadline_s < ?")
+        .bind(int(now.0))
+        .execute(&mut *conn)
+        .await?;
+    if done.rows_affected() > 0 {
+        control::touch(conn).await?;
+    }
+    Ok(done.rows_affected())
+}
+
+/// Forgets ended orders that were given before `before`.
+///
+/// # Errors
+/// If the store fails.
+pub async fn prune(conn: &mut SqliteConnection, before: UnixSeconds) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM command WHERE issued_at_s < ? AND deadline_s < ? AND state <> 'pending'")
+        .bind(int(before.0))
+        .bind(int(before.0))
+        .execute(conn)
+        .await?;
+    Ok(())
+}

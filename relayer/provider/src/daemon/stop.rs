@@ -1,0 +1,62 @@
+//! The daemon's end.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{Daemon, StartError};
+
+impl Daemon {
+    /// Ends when something ends that should not.
+    pub async fn failed(&mut self) -> StartError {
+        tokio::select! {
+            ended = &mut self.driver => match ended {
+                Ok(Err(e)) => e.into(),
+                Ok(Ok(())) => StartError::Ended("settlement"),
+                Err(_) => StartError::Ended("settlement"),
+            },
+            _ = &mut self.intake => StartError::Ended("the gateway"),
+            _ = &mut self.spool => StartError::Ended("the spool"),
+        }
+    }
+
+    /// Stops in order: no new requests, the spool to disk, the transaction under way, the rest.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        let Self {
+            store,
+            stop_intake,
+            stop_settlement,
+            stop_rest,
+            intake,
+            spool,
+            driver,
+            rest,
+            ..
+        } = self;
+        stop_intake.send_replace(true);
+        join("the gateway", intake, Duration::from_secs(310)).await;
+        // The last sender is gone with the gateway, so the writer ends when its queue is empty.
+        join("the spool", spool, Duration::from_secs(10)).await;
+        stop_settlement.send_replace(true);
+        join("settlement", driver, Duration::from_secs(310)).await;
+        stop_rest.send_replace(true);
+        for task in rest {
+            join("a task", task, Duration::from_secs(5)).await;
+        }
+        store.close().await;
+        tracing::info!("stopped");
+    }
+}
+
+async fn join<T>(what: &str, task: JoinHandle<T>, within: Duration) {
+    if task.is_finished() {
+        return;
+    }
+    let abort = task.abort_handle();
+    if timeout(within, task).await.is_err() {
+        tracing::warn!("{what} did not stop in time");
+        abort.abort();
+    }
+}
