@@ -31,3 +31,28 @@ pub fn point(step: &'static str) {
 #[cfg(not(feature = "fault-injection"))]
 #[inline(always)]
 pub fn point(_step: &'static str) {}
+
+/// Dies at the n-th time that any such step is passed, for `VIRTENGINE_AGENT_FAULT=<step>:<n>`; n counts from 1.
+#[cfg(feature = "fault-injection")]
+pub fn counted(step: &'static str) {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static PASSED: AtomicU64 = AtomicU64::new(0);
+    let wanted = std::env::var("VIRTENGINE_AGENT_FAULT").ok();
+    let Some(n) = wanted
+        .as_deref()
+        .and_then(|w| w.strip_prefix(step)?.strip_prefix(':')?.parse::<u64>().ok())
+    else {
+        return;
+    };
+    if PASSED.fetch_add(1, Ordering::AcqRel).saturating_add(1) == n {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Nothing, in a build without fault injection.
+#[cfg(not(feature = "fault-injection"))]
+#[inline(always)]
+pub fn counted(_step: &'static str) {}

@@ -20,5 +20,6 @@ pub mod sample;
 pub mod sequence;
 pub mod state;
 pub mod status;
+pub mod task;
 pub mod update;
 pub mod uplink;

@@ -144,6 +144,34 @@ codes! {
     RegistrationPending = 46, "registration_pending", "repeat the same request after Retry-After";
     /// The gateway cannot answer now.
     Unavailable = 47, "unavailable", "repeat the request after Retry-After; see the gateway's log if it lasts";
+    /// A task of a type that is not in the catalogue.
+    UnknownType = 60, "unknown_type", "use a type that virtengine-provider task catalog lists; upgrade the agent if it is new";
+    /// The node's own policy does not allow the task.
+    PolicyDenied = 61, "policy_denied", "ask the site for it: tasks.policy on the node decides";
+    /// It cannot be established what a task has done.
+    OutcomeUnknown = 62, "outcome_unknown", "look at the findings in the result and at the host before anything is let again";
+    /// No such task of this node on record.
+    UnknownTask = 63, "unknown_task", "use the id that task list shows";
+    /// The id is that of another task, or the result of another.
+    TaskMismatch = 64, "task_mismatch", "use a fresh task id for each task";
+    /// A newer connection of the same node waits for its tasks.
+    SessionSuperseded = 65, "session_superseded", "run one task agent a node";
+    /// The agent was interrupted; what the task had done is undone.
+    TaskInterrupted = 66, "task_interrupted", "submit the task again";
+    /// The task was taken back.
+    TaskCancelled = 67, "task_cancelled", "submit the task again if it was a mistake";
+    /// The task took longer than its type may.
+    TaskTimeout = 68, "task_timeout", "see the detail and the node's log";
+    /// A handler could not do its work; what it had done is undone.
+    TaskFailed = 69, "task_failed", "see the detail and the node's log";
+    /// What the task wants is held by another, or there and not ours.
+    ResourceBusy = 70, "resource_busy", "release what holds it first; the detail names it";
+    /// The host lacks what the task needs.
+    NotSupported = 71, "not_supported", "see the detail for what is missing";
+    /// A file is not the one that its digest names.
+    DigestMismatch = 72, "digest_mismatch", "fetch the image again, or correct the digest";
+    /// The task waits for approval, or was given it already.
+    ApprovalRequired = 73, "approval_required", "virtengine-provider task approve";
 }
 
 impl std::fmt::Display for Code {

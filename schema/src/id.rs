@@ -107,6 +107,12 @@ id_type!(
     "cluster_id"
 );
 
+id_type!(
+    /// A task's identifier, unique in its cluster; also a file name.
+    TaskId,
+    "task_id"
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

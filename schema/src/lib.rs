@@ -19,6 +19,7 @@ pub mod registry;
 pub mod report;
 pub mod sampling;
 pub mod schemas;
+pub mod task;
 pub mod time;
 pub mod token;
 #[cfg(feature = "native-crypto")]

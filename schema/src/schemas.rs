@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{command, gateway, heartbeat, registration, registry, sampling, token};
+use crate::{command, gateway, heartbeat, registration, registry, sampling, task, token};
 
 fn schema<T: JsonSchema>() -> Value {
     let schema: Schema = SchemaSettings::draft2020_12()
@@ -24,6 +24,10 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             schema::<gateway::HeartbeatResponseBody>(),
         ),
         ("command.json", schema::<command::Command>()),
+        ("task.json", schema::<task::Task>()),
+        ("task-progress.json", schema::<task::ProgressRequest>()),
+        ("task-result.json", schema::<task::TaskResult>()),
+        ("task-wait-answer.json", schema::<task::WaitAnswer>()),
         ("register-request.json", schema::<gateway::RegisterRequest>()),
         ("register-response.json", schema::<gateway::RegisterResponse>()),
         ("register-pending.json", schema::<gateway::RegisterPending>()),

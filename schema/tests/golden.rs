@@ -1,4 +1,4 @@
-//! What is committed under `schema/json` and `schema/vectors` is what the code makes and judges.
+//! What is committed under `schema/json`, `schema/vectors` and `schema/tasks` is what the code makes and judges.
 //! After a deliberate change, write the files again: `BLESS=1 cargo test -p hpc-schema --test golden`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hpc_schema::{schemas, vectors};
+use hpc_schema::{schemas, task, vectors};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -41,6 +41,12 @@ fn compare(folder_name: &str, generated: Vec<(&'static str, Value)>) {
 #[test]
 fn committed_json_schemas_are_those_of_the_types() {
     compare("json", schemas::schemas());
+}
+
+#[test]
+fn the_committed_catalogue_of_tasks_is_that_of_the_code() {
+    let catalogue = serde_json::to_value(task::catalogue()).unwrap();
+    compare("tasks", vec![("catalog.json", catalogue)]);
 }
 
 #[test]

@@ -493,6 +493,27 @@ export type QueryMsg =
       };
     };
 /**
+ * How a task ended on the node.
+ */
+export type TaskOutcome = "completed" | "failed" | "expired" | "cancelled";
+/**
+ * A task's identifier, unique in its cluster; also a file name.
+ */
+export type TaskId = string;
+/**
+ * What a task asks for: the whole catalogue.
+ */
+export type TaskType =
+  | "slice.topology_discover"
+  | "slice.vm_provision"
+  | "slice.vm_release"
+  | "vm.launch"
+  | "vm.terminate"
+  | "allocation.provision_user"
+  | "allocation.deprovision_user"
+  | "diag.health_probe"
+  | "node.prerequisites_install";
+/**
  * The only purpose of a [`JoinClaims`].
  */
 export type JoinPurpose = "join";
@@ -2217,6 +2238,170 @@ export interface SamplingConfig {
    * Of [`MetricCategory::Utilization`]: 5–30.
    */
   utilization_interval_seconds?: number;
+}
+/**
+ * How far a task is. Sent when it begins, at each phase, and before the lease runs out.
+ */
+export interface ProgressRequest {
+  /**
+   * When the phase began, by the node's clock.
+   */
+  at: Rfc3339;
+  /**
+   * For people.
+   */
+  message?: string | null;
+  /**
+   * Name of the phase; `begun` at the beginning.
+   */
+  phase: string;
+  /**
+   * Lower-case hex of the task's hash.
+   */
+  task_hash: string;
+}
+/**
+ * A result as the agent sends it: a task on record as done was done on that node.
+ */
+export interface TaskResult {
+  /**
+   * Why it was not done; a code's word.
+   */
+  code?: string | null;
+  /**
+   * The same for people.
+   */
+  detail?: string | null;
+  /**
+   * When it ended.
+   */
+  finished_at: Rfc3339;
+  /**
+   * How it ended.
+   */
+  outcome: TaskOutcome;
+  /**
+   * Raw JSON object by the type's schema; of a task that failed, what was found. Its bytes are signed.
+   */
+  result: {
+    [k: string]: unknown;
+  };
+  /**
+   * Base64 Ed25519 signature by the agent's key over [`result_message`].
+   */
+  signature: string;
+  /**
+   * When it was begun.
+   */
+  started_at: Rfc3339;
+  /**
+   * Lower-case hex of the task's hash.
+   */
+  task_hash: string;
+}
+/**
+ * Takes a task back. It is signed as the task was: whoever has the gateway's TLS cannot end a tenant's machine half-way.
+ */
+export interface Cancellation {
+  /**
+   * Base64 Ed25519 signature by the cluster's task key over [`cancel_message`].
+   */
+  signature: string;
+  /**
+   * Lower-case hex of the task's hash.
+   */
+  task_hash: string;
+  /**
+   * The task.
+   */
+  task_id: TaskId;
+}
+/**
+ * A task and how long the gateway waits for word of it.
+ */
+export interface Delivered {
+  /**
+   * How often it was delivered, this time included.
+   */
+  attempt: number;
+  /**
+   * Without progress or result within so many seconds it is delivered again.
+   */
+  lease_seconds: number;
+  /**
+   * The task.
+   */
+  task: Task;
+}
+/**
+ * A task as it is delivered (specification 003). The type stays text, so that a task of tomorrow's catalogue is
+ * refused by its code and not as bytes that cannot be read.
+ */
+export interface Task {
+  /**
+   * Not to be begun afterwards.
+   */
+  expires_at: Rfc3339;
+  /**
+   * When it was signed.
+   */
+  issued_at: Rfc3339;
+  /**
+   * Base64 of 16 random bytes.
+   */
+  nonce: string;
+  /**
+   * Raw JSON object; its bytes as transmitted are signed.
+   */
+  params: {
+    [k: string]: unknown;
+  };
+  /**
+   * Base64 Ed25519 signature by the cluster's task key over [`task_message`].
+   */
+  signature: string;
+  /**
+   * Unique in its cluster; what was carried out under an id is not carried out again.
+   */
+  task_id: TaskId;
+  /**
+   * What is to be done.
+   */
+  task_type: TaskType;
+}
+/**
+ * The old task key's word for the new one. An agent that pinned the old key pins the new one from here on.
+ */
+export interface KeyRotation {
+  /**
+   * Base64 of the key that counts from here on.
+   */
+  new_key: AgentKey;
+  /**
+   * Base64 of the key that signs.
+   */
+  old_key: AgentKey;
+  /**
+   * Base64 Ed25519 signature by the old key over [`rotation_message`].
+   */
+  signature: string;
+}
+/**
+ * What a node that waits is told; 204 without a body if there was nothing in time.
+ */
+export interface WaitAnswer {
+  /**
+   * Tasks to end.
+   */
+  cancel?: Cancellation[];
+  /**
+   * Rotations of the task key, oldest first.
+   */
+  task_keys?: KeyRotation[];
+  /**
+   * Tasks to begin; a task that the node knows was delivered again because its word was lost.
+   */
+  tasks?: Delivered[];
 }
 /**
  * What a token says. The agent pins CA, chain, contract and task key by it.

@@ -7,6 +7,7 @@ mod command;
 mod heartbeat;
 mod registration;
 mod report;
+mod task;
 mod token;
 
 use ed25519_zebra::{SigningKey, VerificationKey};
@@ -66,6 +67,7 @@ pub fn vectors() -> Result<Vec<(&'static str, Value)>, VectorError> {
         ("heartbeat.json", heartbeat::generate()?),
         ("registration.json", registration::generate()?),
         ("report.json", report::generate()?),
+        ("task.json", task::generate()?),
         ("token.json", token::generate()?),
     ])
 }
@@ -80,6 +82,7 @@ pub fn check_vectors(file_name: &str, content: &Value) -> Result<usize, VectorEr
         "heartbeat.json" => heartbeat::check,
         "registration.json" => registration::check,
         "report.json" => report::check,
+        "task.json" => task::check,
         "token.json" => token::check,
         other => return Err(VectorError::Input(format!("no vectors are called {other}"))),
     };

@@ -1,0 +1,223 @@
+//! A name in a folder, reached without following a link anywhere: what is made is made under a name of our own, noted
+//! by its inode, and then renamed onto a name that nobody has.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use hpc_schema::task::HostPath;
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, fsync, openat,
+    openat2, renameat_with, statat, statx, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::{EffectError, Mark, Seen, Trace};
+
+/// Folders below folders that are taken away at most.
+const DEPTH: u32 = 64;
+
+/// Takes away what is ours at `path`.
+pub(super) fn remove(path: &HostPath, mark: &Mark, trace: Option<&Trace>) -> Result<(), EffectError> {
+    match Place::find(path, mark)? {
+        Some(place) => place.remove(trace),
+        None => Ok(()),
+    }
+}
+
+/// What is at `path` now.
+pub(super) fn observe(path: &HostPath, mark: &Mark, trace: Option<&Trace>) -> Result<Seen, EffectError> {
+    match Place::find(path, mark)? {
+        Some(place) => place.observe(trace),
+        None => Ok(Seen::Absent),
+    }
+}
+
+/// A place for a file or folder.
+pub(super) struct Place {
+    folder: OwnedFd,
+    path: PathBuf,
+    name: OsString,
+    temporary: String,
+}
+
+impl Place {
+    /// Opens the folder above `path`; no part of the way may be a link.
+    pub(super) fn open(path: &HostPath, mark: &Mark) -> Result<Self, EffectError> {
+        Self::find(path, mark)?.ok_or_else(|| EffectError::io("open", Path::new(path.as_str()), Errno::NOENT))
+    }
+
+    /// The same; none if there is no such folder.
+    fn find(path: &HostPath, mark: &Mark) -> Result<Option<Self>, EffectError> {
+        let path = PathBuf::from(path.as_str());
+        let above = path.parent().unwrap_or(Path::new("/")).to_owned();
+        let opened = openat2(
+            rustix::fs::CWD,
+            &above,
+            OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        );
+        let folder = match opened {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(EffectError::io("open, without a link on the way,", &above, e)),
+        };
+        let name = path.file_name().unwrap_or_default().to_owned();
+        Ok(Some(Self {
+            folder,
+            name,
+            temporary: format!(".ve-{}-{}.new", mark.task_id, mark.step),
+            path,
+        }))
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &OwnedFd {
+        &self.folder
+    }
+
+    /// The name under which it is made.
+    pub(super) fn temporary(&self) -> &str {
+        &self.temporary
+    }
+
+    /// The same as a path, for programs.
+    pub(super) fn temporary_path(&self) -> PathBuf {
+        self.path.with_file_name(&self.temporary)
+    }
+
+    pub(super) fn io(&self, action: &'static str) -> impl FnOnce(Errno) -> EffectError {
+        let path = self.path.clone();
+        move |e| EffectError::io(action, &path, e)
+    }
+
+    fn stat(&self, name: &std::ffi::OsStr) -> Result<Option<Statx>, EffectError> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        match statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.io("read")(e)),
+        }
+    }
+
+    /// What identifies the thing under its temporary name.
+    pub(super) fn trace(&self) -> Result<Trace, EffectError> {
+        self.stat(self.temporary.as_ref())?
+            .map(|s| inode(&s))
+            .ok_or_else(|| self.io("read")(Errno::NOENT))
+    }
+
+    /// Gives it its name, if nobody has it; it is on the disk when this returns.
+    pub(super) fn publish(&self) -> Result<(), EffectError> {
+        let renamed = renameat_with(
+            &self.folder,
+            self.temporary.as_str(),
+            &self.folder,
+            &self.name,
+            RenameFlags::NOREPLACE,
+        );
+        match renamed {
+            Ok(()) => fsync(&self.folder).map_err(self.io("synchronise")),
+            Err(Errno::EXIST) => Err(EffectError::Busy(format!(
+                "{} exists already",
+                self.path.display()
+            ))),
+            Err(e) => Err(self.io("rename to")(e)),
+        }
+    }
+
+    /// What has the name now.
+    pub(super) fn observe(&self, trace: Option<&Trace>) -> Result<Seen, EffectError> {
+        let Some(stat) = self.stat(&self.name)? else {
+            return Ok(Seen::Absent);
+        };
+        // Without a trace it never had its name.
+        if trace == Some(&inode(&stat)) {
+            return Ok(Seen::Ours);
+        }
+        Ok(Seen::Foreign(format!(
+            "{} is not what the task made",
+            self.path.display()
+        )))
+    }
+
+    /// Takes away what is ours, under whichever of the two names; all that is in it, if it is a folder.
+    pub(super) fn remove(&self, trace: Option<&Trace>) -> Result<(), EffectError> {
+        // Only we make names like this one.
+        self.remove_name(self.temporary.as_ref())?;
+        if self.observe(trace)? == Seen::Ours {
+            self.remove_name(&self.name)?;
+        }
+        fsync(&self.folder).map_err(self.io("synchronise"))
+    }
+
+    fn remove_name(&self, name: &std::ffi::OsStr) -> Result<(), EffectError> {
+        let Some(stat) = self.stat(name)? else {
+            return Ok(());
+        };
+        let removed = if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
+            remove_tree(&self.folder, name, device(&stat), DEPTH)
+        } else {
+            unlinkat(&self.folder, name, AtFlags::empty())
+        };
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::XDEV) => Err(EffectError::Unknown(format!(
+                "{} holds a mount; unmount it first",
+                self.path.display()
+            ))),
+            Err(e) => Err(self.io("remove")(e)),
+        }
+    }
+}
+
+/// Numbers of inodes are used again; kind and time of birth tell the next one from ours.
+fn inode(stat: &Statx) -> Trace {
+    Trace::Inode {
+        dev: device(stat),
+        ino: stat.stx_ino,
+        kind: u32::from(stat.stx_mode) & 0o170_000,
+        born: stat.stx_btime.tv_sec,
+        born_ns: stat.stx_btime.tv_nsec,
+    }
+}
+
+fn device(stat: &Statx) -> u64 {
+    rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor)
+}
+
+/// A folder and all that is in it, never through a link and never onto another file system.
+fn remove_tree(above: &OwnedFd, name: &std::ffi::OsStr, dev: u64, depth: u32) -> Result<(), Errno> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(Errno::LOOP);
+    };
+    let folder = openat(
+        above,
+        name,
+        OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY,
+        Mode::empty(),
+    )?;
+    if rustix::fs::fstat(&folder)?.st_dev != dev {
+        return Err(Errno::XDEV);
+    }
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let inner = entry.file_name();
+        if matches!(inner.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = match statat(&folder, inner, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => continue,
+            Err(e) => return Err(e),
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let inner: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(inner.to_bytes());
+            remove_tree(&folder, inner, dev, depth)?;
+        } else {
+            unlinkat(&folder, inner, AtFlags::empty())?;
+        }
+    }
+    unlinkat(above, name, AtFlags::REMOVEDIR)
+}

@@ -1,0 +1,201 @@
+//! `diag.health_probe`: what can be seen of the host without changing or waking anything.
+
+use std::fs;
+use std::path::Path;
+
+use hpc_schema::task::{CheckResult, CheckStatus, HealthCheck, HealthProbed, Params};
+use serde_json::Value;
+
+use crate::files::read_text;
+use crate::probe::Roots;
+use crate::task::{Context, Failure, Handler, Recovery};
+
+/// Less memory than this is no node to work on.
+const LOW_MIB: u64 = 512;
+const NVIDIA: &str = "0x10de";
+const AMD: &str = "0x1002";
+
+pub(super) struct HealthProbe;
+
+impl Handler for HealthProbe {
+    fn recovery(&self) -> Recovery {
+        Recovery::Again
+    }
+
+    fn run(&self, context: &mut Context<'_>, params: &Params) -> Result<Value, Failure> {
+        let Params::HealthProbe(params) = params else {
+            return Err(Failure::failed("parameters of another type"));
+        };
+        context.phase("probe")?;
+        let roots = &context.host().roots;
+        let wanted = params.checks.clone().unwrap_or_else(|| HealthCheck::ALL.to_vec());
+        let seen = Seen::look(roots);
+        let checks: Vec<CheckResult> = wanted.into_iter().map(|c| seen.check(c)).collect();
+        let status = worst(&checks);
+        let probed = HealthProbed {
+            status,
+            checks,
+            kernel_version: seen.kernel,
+            memory_available_mib: seen.memory,
+            kvm_present: seen.kvm,
+            vfio_loaded: seen.vfio,
+            gpus: seen.gpus.into_iter().map(|(address, _)| address).collect(),
+            fabric_links: seen.links,
+        };
+        serde_json::to_value(probed).map_err(Failure::failed)
+    }
+}
+
+fn worst(checks: &[CheckResult]) -> CheckStatus {
+    let any = |status| checks.iter().any(|c| c.status == status);
+    if any(CheckStatus::Fail) {
+        CheckStatus::Fail
+    } else if any(CheckStatus::Warn) {
+        CheckStatus::Warn
+    } else {
+        CheckStatus::Pass
+    }
+}
+
+struct Seen {
+    kernel: Option<String>,
+    memory: Option<u64>,
+    kvm: bool,
+    vfio: bool,
+    /// Address, and the driver that has it.
+    gpus: Vec<(String, Option<String>)>,
+    /// `device/port state`.
+    links: Vec<String>,
+}
+
+impl Seen {
+    fn look(roots: &Roots) -> Self {
+        let text = |path: &Path| read_text(path, 1 << 20).ok();
+        let release = roots.proc.join("sys/kernel/osrelease");
+        let memory = text(&roots.proc.join("meminfo")).and_then(|all| {
+            let line = all.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+            let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+            kib.checked_div(1024)
+        });
+        Self {
+            kernel: text(&release)
+                .map(|t| t.trim().to_owned())
+                .filter(|t| !t.is_empty()),
+            memory,
+            kvm: roots.dev.join("kvm").exists(),
+            vfio: roots.sys.join("bus/pci/drivers/vfio-pci").is_dir(),
+            gpus: gpus(&roots.sys),
+            links: links(&roots.sys),
+        }
+    }
+
+    fn check(&self, check: HealthCheck) -> CheckResult {
+        use CheckStatus::{Absent, Fail, Pass, Warn};
+        let (status, detail) = match check {
+            HealthCheck::Kernel => match &self.kernel {
+                Some(release) => (Pass, release.clone()),
+                None => (Warn, "the kernel's version cannot be read".to_owned()),
+            },
+            HealthCheck::Memory => match self.memory {
+                Some(mib) if mib < LOW_MIB => (Fail, format!("{mib} MiB are left")),
+                Some(mib) => (Pass, format!("{mib} MiB are left")),
+                None => (Warn, "free memory cannot be read".to_owned()),
+            },
+            HealthCheck::Kvm if self.kvm => (Pass, "/dev/kvm is there".to_owned()),
+            HealthCheck::Kvm => (Absent, "there is no /dev/kvm".to_owned()),
+            HealthCheck::Vfio if self.vfio => (Pass, "vfio-pci is there".to_owned()),
+            HealthCheck::Vfio => (Absent, "vfio-pci is not loaded".to_owned()),
+            HealthCheck::Gpu => self.gpu(),
+            HealthCheck::Fabric if self.links.is_empty() => (Absent, "there is no fabric".to_owned()),
+            HealthCheck::Fabric => {
+                let down: Vec<&str> = self
+                    .links
+                    .iter()
+                    .filter(|l| !l.ends_with("ACTIVE"))
+                    .map(String::as_str)
+                    .collect();
+                match down.as_slice() {
+                    [] => (Pass, format!("{} ports are up", self.links.len())),
+                    down => (Fail, down.join(", ")),
+                }
+            }
+        };
+        CheckResult {
+            check,
+            status,
+            detail,
+        }
+    }
+
+    fn gpu(&self) -> (CheckStatus, String) {
+        let without: Vec<&str> = self
+            .gpus
+            .iter()
+            .filter(|(_, driver)| driver.is_none())
+            .map(|(address, _)| address.as_str())
+            .collect();
+        match (self.gpus.len(), without.as_slice()) {
+            (0, _) => (CheckStatus::Absent, "there is no GPU".to_owned()),
+            (n, []) => (CheckStatus::Pass, format!("{n} GPUs have a driver")),
+            (_, without) => (
+                CheckStatus::Warn,
+                format!("without a driver: {}", without.join(", ")),
+            ),
+        }
+    }
+}
+
+fn gpus(sys: &Path) -> Vec<(String, Option<String>)> {
+    let Ok(devices) = fs::read_dir(sys.join("bus/pci/devices")) else {
+        return Vec::new();
+    };
+    let word = |path: &Path| {
+        read_text(path, 64)
+            .map(|t| t.trim().to_owned())
+            .unwrap_or_default()
+    };
+    let mut found: Vec<_> = devices
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.path();
+            let vendor = word(&path.join("vendor"));
+            // Base class 3: display controllers.
+            let display = word(&path.join("class")).starts_with("0x03");
+            if !display || (vendor != NVIDIA && vendor != AMD) {
+                return None;
+            }
+            let driver = fs::read_link(path.join("driver")).ok();
+            let driver = driver.and_then(|d| Some(d.file_name()?.to_str()?.to_owned()));
+            Some((entry.file_name().to_str()?.to_owned(), driver))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn links(sys: &Path) -> Vec<String> {
+    let Ok(devices) = fs::read_dir(sys.join("class/infiniband")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for device in devices.flatten() {
+        let Ok(ports) = fs::read_dir(device.path().join("ports")) else {
+            continue;
+        };
+        for port in ports.flatten() {
+            let Ok(state) = read_text(&port.path().join("state"), 64) else {
+                continue;
+            };
+            // "4: ACTIVE"
+            let word = state.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+            let (device, port) = (device.file_name(), port.file_name());
+            found.push(format!(
+                "{}/{} {word}",
+                device.to_string_lossy(),
+                port.to_string_lossy()
+            ));
+        }
+    }
+    found.sort();
+    found
+}

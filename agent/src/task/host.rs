@@ -1,0 +1,102 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::policy::Policy;
+use crate::clock::Clock;
+use crate::files::{FileError, at};
+use crate::probe::Roots;
+
+/// The machine that tasks work on.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// The kernel's trees.
+    pub roots: Roots,
+    /// What the task domain keeps.
+    pub dir: TaskDir,
+    /// What the site allows.
+    pub policy: Arc<Policy>,
+    /// The wall clock.
+    pub clock: Clock,
+}
+
+/// The folder of the task domain: its owner's alone.
+///
+/// ```text
+/// journal/<task_id>.log   what each task meant to do and did
+/// machines/               folders of virtual machines
+/// authority.json          whose tasks count here
+/// holdings.json           what completed tasks have left on the host, for others to read
+/// lock                    held while the domain runs
+/// ```
+#[derive(Debug, Clone)]
+pub struct TaskDir(PathBuf);
+
+impl TaskDir {
+    /// Names a folder; nothing is touched.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Journals of tasks.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
+    /// Folders of virtual machines.
+    #[must_use]
+    pub fn machines(&self) -> PathBuf {
+        self.0.join("machines")
+    }
+
+    /// Whose tasks count here.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.0.join("authority.json")
+    }
+
+    /// What is held, for others to read.
+    #[must_use]
+    pub fn holdings(&self) -> PathBuf {
+        self.0.join("holdings.json")
+    }
+
+    /// Held while the domain runs.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// Makes the folder, for its owner alone (others may pass through it to `holdings.json`).
+    ///
+    /// # Errors
+    /// IO; a folder that others may write to.
+    pub fn create(&self) -> Result<(), FileError> {
+        use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+        for (path, mode) in [
+            (self.0.clone(), 0o711),
+            (self.journal(), 0o700),
+            (self.machines(), 0o711),
+        ] {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(mode)
+                .create(&path)
+                .map_err(at("create directory", &path))?;
+            let meta = std::fs::symlink_metadata(&path).map_err(at("read", &path))?;
+            let ours = meta.uid() == rustix::process::geteuid().as_raw();
+            if !meta.is_dir() || !ours || meta.permissions().mode() & 0o022 != 0 {
+                let what = "must be a folder of this user that nobody else may write to; chown and chmod 711";
+                return Err(at("use", &path)(std::io::Error::other(what)));
+            }
+        }
+        Ok(())
+    }
+}

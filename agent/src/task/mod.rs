@@ -1,0 +1,34 @@
+//! The task domain (specifications 003 and 004): a process apart from the heartbeat that carries out typed tasks,
+//! signed by the cluster's task key, and nothing else. Handlers change the host through journalled effects alone.
+
+pub mod authority;
+mod context;
+pub mod domain;
+pub mod effect;
+pub mod exec;
+mod failure;
+mod handler;
+pub mod handlers;
+mod host;
+pub mod journal;
+mod ledger;
+pub mod policy;
+mod saga;
+mod steward;
+mod stop;
+mod undo;
+pub mod verify;
+
+pub use authority::Authority;
+pub use context::{Context, Handle, Tell};
+pub use failure::Failure;
+pub use handler::{Handler, Owner, Recovery};
+pub use host::{Host, TaskDir};
+pub use ledger::{Holding, Ledger, OwnerLock, Shared};
+pub use policy::Policy;
+pub use steward::Steward;
+pub use stop::Stop;
+pub use undo::Undone;
+
+#[cfg(test)]
+mod tests;

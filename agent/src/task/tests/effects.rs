@@ -1,0 +1,202 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::effect::process::find_marked;
+use super::super::effect::{
+    Directory, Effect, EffectError, File, Mark, Process, Produced, Scene, Seen, Trace,
+};
+use super::super::{Host, Stop};
+use super::bench::{host, path};
+
+struct Stage {
+    host: Host,
+    mark: Mark,
+    stop: Stop,
+}
+
+impl Stage {
+    fn new(dir: &Path) -> Self {
+        Self {
+            host: host(dir),
+            mark: Mark {
+                task_id: "task-1".parse().unwrap(),
+                step: 0,
+            },
+            stop: Stop::after(Duration::from_secs(60)),
+        }
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            host: &self.host,
+            mark: &self.mark,
+            stop: &self.stop,
+        }
+    }
+
+    fn apply(&self, effect: &Effect) -> (Result<(), EffectError>, Option<Trace>) {
+        let mut noted = None;
+        let done = effect.act().apply(self.scene(), &mut |t| {
+            noted = Some(t);
+            Ok(())
+        });
+        (done, noted)
+    }
+
+    fn undo(&self, effect: &Effect, trace: Option<&Trace>) -> Result<(), EffectError> {
+        effect.act().undo(self.scene(), trace)
+    }
+
+    fn seen(&self, effect: &Effect, trace: Option<&Trace>) -> Seen {
+        effect.act().observe(self.scene(), trace).unwrap()
+    }
+}
+
+fn effects(dir: &Path) -> Vec<Effect> {
+    vec![
+        Effect::File(File::new(path(dir.join("thing")), 0o640, b"x".to_vec())),
+        Effect::Directory(Directory {
+            path: path(dir.join("thing")),
+            mode: 0o750,
+        }),
+        Effect::Produced(Produced {
+            path: path(dir.join("thing")),
+            mode: 0o600,
+            program: "/usr/bin/touch".parse().unwrap(),
+            arguments: vec!["{}".into()],
+            limit_seconds: 10,
+        }),
+    ]
+}
+
+#[test]
+fn what_is_made_is_found_and_taken_away_and_a_second_time_is_good_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::new(dir.path());
+    for effect in effects(dir.path()) {
+        assert_eq!(stage.seen(&effect, None), Seen::Absent);
+        let (done, trace) = stage.apply(&effect);
+        done.unwrap();
+        assert_eq!(stage.seen(&effect, trace.as_ref()), Seen::Ours);
+        for _ in 0..2 {
+            stage.undo(&effect, trace.as_ref()).unwrap();
+            assert_eq!(stage.seen(&effect, trace.as_ref()), Seen::Absent);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn what_was_there_is_neither_replaced_nor_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::new(dir.path());
+    for effect in effects(dir.path()) {
+        fs::write(dir.path().join("thing"), "the site's").unwrap();
+        let (done, trace) = stage.apply(&effect);
+        assert!(matches!(done, Err(EffectError::Busy(_))), "{done:?}");
+        stage.undo(&effect, trace.as_ref()).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("thing")).unwrap(),
+            "the site's"
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        fs::remove_file(dir.path().join("thing")).unwrap();
+    }
+}
+
+#[test]
+fn what_took_the_place_of_ours_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::new(dir.path());
+    for effect in effects(dir.path()) {
+        let (done, trace) = stage.apply(&effect);
+        done.unwrap();
+        fs::rename(dir.path().join("thing"), dir.path().join("moved")).unwrap();
+        fs::write(dir.path().join("thing"), "another's").unwrap();
+        stage.undo(&effect, trace.as_ref()).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("thing")).unwrap(), "another's");
+        fs::remove_file(dir.path().join("thing")).unwrap();
+        if dir.path().join("moved").is_dir() {
+            fs::remove_dir(dir.path().join("moved")).unwrap();
+        } else {
+            fs::remove_file(dir.path().join("moved")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_link_on_the_way_is_followed_neither_making_nor_taking_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, outside) = (dir.path().join("real"), dir.path().join("outside"));
+    fs::create_dir(&real).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("precious"), "x").unwrap();
+    symlink(&outside, dir.path().join("link")).unwrap();
+    let stage = Stage::new(dir.path());
+    let through = Effect::File(File::new(
+        path(dir.path().join("link/thing")),
+        0o600,
+        b"x".to_vec(),
+    ));
+    assert!(stage.apply(&through).0.is_err());
+    assert!(stage.undo(&through, None).is_err());
+    // A folder of ours in which somebody has put links: they go, what they lead to stays.
+    let folder = Effect::Directory(Directory {
+        path: path(real.join("d")),
+        mode: 0o700,
+    });
+    let (done, trace) = stage.apply(&folder);
+    done.unwrap();
+    symlink(&outside, real.join("d/link")).unwrap();
+    fs::create_dir(real.join("d/sub")).unwrap();
+    symlink(outside.join("precious"), real.join("d/sub/link")).unwrap();
+    // Swapped for a link as a whole, it is not ours any more.
+    stage.undo(&folder, trace.as_ref()).unwrap();
+    assert!(!real.join("d").exists() && outside.join("precious").exists());
+    let (done, trace) = stage.apply(&folder);
+    done.unwrap();
+    fs::remove_dir(real.join("d")).unwrap();
+    symlink(&outside, real.join("d")).unwrap();
+    stage.undo(&folder, trace.as_ref()).unwrap();
+    assert!(real.join("d").exists() && outside.join("precious").exists());
+}
+
+fn sleeper() -> Process {
+    Process {
+        program: "/bin/sleep".parse().unwrap(),
+        arguments: vec!["300".into()],
+        environment: BTreeMap::new(),
+        log: None,
+        grace_seconds: 5,
+    }
+}
+
+#[test]
+fn a_process_is_found_by_its_mark_before_its_number_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stage = Stage::new(dir.path());
+    stage.mark.task_id = format!("mark-{}", std::process::id()).parse().unwrap();
+    let effect = Effect::Process(sleeper());
+    let (done, trace) = stage.apply(&effect);
+    done.unwrap();
+    let Some(Trace::Process { pid, start }) = trace else {
+        panic!()
+    };
+    // The child is marked once it runs its program.
+    while find_marked(&stage.host, &stage.mark).unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(find_marked(&stage.host, &stage.mark).unwrap(), [(pid, start)]);
+    assert_eq!(stage.seen(&effect, None), Seen::Ours);
+    stage.undo(&effect, None).unwrap();
+    assert_eq!(stage.seen(&effect, trace.as_ref()), Seen::Absent);
+    // The number of another process is not the process.
+    let other = Trace::Process {
+        pid: std::process::id(),
+        start: 1,
+    };
+    stage.undo(&effect, Some(&other)).unwrap();
+}

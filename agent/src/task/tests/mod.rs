@@ -1,0 +1,4 @@
+mod bench;
+mod domain;
+mod effects;
+mod journal;

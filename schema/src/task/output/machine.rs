@@ -1,0 +1,159 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::task::params::Accel;
+use crate::task::text::{AllocationId, HostPath, PciAddress, Sha256Hex, SlotId, VmId};
+
+/// Milliseconds of each phase.
+pub type Timings = BTreeMap<String, u64>;
+
+/// Of `vm.launch`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VmLaunched {
+    /// The machine.
+    pub vm_id: VmId,
+    /// Its process.
+    pub pid: u32,
+    /// What carries its instructions out: never `auto`.
+    pub accel: Accel,
+    /// UNIX seconds at which it ends.
+    pub ends_at: u64,
+    /// Port on this host's loopback that is the guest's port 22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_port: Option<u16>,
+    /// Milliseconds of each phase.
+    pub timings: Timings,
+}
+
+/// Of `vm.terminate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VmTerminated {
+    /// The machine.
+    pub vm_id: VmId,
+    /// Whether there was one.
+    pub existed: bool,
+    /// Whether it had to be killed.
+    pub hard_stopped: bool,
+    /// Seen afterwards: no process, no overlay, no seed, no lease.
+    pub verified: bool,
+    /// Milliseconds of each phase.
+    pub timings: Timings,
+}
+
+/// How the guest was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Readiness {
+    /// Whether SSH let us in.
+    pub ssh: bool,
+    /// Whether the ready file was there.
+    pub ready_file: bool,
+    /// Milliseconds from the start to both.
+    pub ready_ms: u64,
+}
+
+/// What was measured in the guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Performance {
+    /// Events of the CPU test a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_events_per_second: Option<u64>,
+    /// Memory copied, MiB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib_per_second: Option<u64>,
+    /// Boot disk read, MiB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_read_mib_per_second: Option<u64>,
+    /// Boot disk written, MiB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_write_mib_per_second: Option<u64>,
+    /// Lanes of each GPU, by its address in the guest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpu_pcie_width: BTreeMap<String, u8>,
+    /// Whether the fabric's link is up; absent without fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric_link: Option<bool>,
+}
+
+/// Of `slice.vm_provision`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SliceVmProvisioned {
+    /// What the tenant was given.
+    pub allocation_id: AllocationId,
+    /// The machine.
+    pub vm_name: VmId,
+    /// Who may log in.
+    pub default_user: String,
+    /// Where.
+    pub private_ip: std::net::Ipv4Addr,
+    /// Always 22.
+    pub ssh_port: u16,
+    /// How many slots it has.
+    pub slot_count: u32,
+    /// How it was reached.
+    pub readiness: Readiness,
+    /// What was measured.
+    pub performance: Performance,
+    /// Milliseconds of each of the 17 phases.
+    pub timings: Timings,
+    /// Always false: no display is open to anybody.
+    pub raw_vnc: bool,
+    /// Always `gateway_required`.
+    pub console_model: String,
+}
+
+/// What was seen of a device after it was given back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceProof {
+    /// Its stable name below /dev.
+    pub device: HostPath,
+    /// Bytes of the whole device.
+    pub bytes: u64,
+    /// Bytes read back after the wipe.
+    pub sampled_bytes: u64,
+    /// Whether all of them were zero.
+    pub zero: bool,
+    /// SHA-256 over the offsets that were read, so that the samples can be drawn again.
+    pub sample_plan: Sha256Hex,
+}
+
+/// What was checked after a machine was taken down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CleanupProof {
+    /// No domain of that name.
+    pub domain_gone: bool,
+    /// No lease of its slots.
+    pub leases_gone: bool,
+    /// No DHCP reservation.
+    pub dhcp_gone: bool,
+    /// No telemetry target.
+    pub telemetry_gone: bool,
+    /// No folder, overlay or seed.
+    pub files_gone: bool,
+    /// Devices that are back on vfio-pci.
+    pub devices_rebound: Vec<PciAddress>,
+    /// What was wiped.
+    pub wiped: Vec<DeviceProof>,
+}
+
+/// Of `slice.vm_release`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SliceVmReleased {
+    /// What the tenant had been given.
+    pub allocation_id: AllocationId,
+    /// The machine.
+    pub vm_name: VmId,
+    /// Whether there was one.
+    pub existed: bool,
+    /// Whether it had to be killed.
+    pub hard_stopped: bool,
+    /// Its slots.
+    pub slots: Vec<SlotId>,
+    /// Whether its slots may be let again at once.
+    pub slots_free: bool,
+    /// What was checked.
+    pub cleanup: CleanupProof,
+    /// Milliseconds of each phase.
+    pub timings: Timings,
+}
