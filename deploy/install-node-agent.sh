@@ -87,7 +87,22 @@ make_user() {
     getent group $USER_NAME >/dev/null || groupadd --system $USER_NAME
     getent passwd $USER_NAME >/dev/null ||
         useradd --system --gid $USER_NAME --home-dir /var/lib/virtengine --no-create-home --shell /usr/sbin/nologin $USER_NAME
-    if getent group systemd-journal >/dev/null; then usermod --append --groups systemd-journal $USER_NAME; fi
+    # The journal's messages of services, and a key that a TPM seals.
+    for group in systemd-journal tss; do
+        if getent group $group >/dev/null; then usermod --append --groups $group $USER_NAME; fi
+    done
+    slurm_rights
+}
+
+# slurm_rights: the agent drains its node, where Slurm keeps accounts; doctor says what to do where it does not.
+slurm_rights() {
+    command -v sacctmgr >/dev/null 2>&1 || return 0
+    level=$(timeout 5 sacctmgr --noheader --parsable2 show user name=$USER_NAME format=adminlevel 2>/dev/null) || return 0
+    case $level in
+    Operator | Administrator) return 0 ;;
+    '') timeout 10 sacctmgr --immediate --quiet add user $USER_NAME account=root adminlevel=operator >/dev/null 2>&1 ;;
+    *) timeout 10 sacctmgr --immediate --quiet modify user name=$USER_NAME set adminlevel=operator >/dev/null 2>&1 ;;
+    esac || say "$USER_NAME is no operator in Slurm yet. Remedy: sacctmgr add user $USER_NAME account=root adminlevel=operator"
 }
 
 # owned MODE DIRECTORY…: directories of the service's user; in an image its numbers may differ, so root's.

@@ -1,10 +1,13 @@
 //! The node agent: measures this machine, signs what it measured, reports it to the provider's gateway, and never
 //! loses touch. A few megabytes, two threads, no knowledge of the chain.
 
+pub mod accel;
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod doctor;
 pub mod fault;
 pub mod files;
 pub mod health;

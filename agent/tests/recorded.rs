@@ -56,7 +56,7 @@ fn inventory(define: &[&str]) -> Value {
         "provider_daemon: {{endpoint: 'https://a:1'}}\n\
          agent:\n  state_dir: {root}/state\n  storage_path: {root}\n  \
          roots: {{proc: {root}/proc, sys: {root}/sys, dev: {root}/dev, etc: {root}/etc}}\n\
-         gpu: {{nvml_library: {root}/libnvidia-ml.so}}\nslurm: {{enabled: false}}\n"
+         gpu: {{nvml_library: {root}/libnvidia-ml.so}}\nslurm: {{enabled: false}}\napi: {{listen: 'off'}}\n"
     );
     fs::write(at("config.yaml"), config).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))

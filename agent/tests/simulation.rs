@@ -10,25 +10,21 @@
 
 mod gateway;
 
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, Shared};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
-use virtengine_node_agent::clock::{Clock, instant};
+use virtengine_node_agent::clock::instant;
 use virtengine_node_agent::config::Config;
 use virtengine_node_agent::probe::host::Load;
 use virtengine_node_agent::probe::memory::Memory;
 use virtengine_node_agent::register::register_by;
-use virtengine_node_agent::run::{Agent, Signal, Timing, World};
-use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler};
+use virtengine_node_agent::run::{Agent, Signal, Timing};
+use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::state::{Outages, StateDir};
-use virtengine_node_agent::uplink::{Dial, Stream};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -101,97 +97,40 @@ struct Disturbed {
     until: Instant,
 }
 
+/// The simulated site, and what went wrong on it.
 struct Site {
-    gateway: Gateway,
-    home: Home,
-    down: Arc<AtomicBool>,
-    wire: Arc<Mutex<Option<AbortHandle>>>,
-    skew: Arc<AtomicI64>,
-    world: World,
-    config: Config,
+    all: gateway::Site,
     disturbed: Vec<Disturbed>,
+}
+
+impl Deref for Site {
+    type Target = gateway::Site;
+    fn deref(&self) -> &gateway::Site {
+        &self.all
+    }
+}
+
+fn sampler(_: &Sources) -> Sampler {
+    let categories = [
+        Category::Capacity,
+        Category::HealthStatus,
+        Category::Utilization,
+        Category::Temperature,
+    ];
+    Sampler::inline(
+        categories
+            .map(|c| Box::new(Machine(c, 0)) as Box<dyn Collector>)
+            .into(),
+    )
 }
 
 impl Site {
     async fn start() -> Self {
-        let (base, start) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap(), instant());
-        let simulated = move || base + instant().saturating_duration_since(start);
-        let shared = Arc::new(Shared::at(Clock::new(simulated)));
-        let (gateway, door) = Gateway::start_simulated(shared);
-        let (down, skew) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
-        let (closed, off) = (Arc::clone(&down), Arc::clone(&skew));
-        let wire = Arc::new(Mutex::new(None::<AbortHandle>));
-        let kept = Arc::clone(&wire);
-        let clock = Clock::new(move || {
-            let seconds = off.load(Ordering::Relaxed);
-            let by = Duration::from_secs(seconds.unsigned_abs());
-            if seconds < 0 {
-                simulated() - by
-            } else {
-                simulated() + by
-            }
-        });
-        let dial = Dial::new(move |_| {
-            let (closed, door, wires) = (Arc::clone(&closed), door.clone(), Arc::clone(&kept));
-            Box::pin(async move {
-                if closed.load(Ordering::Relaxed) {
-                    return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
-                }
-                let (ours, mut near) = tokio::io::duplex(64 << 10);
-                let (mut far, theirs) = tokio::io::duplex(64 << 10);
-                let sent = door.send(Box::new(theirs)).await;
-                sent.map_err(|_| io::Error::from(io::ErrorKind::ConnectionReset))?;
-                let wire = tokio::spawn(async move {
-                    tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
-                });
-                // One connection at a time: the former one is gone.
-                if let Some(former) = wires.lock().unwrap().replace(wire.abort_handle()) {
-                    former.abort();
-                }
-                let ours: Box<dyn Stream> = Box::new(ours);
-                Ok(ours)
-            })
-        });
-        let home = Home::new();
-        let world = World {
-            timing: Timing::default(),
-            clock,
-            dial,
-            sampler: |_| {
-                let categories = [
-                    Category::Capacity,
-                    Category::HealthStatus,
-                    Category::Utilization,
-                    Category::Temperature,
-                ];
-                Sampler::inline(
-                    categories
-                        .map(|c| Box::new(Machine(c, 0)) as Box<dyn Collector>)
-                        .into(),
-                )
-            },
-        };
-        let config = Config {
-            // No sockets: they know no simulated time.
-            responder: virtengine_node_agent::config::ResponderConfig {
-                port: None,
-                address: None,
-            },
-            ..home.config(
-                &["https://localhost:1".to_owned()],
-                Some(&gateway.token(&home.key.public())),
-            )
-        };
-        gateway.behaviour().certificate_life = 3 * HOUR;
-        gateway.behaviour().forgets = true;
+        let all = gateway::Site::start(sampler).await;
+        all.gateway.behaviour().certificate_life = 3 * HOUR;
+        all.gateway.behaviour().forgets = true;
         Self {
-            gateway,
-            home,
-            down,
-            wire,
-            skew,
-            world,
-            config,
+            all,
             disturbed: Vec::new(),
         }
     }

@@ -122,7 +122,7 @@ impl Site {
              provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
              agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
              {NO_SLURM}\
-             sampling:\n  base_interval: 10s\n",
+             api: {{listen: 'off'}}\nsampling:\n  base_interval: 10s\n",
             url = self.gateway().url,
             ca = agent.path("ca.crt"),
             cert = agent.path("client.crt"),

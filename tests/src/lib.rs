@@ -5,6 +5,7 @@ pub mod agent;
 pub mod bench;
 pub mod chain;
 pub mod cli;
+pub mod guest;
 pub mod ledger;
 pub mod node;
 pub mod outcome;

@@ -3,11 +3,12 @@
 pub(super) const ALL: &str = "\
 Examples:
   virtengine-node-agent keygen
+  virtengine-node-agent doctor
   virtengine-node-agent register
   virtengine-node-agent run
   virtengine-node-agent status
 
-Exit codes: 0 done, 1 failed (status: not healthy), 2 wrong usage or configuration, 3 refused by the gateway,
+Exit codes: 0 done, 1 failed (status, doctor: not healthy), 2 wrong usage or configuration, 3 refused by the gateway,
 4 not within the time given.";
 
 pub(super) const KEYGEN: &str = "\
@@ -52,8 +53,33 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   virtengine-node-agent status
+  virtengine-node-agent status --watch
   virtengine-node-agent status --history
   virtengine-node-agent status --output json | jq .status.chain";
+
+pub(super) const SERVICE: &str = "\
+Examples:
+  virtengine-node-agent service show
+  virtengine-node-agent service return --reason repaired";
+
+pub(super) const SERVICE_SHOW: &str = "\
+Examples:
+  virtengine-node-agent service show
+  virtengine-node-agent service show --output json";
+
+pub(super) const SERVICE_RETURN: &str = "\
+Examples:
+  virtengine-node-agent service return --reason repaired
+  virtengine-node-agent service return --force --reason tested-by-hand";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  virtengine-node-agent doctor
+  virtengine-node-agent doctor --output json";
+
+pub(super) const OPENAPI: &str = "\
+Examples:
+  virtengine-node-agent openapi > openapi.json";
 
 pub(super) const INVENTORY: &str = "\
 Examples:

@@ -4,6 +4,7 @@
 //! 3 refused by the gateway, 4 not within the time given.
 
 mod check;
+mod doctor;
 mod examples;
 mod inventory;
 mod keys;
@@ -12,6 +13,7 @@ mod probe_gpu;
 mod register;
 mod rotate;
 mod run;
+mod service;
 mod sign_pkcs11;
 mod status;
 mod store;
@@ -50,12 +52,21 @@ enum Command {
     /// How the agent is doing; exit code 0 if it is well
     #[command(after_help = examples::STATUS)]
     Status(status::StatusCommand),
+    /// Everything that the agent needs here, before it is registered too; exit code 0 if nothing is wrong
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(doctor::Doctor),
+    /// Whether the agent keeps this node out of service; its return
+    #[command(subcommand, after_help = examples::SERVICE)]
+    Service(service::Service),
     /// Everything that is measured here, with source and age
     #[command(after_help = examples::INVENTORY)]
     Inventory(inventory::Inventory),
     /// Look at the configuration
     #[command(subcommand, after_help = examples::CONFIG)]
     Config(ConfigCommand),
+    /// Print the OpenAPI document of the local interface
+    #[command(after_help = examples::OPENAPI)]
+    Openapi,
     /// Print the completion script of a shell
     #[command(after_help = examples::COMPLETION)]
     Completion {
@@ -118,6 +129,7 @@ impl ConfigArguments {
             // Never a flag: every user of the machine can read those.
             token: std::env::var("VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN").ok(),
             log_level: self.log_level.clone(),
+            accel: None,
         }
         .or_runbook(|name| std::env::var(name).ok())?;
         config::load(&self.config, &overrides)
@@ -155,7 +167,10 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Register(c) => c.run(),
         Command::Run(c) => c.run(),
         Command::Status(c) => c.run(),
+        Command::Doctor(c) => c.run(),
+        Command::Service(c) => c.run(),
         Command::Inventory(c) => c.run(),
+        Command::Openapi => output::print(&crate::api::openapi(), Format::Json),
         Command::ProbeGpu(c) => c.run(),
         Command::SignPkcs11 => sign_pkcs11::run(),
         Command::Config(ConfigCommand::Check(c)) => c.run(),

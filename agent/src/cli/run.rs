@@ -1,17 +1,20 @@
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
+use hpc_schema::code::Code;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::register::exit_code;
 use super::{ConfigArguments, Failure, runtime};
+use crate::api::{self, Board};
 use crate::clock::unix_seconds;
 use crate::config::Config;
 use crate::log::{self, LogHandle};
-use crate::register::register;
+use crate::register::{RegisterError, register};
 use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
-use crate::state::{Lock, Registration, StateDir, Status, StatusFile};
+use crate::state::{Lock, Problem, Registration, StateDir, Status, StatusFile};
 use crate::update::{Running, launch};
 
 /// Exit code after the provider's order to stop: the unit does not start it again then.
@@ -54,9 +57,23 @@ impl Run {
     }
 }
 
+/// The local interface, from the start on. Without it the agent works as well: monitoring is not worth a node.
+async fn show(config: &Config) -> Arc<Board> {
+    let board = Arc::<Board>::default();
+    match api::bind(config, Arc::clone(&board)).await {
+        Ok(Some(interface)) => {
+            tokio::spawn(interface.serve());
+        }
+        Ok(None) => {}
+        Err(e) => tracing::warn!("no local interface: {e}"),
+    }
+    board
+}
+
 async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Result<Ended, Failure> {
     let mut signals =
         listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
+    let board = show(&config).await;
     if !register_first(&config, &mut signals).await? {
         return Ok(Ended::Told);
     }
@@ -64,6 +81,7 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
         RunError::NotRegistered => Failure::new(3, e),
         e => Failure::new(2, e),
     })?;
+    agent.show_on(board);
     agent.on_reload(Box::new(move || arguments.load()), Some(log));
     // Large: kept off the stack of the runtime.
     Ok(Box::pin(agent.run(signals)).await)
@@ -94,27 +112,61 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
         ..Status::default()
     };
     let mut file = StatusFile::new(&state);
-    let work = register(config, &key, None, |reason| {
-        tracing::info!("registering: {reason}");
-        status.registering = Some(reason.to_owned());
-        if let Err(e) = file.save(&status) {
-            tracing::warn!("status cannot be written: {e}");
-        }
-    });
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            biased;
-            signal = signals.recv() => match signal {
-                Some(Signal::Reload) => {}
-                Some(Signal::Stop) | None => return Ok(false),
-            },
-            result = &mut work => {
-                // The agent takes it for itself.
-                drop(lock);
-                return result.map(|_| true).map_err(|e| Failure::new(exit_code(&e), e));
+    let result = {
+        let work = register(config, &key, None, |reason| {
+            tracing::info!("registering: {reason}");
+            status.registering = Some(reason.to_owned());
+            save(&mut file, &status);
+        });
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                signal = signals.recv() => match signal {
+                    Some(Signal::Reload) => {}
+                    Some(Signal::Stop) | None => return Ok(false),
+                },
+                result = &mut work => break result,
             }
         }
+    };
+    // The agent takes it for itself.
+    drop(lock);
+    match result {
+        Ok(_) => {
+            tracing::info!("node registered successfully");
+            Ok(true)
+        }
+        Err(e) => {
+            status.registering = Some("refused".to_owned());
+            status.last_refusal = Some(refusal(&e));
+            save(&mut file, &status);
+            Err(Failure::new(exit_code(&e), e))
+        }
+    }
+}
+
+fn save(file: &mut StatusFile, status: &Status) {
+    if let Err(e) = file.save(status) {
+        tracing::warn!("status cannot be written: {e}");
+    }
+}
+
+/// For `status`: the process ends, and is started again.
+fn refusal(e: &RegisterError) -> Problem {
+    let (code, remedy) = match e {
+        RegisterError::Refused(r) => (r.code.as_str().to_owned(), r.code.remedy()),
+        RegisterError::RefusedByGateway { code, .. } => {
+            let remedy = Code::from_word(code).map_or("see the gateway's log", Code::remedy);
+            (code.clone(), remedy)
+        }
+        _ => ("not_registered".to_owned(), "see the agent's log"),
+    };
+    Problem {
+        at: unix_seconds(),
+        code,
+        message: e.to_string(),
+        remedy: remedy.to_owned(),
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Journal {
 }
 
 /// A drain that the provider ordered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OrderedDrain {
     /// The order.
     pub command_id: String,

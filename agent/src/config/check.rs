@@ -36,6 +36,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         commands,
         update,
         health,
+        api,
         sampling,
         logging,
     } = file;
@@ -91,7 +92,10 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         responder: super::probe::resolve(&probe),
         commands: super::commands::resolve(commands)?,
         update: super::update::resolve(update)?,
+        policy: super::health::policy(&health)?,
         checks: super::health::resolve(health)?,
+        api: super::api::resolve(api)?,
+        accel: None,
         sampling: resolve_sampling(&sampling)?,
         logging: resolve_logging(logging)?,
         state_dir,

@@ -33,6 +33,8 @@ pub struct File {
     pub update: super::update::Update,
     /// The site's own checks.
     pub health: super::health::Health,
+    /// The local HTTP interface.
+    pub api: super::api::Api,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::duration::HumanDuration;
 use super::{ConfigError, check};
+use crate::health::{Drains, Policy, kind};
 use crate::probe::checks::ChecksConfig;
 
 /// The site's own checks.
@@ -23,9 +24,60 @@ pub struct Health {
     /// Time of each check: 1s–1m, default 10s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_timeout: Option<HumanDuration>,
+    /// Which findings take the node out of service: `faults` (those that docs/agent-health.md marks; the default), `listed`
+    /// (those of `drain_on`), or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
+    /// Codes of findings, with `drain: listed`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drain_on: Vec<String>,
+    /// How long nothing must speak against the node before it returns to service: 10s–7d, default 10m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_after: Option<HumanDuration>,
     /// Root's file of findings to rehearse, `code message` a line; default `/run/virtengine-node-agent.rehearsal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rehearsal: Option<PathBuf>,
+}
+
+/// The policy of health.
+pub(super) fn policy(section: &Health) -> Result<Policy, ConfigError> {
+    let refuse = |key, message: String| Err(ConfigError::Value { key, message });
+    let listed = &section.drain_on;
+    if let Some(unknown) = listed.iter().find(|c| kind(c).is_none()) {
+        let message = format!("{unknown:?} is no finding; docs/agent-health.md has them all");
+        return refuse("health.drain_on", message);
+    }
+    let drains = match section.drain.as_deref() {
+        Some("listed") if listed.is_empty() => {
+            return refuse(
+                "health.drain_on",
+                "must name findings, with drain: listed".to_owned(),
+            );
+        }
+        Some("listed") => Drains::These(listed.clone()),
+        _ if !listed.is_empty() => {
+            return refuse("health.drain", "must be listed, with drain_on".to_owned());
+        }
+        None | Some("faults") => Drains::Faults,
+        Some("never") => Drains::Never,
+        Some(other) => {
+            return refuse(
+                "health.drain",
+                format!("must be faults, listed or never, is {other:?}"),
+            );
+        }
+    };
+    let seconds = Duration::from_secs;
+    Ok(Policy {
+        drains,
+        return_after: check::within(
+            "health.return_after",
+            section.return_after,
+            Policy::default().return_after,
+            seconds(10),
+            seconds(7 * 86_400),
+        )?,
+    })
 }
 
 pub(super) fn resolve(section: Health) -> Result<ChecksConfig, ConfigError> {
@@ -85,6 +137,36 @@ mod tests {
             ("health: {rehearsal: x}", "health.rehearsal"),
         ] {
             assert!(read(bad).unwrap_err().contains(key), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_policy_of_health_names_findings_that_there_are() {
+        let read = |text: &str| {
+            let text = format!("provider_daemon: {{endpoint: 'https://a:1'}}\n{text}");
+            let file = parse(&text, std::path::Path::new("f.yaml")).map_err(|e| e.to_string())?;
+            resolve(file).map(|c| c.policy).map_err(|e| e.to_string())
+        };
+        assert_eq!(read(""), Ok(crate::health::Policy::default()));
+        let p = read("health: {drain: listed, drain_on: [cpu_hot], return_after: 30m}").unwrap();
+        assert_eq!(p.drains, crate::health::Drains::These(vec!["cpu_hot".into()]));
+        assert_eq!(p.return_after.as_secs(), 1800);
+        assert_eq!(
+            read("health: {drain: never}").unwrap().drains,
+            crate::health::Drains::Never
+        );
+        for (bad, key) in [
+            ("health: {drain: sometimes}", "health.drain:"),
+            ("health: {drain: listed}", "health.drain_on:"),
+            ("health: {drain_on: [cpu_hot]}", "health.drain:"),
+            (
+                "health: {drain: listed, drain_on: [cpu_warm]}",
+                "health.drain_on:",
+            ),
+            ("health: {return_after: 1s}", "health.return_after"),
+        ] {
+            let e = read(bad).unwrap_err();
+            assert!(e.contains(key), "{bad}: {e}");
         }
     }
 }

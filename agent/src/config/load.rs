@@ -2,6 +2,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{Config, ConfigError, File, HumanDuration, check, parse};
+use crate::accel::Accel;
 use crate::files::{at, read_text};
 
 /// Flags and environment: they win over the file. (`clap` has already put flags over environment.)
@@ -19,6 +20,8 @@ pub struct Overrides {
     pub token: Option<String>,
     /// `VIRTENGINE_NODE_AGENT_LOG_LEVEL`.
     pub log_level: Option<String>,
+    /// `NODE_AGENT_QEMU_ACCEL`.
+    pub accel: Option<Accel>,
 }
 
 impl Overrides {
@@ -46,6 +49,7 @@ impl Overrides {
                 });
             }
         }
+        self.accel = get("NODE_AGENT_QEMU_ACCEL").and_then(|v| v.parse().ok());
         Ok(self)
     }
 }
@@ -77,6 +81,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
     }
     let mut config = check::resolve(file)?;
     config.path = Some(path.to_owned());
+    config.accel = overrides.accel;
     Ok(config)
 }
 
@@ -112,6 +117,7 @@ fn apply(file: &mut File, o: &Overrides) {
         hostname,
         token,
         log_level,
+        accel: _,
     } = o.clone();
     if let Some(endpoint) = endpoint {
         file.provider_daemon.endpoint = None;
@@ -278,6 +284,7 @@ logging:
             hostname: Some("h9".into()),
             token: Some("x.y.z".into()),
             log_level: Some("debug".into()),
+            accel: None,
         };
         let c = load(&path, &o).unwrap();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! Configuration: flags over environment over file, checked as a whole before anything starts.
 
+mod api;
 mod check;
 mod commands;
 mod duration;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use hpc_schema::id::{ClusterId, NodeId};
 
+pub use api::{ApiConfig, ApiTlsConfig, DEFAULT_API};
 pub use check::resolve;
 pub use commands::{CommandsConfig, Shutdown};
 pub use duration::{DurationError, HumanDuration};
@@ -25,6 +27,8 @@ pub use load::{Overrides, load, read_token_file};
 pub use probe::ResponderConfig;
 pub use update::UpdateConfig;
 
+use crate::accel::Accel;
+use crate::health::Policy;
 use crate::probe::Roots;
 use crate::probe::checks::ChecksConfig;
 use crate::probe::gpu::GpuConfig;
@@ -79,6 +83,12 @@ pub struct Config {
     pub update: UpdateConfig,
     /// The site's own checks.
     pub checks: ChecksConfig,
+    /// Which findings take the node out of service.
+    pub policy: Policy,
+    /// The local HTTP interface.
+    pub api: ApiConfig,
+    /// The accelerator of virtual machines that the administrator wants; none: the best that works.
+    pub accel: Option<Accel>,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.

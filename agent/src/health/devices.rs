@@ -8,14 +8,15 @@ use super::{Beside, Findings};
 use crate::probe::errors::xid::{self, Action};
 use crate::probe::gpu::Gpu;
 use crate::probe::hardware::sensors::Kind;
-use crate::probe::slurm::{Answer, is_ours};
+use crate::probe::slurm::{Answer, By, drained_by};
 use crate::sample::Figures;
 
 /// GPUs slow down at 85–95 °C.
 const GPU_HOT: i32 = 90;
 
 /// What Slurm says of this node: its administrator's word counts. What the agent itself told Slurm on the provider's
-/// order is no news to the chain, which has the order; it would otherwise outlive the order's end.
+/// order is no news to the chain, which has the order; it would otherwise outlive the order's end. Its own drain is told
+/// by a finding of its own.
 pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
     match figures.slurm.fresh(now) {
         Some(Answer::Silent) => into.add(
@@ -26,7 +27,8 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
             let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
             let message = format!("Slurm has this node {}{why}", node.state_text.to_lowercase());
             match node.state {
-                SlurmState::Drain if beside.ordered && is_ours(node) => {}
+                SlurmState::Drain if beside.ordered && drained_by(node) == Some(By::Order) => {}
+                SlurmState::Drain if beside.out.is_some() && drained_by(node) == Some(By::Health) => {}
                 SlurmState::Drain => into.add("slurm_drain", message),
                 SlurmState::Down => into.add("slurm_down", message),
                 _ => {}

@@ -114,6 +114,9 @@ pub(super) fn agent(beside: &Beside<'_>, into: &mut Findings) {
             format!("this clock is {seconds} s {way} the gateway's; synchronise it (NTP)"),
         );
     }
+    if let Some(out) = beside.out {
+        into.add("out_of_service", format!("out of service for {}", out.why()));
+    }
     if let Some(message) = beside.hardware {
         into.add("hardware_changed", message);
     }

@@ -8,6 +8,7 @@ mod catalogue;
 mod devices;
 mod hold;
 mod machine;
+mod service;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use hpc_schema::heartbeat::HealthStatus;
 
 pub use catalogue::{Action, CATALOGUE, Kind, kind, table};
 pub use hold::Held;
+pub use service::{Drains, OutOfService, Policy, Proof, Reason, Step, Watch};
 
 use crate::sample::Figures;
 
@@ -62,6 +64,8 @@ pub struct Beside<'a> {
     pub stuck: &'a [&'a str],
     /// The provider has this node drained.
     pub ordered: bool,
+    /// The agent keeps this node out of service, and why.
+    pub out: Option<&'a OutOfService>,
     /// The gateway's clock minus ours.
     pub skew_ms: Option<i64>,
     /// Why the machine is not the one that was registered.

@@ -139,7 +139,7 @@ fn check(verdict: Verdict) -> Option<Checks> {
     };
     Some(Checks {
         results: vec![result],
-        rehearsed: Vec::new(),
+        ..Checks::default()
     })
 }
 
@@ -153,6 +153,17 @@ fn services(slurmd_running: bool) -> Option<ServicesFound> {
         services,
         munge_version: None,
     })
+}
+
+fn out() -> OutOfService {
+    OutOfService {
+        since: NOW,
+        reasons: vec![Reason {
+            code: "gpu_lost".into(),
+            message: "GPU 3".into(),
+        }],
+        waits_for: None,
+    }
 }
 
 type Set = Box<dyn Fn(&mut Figures, Instant)>;
@@ -464,6 +475,13 @@ fn every_line_of_the_catalogue_is_found_at_its_threshold_and_not_below() {
                 ..Beside::default()
             },
         ),
+        (
+            "out_of_service",
+            Beside {
+                out: Some(&out()),
+                ..Beside::default()
+            },
+        ),
     ] {
         assert_eq!(judged(&nothing, &beside)[0].kind.code, code);
         provoked.insert(code);
@@ -549,6 +567,22 @@ fn what_the_provider_ordered_is_no_drain_of_the_site() {
         HealthStatus::Draining
     );
     assert_eq!(drained("bad disk", true), HealthStatus::Draining);
+    // The agent's own drain is told once, in its own words.
+    let figures = set(|f, now| {
+        let slurm = node(SlurmState::Drain, "virtengine health: gpu_lost [root@x]");
+        f.slurm.set(Some(slurm), now);
+    });
+    let out = out();
+    let beside = Beside {
+        out: Some(&out),
+        ..Beside::default()
+    };
+    let found = judged(&figures, &beside);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        found[0].shown(),
+        "out_of_service: out of service for gpu_lost: GPU 3; watch it"
+    );
 }
 
 #[test]
@@ -560,8 +594,8 @@ fn what_root_rehearses_counts_and_is_called_so() {
         ];
         f.checks.set(
             Some(Checks {
-                results: Vec::new(),
                 rehearsed,
+                ..Checks::default()
             }),
             now,
         );

@@ -71,6 +71,8 @@ pub struct CheckResult {
 pub struct Checks {
     /// By name.
     pub results: Vec<CheckResult>,
+    /// When they were run.
+    pub ran: Option<Instant>,
     /// Code and message of findings that root has put in.
     pub rehearsed: Vec<(String, String)>,
 }
@@ -80,6 +82,7 @@ pub struct Checks {
 pub struct ChecksProbe {
     config: ChecksConfig,
     next: Option<Instant>,
+    ran: Option<Instant>,
     tools: Vec<Tool>,
     results: Vec<CheckResult>,
 }
@@ -91,6 +94,7 @@ impl ChecksProbe {
         Self {
             config,
             next: None,
+            ran: None,
             tools: Vec::new(),
             results: Vec::new(),
         }
@@ -101,10 +105,12 @@ impl ChecksProbe {
     pub fn read(&mut self, now: Instant) -> Checks {
         if self.next.is_none_or(|at| now >= at) {
             self.next = now.checked_add(self.config.interval);
+            self.ran = Some(now);
             self.run();
         }
         Checks {
             results: self.results.clone(),
+            ran: self.ran,
             rehearsed: rehearsed(&self.config.rehearsal),
         }
     }

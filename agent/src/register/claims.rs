@@ -19,6 +19,8 @@ pub(super) struct Claims {
     pub(super) contract: String,
     pub(super) ca: CaPin,
     pub(super) task_key: Option<AgentKey>,
+    /// UNIX seconds.
+    pub(super) expires_at: u64,
     /// The request has to name the node.
     pub(super) join: bool,
 }
@@ -73,6 +75,7 @@ impl Claims {
             contract: claims.contract,
             ca: pin(&claims.ca_sha256)?,
             task_key: claims.task_key,
+            expires_at: claims.exp.0,
             join: false,
         })
     }
@@ -98,6 +101,7 @@ impl Claims {
             contract: claims.contract,
             ca: pin(&claims.ca_sha256)?,
             task_key: claims.task_key,
+            expires_at: claims.exp.0,
             join: true,
         })
     }

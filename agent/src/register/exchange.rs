@@ -86,9 +86,10 @@ async fn one_try(client: &mut Client, body: &[u8]) -> Result<Try, RegisterError>
             })
         }
         status => {
+            let shown = answer.shown();
             let problem = serde_json::from_slice::<Problem>(&answer.body).ok();
             let (code, message) = problem.map_or_else(
-                || ("http_error".to_owned(), format!("HTTP {status}")),
+                || ("http_error".to_owned(), format!("HTTP {status}: {shown}")),
                 |p| (p.code, p.detail),
             );
             if matches!(status, 408 | 425 | 429) || status >= 500 {
@@ -97,6 +98,7 @@ async fn one_try(client: &mut Client, body: &[u8]) -> Result<Try, RegisterError>
                     after: answer.retry_after,
                 })
             } else {
+                tracing::error!(status, body = %shown, "the gateway refused the registration");
                 Err(RegisterError::RefusedByGateway { code, message })
             }
         }

@@ -4,6 +4,7 @@
 mod claims;
 mod csr;
 mod error;
+mod examine;
 mod exchange;
 mod install;
 mod request;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use csr::{Csr, CsrError};
 pub use error::RegisterError;
+pub use examine::{Examined, examine};
 pub use rotate::{Rotation, rotate};
 
 use self::claims::Claims;

@@ -9,7 +9,9 @@ use super::error::RunError;
 use super::orders::Orders;
 use super::peers::Peers;
 use super::said::Said;
+use super::service::Service;
 use super::world::{Timing, World};
+use crate::api::Board;
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::health::Held;
@@ -68,6 +70,8 @@ pub struct Agent {
     pub(super) peers: Peers,
     /// What the provider has ordered.
     pub(super) orders: Orders,
+    /// Whether this node is in service.
+    pub(super) service: Service,
     /// The version that runs.
     pub(super) running: Running,
     /// Until when it must have proven itself, if it has not yet.
@@ -76,6 +80,8 @@ pub struct Agent {
     pub(super) updates: ConfigUpdates,
     pub(super) reread: Option<Reread>,
     pub(super) log: Option<LogHandle>,
+    /// What the local interface shows.
+    pub(super) board: Arc<Board>,
     _lock: Lock,
 }
 
@@ -101,6 +107,7 @@ impl Agent {
             .failing_back(timing.fail_back);
         let hardware = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
+        let service = Service::open(&state);
         let status = Status {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -109,8 +116,10 @@ impl Agent {
             cluster_id: Some(registration.cluster_id.to_string()),
             interval_seconds: config.sampling.base_interval.as_secs(),
             sequence: sequence.last(),
+            heartbeat_timeout: Some(registration.params.heartbeat_timeout),
             drain: orders.journal.drain.clone(),
             orders: orders.shown(),
+            service: service.out().cloned(),
             ..Status::default()
         };
         let running = Running::here();
@@ -142,6 +151,7 @@ impl Agent {
             updates: ConfigUpdates::default(),
             reread: None,
             log: None,
+            board: Arc::default(),
             config,
             timing,
             clock,
@@ -157,6 +167,7 @@ impl Agent {
             held: Held::default(),
             peers,
             orders,
+            service,
             running,
             trial,
             _lock: lock,
@@ -167,6 +178,11 @@ impl Agent {
     pub fn on_reload(&mut self, reread: Reread, log: Option<LogHandle>) {
         self.reread = Some(reread);
         self.log = log;
+    }
+
+    /// Where the loop puts what it knows.
+    pub fn show_on(&mut self, board: Arc<Board>) {
+        self.board = board;
     }
 
     /// Says a lasting trouble once, until [`Agent::over`].

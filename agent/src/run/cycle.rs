@@ -61,6 +61,7 @@ impl Agent {
                 next_ping = later(now, period);
             }
             self.step_orders();
+            self.step_service();
             if self.orders.stops() {
                 tracing::warn!("the provider has ordered this agent to stop");
                 break Ended::Ordered;
@@ -85,6 +86,7 @@ impl Agent {
             if watchdog.is_some() {
                 wake = wake.min(next_ping);
             }
+            wake = self.service.again_at().map_or(wake, |at| wake.min(at));
             wake = self.orders.again_at().map_or(wake, |at| wake.min(at));
             wake = self.trial.map_or(wake, |until| wake.min(until));
             tokio::select! {
@@ -94,6 +96,7 @@ impl Agent {
                     Some(Signal::Stop) | None => break Ended::Told,
                 },
                 Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
+                Some(end) = self.service.ended() => self.slurm_told(end),
                 () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
             }
             if self.changed() {

@@ -37,6 +37,14 @@ impl Agent {
             }
         }
         let problem = serde_json::from_slice::<HttpProblem>(&answer.body).ok();
+        let body = answer.shown();
+        if self.status.last_refusal.is_none() {
+            tracing::warn!(
+                status = answer.status,
+                body,
+                "the gateway does not take the heartbeat"
+            );
+        }
         let code = problem
             .as_ref()
             .map_or_else(|| format!("http_{}", answer.status), |p| p.code.clone());
@@ -227,6 +235,10 @@ impl Agent {
             if before.is_some() {
                 self.adaptive.changed(instant(), self.interval.saturating_mul(2));
             }
+        }
+        let settled = |c: &ChainView| (c.epoch, c.settled_sequence);
+        if self.status.chain.as_ref().map(settled) != Some(settled(&view)) {
+            self.status.settled_at = Some(self.clock.seconds());
         }
         self.status.chain = Some(view);
     }

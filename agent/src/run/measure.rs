@@ -6,9 +6,10 @@ use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::node::NodeState;
 
 use super::Agent;
+use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
-use crate::heartbeat::jobs;
+use crate::heartbeat::{Held, jobs};
 use crate::history::values;
 use crate::sample::{Category, Reading, Schedule};
 
@@ -56,6 +57,19 @@ impl Agent {
         for category in due {
             self.remember(*category, now);
         }
+        self.show();
+    }
+
+    /// Puts what is known where the local interface finds it.
+    pub(super) fn show(&mut self) {
+        let (health, findings) = self.judge();
+        self.board.put(View {
+            figures: self.sampler.figures().clone(),
+            held: Held::default(),
+            reserve: self.config.reserve,
+            health,
+            findings,
+        });
     }
 
     /// Keeps a sample of `category`.
@@ -91,6 +105,7 @@ impl Agent {
         let beside = Beside {
             stuck: &stuck,
             ordered: self.orders.drained(),
+            out: self.service.out(),
             skew_ms: self.status.clock_skew_ms,
             hardware: self.hardware.as_deref(),
             unix: self.clock.seconds(),

@@ -15,6 +15,7 @@ mod peers;
 mod recover;
 mod reload;
 mod said;
+mod service;
 mod trial;
 mod world;
 

@@ -23,6 +23,7 @@ impl Agent {
             ("agent.state_dir", new.state_dir != self.config.state_dir),
             ("agent.key_path", new.key_path != self.config.key_path),
             ("probe", new.responder != self.config.responder),
+            ("api", new.api != self.config.api),
         ] {
             if changed {
                 tracing::warn!("{key} has changed; it takes effect at the next start");

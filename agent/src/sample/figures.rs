@@ -135,6 +135,28 @@ pub struct Instruments {
     pub ports: Vec<Port>,
 }
 
+impl Figures {
+    /// When the oldest figure was measured of those that findings are made of; none while one never was, or the site's
+    /// checks were not run. What no collector measures here does not count.
+    #[must_use]
+    pub fn probed(&self) -> Option<Instant> {
+        let checks = self.checks.value.as_ref().and_then(|c| c.ran);
+        let all = [
+            self.memory.taken,
+            self.storage.taken,
+            self.gpus.taken,
+            self.slurm.taken,
+            self.pressure.taken,
+            self.errors.taken,
+            self.temperature.taken,
+            self.instruments.taken,
+            self.services.taken,
+            checks,
+        ];
+        all.into_iter().min().flatten()
+    }
+}
+
 impl Default for Figures {
     fn default() -> Self {
         Self {

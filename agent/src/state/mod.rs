@@ -6,6 +6,8 @@
 //! sequence            the durable counter
 //! status.json         what `status` prints
 //! orders.json         the provider's orders, and what became of each
+//! service.json        whether the node is out of service, and the audit of that
+//! service.wish        what a person wishes of it; gone once it is read
 //! diagnostics/        reports of diagnostics, the last few
 //! versions/           programs that were fetched on order, and which of them runs
 //! outages.json        when heartbeats did not arrive, the last few
@@ -19,6 +21,7 @@
 mod lock;
 mod outage;
 mod registration;
+mod service;
 mod status;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +32,7 @@ use serde::de::DeserializeOwned;
 pub use lock::Lock;
 pub use outage::{Outage, Outages};
 pub use registration::{Handover, Pending, Registration};
+pub use service::{ServiceChange, ServiceRecord, ServiceWish};
 pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status, StatusFile};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
@@ -93,6 +97,16 @@ impl StateDir {
     #[must_use]
     pub fn diagnostics(&self) -> PathBuf {
         self.0.join("diagnostics")
+    }
+
+    /// Whether the node is in service.
+    #[must_use]
+    pub fn service(&self) -> PathBuf {
+        self.0.join("service.json")
+    }
+
+    fn service_wish(&self) -> PathBuf {
+        self.0.join("service.wish")
     }
 
     fn outages(&self) -> PathBuf {

@@ -3,14 +3,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use hpc_schema::node::NodeState;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{StateDir, read_json};
 use crate::command::OrderedDrain;
 use crate::files::{Durability, FileError, Replace, at, write};
+use crate::health::OutOfService;
 
 /// How the running agent is doing; times are UNIX seconds.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the agent.
     pub agent_version: String,
@@ -66,6 +68,12 @@ pub struct Status {
     /// The node on chain, as the gateway reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainView>,
+    /// When the chain last had a new report of this node, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_at: Option<u64>,
+    /// Seconds of silence after which the chain counts the node as stale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_timeout: Option<u32>,
     /// The client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateStatus>,
@@ -81,6 +89,9 @@ pub struct Status {
     /// The provider's last orders, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<OrderStatus>,
+    /// The node is out of service by the site's policy of health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<OutOfService>,
     /// Collectors that do not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_collectors: Vec<String>,
@@ -90,7 +101,7 @@ pub struct Status {
 }
 
 /// The node as the chain knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChainView {
     /// Effective state.
     pub node_state: NodeState,
@@ -106,7 +117,7 @@ pub struct ChainView {
 }
 
 /// Proof of a heartbeat: its hash stands in the signed report on chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
     /// Its sequence number.
     pub sequence: u32,
@@ -117,7 +128,7 @@ pub struct Receipt {
 }
 
 /// The client certificate in use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateStatus {
     /// The file it came from.
     pub path: String,
@@ -128,7 +139,7 @@ pub struct CertificateStatus {
 }
 
 /// An order of the provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderStatus {
     /// Its id.
     pub command_id: String,
@@ -145,7 +156,7 @@ pub struct OrderStatus {
 }
 
 /// Something that went wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// When.
     pub at: u64,

@@ -28,8 +28,23 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Vec<u8>,
+    /// `Date`: the gateway's clock, in UNIX seconds.
+    pub date: Option<u64>,
     /// From the first byte sent to the answer's head.
     pub latency: Duration,
+}
+
+/// What is shown of a body.
+const SHOWN: usize = 1024;
+
+impl Answer {
+    /// The start of the body on one line, for messages and the log.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        text.chars().map(clean).take(SHOWN).collect()
+    }
 }
 
 /// A client with one connection. Requests are made one after the other.
@@ -246,12 +261,17 @@ impl Client {
             .get(header::RETRY_AFTER)
             .and_then(|v| v.to_str().ok()?.trim().parse().ok())
             .map(Duration::from_secs);
+        let date = response
+            .headers()
+            .get(header::DATE)
+            .and_then(|v| super::date::parse(v.to_str().ok()?));
         let limit = self.limit;
         let body = timeout(limit, Limited::new(response.into_body(), MAX_ANSWER).collect()).await;
         match body {
             Ok(Ok(body)) => Ok(Answer {
                 status,
                 retry_after,
+                date,
                 body: body.to_bytes().to_vec(),
                 latency,
             }),

@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod connect;
+mod date;
 mod error;
 mod failback;
 mod identity;

@@ -12,6 +12,7 @@ mod agent;
 mod order;
 mod pki;
 mod routes;
+mod simulated;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ use virtengine_node_agent::uplink::Stream;
 pub use agent::{Running, quick, registered, status};
 pub use order::{Signed, order};
 pub use pki::Authority;
+pub use simulated::Site;
 
 pub const NODE: &str = "node-hpc1-compute-042";
 pub const CLUSTER: &str = "hpc-cluster-1";
@@ -296,7 +298,7 @@ impl Home {
         let text = format!(
             "provider_daemon:\n  endpoints: [{}]\n  request_timeout: 1s\n  tls:\n    ca_cert: {d}/tls/ca.crt\n    \
              client_cert: {d}/tls/client.crt\n    client_key: {d}/tls/client.key\nagent:\n  key_path: {d}/keys/agent.key\n  \
-             state_dir: {d}/state\n{token}slurm: {{enabled: false}}\nsampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
+             state_dir: {d}/state\n{token}slurm: {{enabled: false}}\napi: {{listen: 'off'}}\nsampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
             endpoints.join(", ")
         );
         let path = self.path("config.yaml");

@@ -7,8 +7,25 @@ use super::node::{self, SlurmNode};
 use super::{Answer, Client, SlurmConfig};
 use crate::probe::Roots;
 
-/// Begins the reason of a drain that the provider ordered.
-pub const ORDERED: &str = "virtengine order";
+/// For whom the agent drains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The provider ordered it.
+    Order,
+    /// The site's policy of health.
+    Health,
+}
+
+impl By {
+    /// Begins the reason in Slurm.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Order => "virtengine order",
+            Self::Health => "virtengine health",
+        }
+    }
+}
+
 /// Slurm shows about as much of a reason.
 const LONGEST_REASON: usize = 160;
 
@@ -46,13 +63,28 @@ impl fmt::Display for Turned {
 
 /// Tells Slurm, with its own program.
 #[derive(Debug)]
-pub struct Control(Client);
+pub struct Control {
+    client: Client,
+    by: By,
+    /// The other drain of ours that is in force, with its reason.
+    other: Option<(By, String)>,
+}
 
 impl Control {
     /// Nothing is asked yet.
     #[must_use]
-    pub fn new(config: SlurmConfig, roots: &Roots) -> Self {
-        Self(Client::new(config, roots, "scontrol"))
+    pub fn new(config: SlurmConfig, roots: &Roots, by: By) -> Self {
+        Self {
+            client: Client::new(config, roots, "scontrol"),
+            by,
+            other: None,
+        }
+    }
+
+    /// While this other drain of ours is in force, a resume leaves the node drained for it.
+    #[must_use]
+    pub fn but(self, other: Option<(By, String)>) -> Self {
+        Self { other, ..self }
     }
 
     /// Takes new jobs away from this node. An administrator's drain stays as it is.
@@ -64,14 +96,13 @@ impl Control {
             return Ok(Turned::NoSlurm);
         };
         if is_drained(&node) {
-            return Ok(if is_ours(&node) {
+            return Ok(if drained_by(&node).is_some() {
                 Turned::Unchanged
             } else {
                 Turned::Administrators(node.reason.unwrap_or_default())
             });
         }
-        let reason = format!("reason={}", worded(reason));
-        self.update(&["state=drain", &reason])?;
+        self.tell(self.by, reason)?;
         match self.look()? {
             Some(node) if is_drained(&node) => Ok(Turned::Drained),
             _ => Err("Slurm took the drain and does not show it".to_owned()),
@@ -89,8 +120,14 @@ impl Control {
         if !is_drained(&node) {
             return Ok(Turned::Unchanged);
         }
-        if !is_ours(&node) {
-            return Ok(Turned::Administrators(node.reason.unwrap_or_default()));
+        match drained_by(&node) {
+            None => return Ok(Turned::Administrators(node.reason.unwrap_or_default())),
+            Some(by) if by != self.by => return Ok(Turned::Unchanged),
+            Some(_) => {}
+        }
+        if let Some((other, reason)) = self.other.clone() {
+            self.tell(other, &reason)?;
+            return Ok(Turned::Drained);
         }
         self.update(&["state=resume"])?;
         match self.look()? {
@@ -99,28 +136,33 @@ impl Control {
         }
     }
 
+    fn tell(&mut self, by: By, reason: &str) -> Result<(), String> {
+        let reason = format!("reason={}", worded(by, reason));
+        self.update(&["state=drain", &reason])
+    }
+
     /// The node as Slurm has it now; none without Slurm.
     fn look(&mut self) -> Result<Option<SlurmNode>, String> {
-        let answer = self.0.ask(Instant::now(), |tool, name| {
+        let answer = self.client.ask(Instant::now(), |tool, name| {
             let text = tool.run(&["--oneliner", "--details", "show", "node", name])?;
             Ok(node::parse(&String::from_utf8_lossy(&text), name))
         });
         match answer {
             Answer::NotHere => Ok(None),
-            Answer::Silent => Err(self.0.trouble()),
+            Answer::Silent => Err(self.client.trouble()),
             Answer::Said(node) => Ok(Some(node)),
         }
     }
 
     fn update(&mut self, what: &[&str]) -> Result<(), String> {
-        let answer = self.0.ask(Instant::now(), |tool, name| {
+        let answer = self.client.ask(Instant::now(), |tool, name| {
             let mut arguments = vec!["update".to_owned(), format!("nodename={name}")];
             arguments.extend(what.iter().map(|w| (*w).to_owned()));
             tool.run(&arguments).map(Some)
         });
         match answer {
             Answer::Said(_) => Ok(()),
-            _ => Err(self.0.trouble()),
+            _ => Err(self.client.trouble()),
         }
     }
 }
@@ -130,22 +172,25 @@ fn is_drained(node: &SlurmNode) -> bool {
     node.state_text.contains("DRAIN")
 }
 
-/// Whether the agent drained it in Slurm.
+/// For whom the agent drained it in Slurm; none if somebody else did.
 #[must_use]
-pub fn is_ours(node: &SlurmNode) -> bool {
-    node.reason.as_deref().is_some_and(|r| r.starts_with(ORDERED))
+pub fn drained_by(node: &SlurmNode) -> Option<By> {
+    let reason = node.reason.as_deref()?;
+    [By::Order, By::Health]
+        .into_iter()
+        .find(|by| reason.starts_with(by.words()))
 }
 
 /// Printable and short: it becomes an argument, and everybody on the site reads it.
-fn worded(reason: &str) -> String {
+fn worded(by: By, reason: &str) -> String {
     let clean: String = reason
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(LONGEST_REASON)
         .collect();
     match clean.trim() {
-        "" => ORDERED.to_owned(),
-        text => format!("{ORDERED}: {text}"),
+        "" => by.words().to_owned(),
+        text => format!("{}: {text}", by.words()),
     }
 }
 
@@ -179,7 +224,7 @@ mod tests {
             bin_dir: Some(dir.join("bin")),
             ..SlurmConfig::default()
         };
-        Control::new(config, &roots)
+        Control::new(config, &roots, By::Order)
     }
 
     #[test]
@@ -211,9 +256,37 @@ mod tests {
     }
 
     #[test]
+    fn of_two_drains_of_ours_the_node_stays_drained_until_both_are_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let order = || site(dir.path());
+        let health = || Control {
+            by: By::Health,
+            ..site(dir.path())
+        };
+        let reason = || fs::read_to_string(dir.path().join("reason")).unwrap();
+        assert_eq!(order().drain("new disk"), Ok(Turned::Drained));
+        // As the file says, not as `site` begins it.
+        let mut c = health();
+        fs::write(dir.path().join("state"), "IDLE+DRAIN").unwrap();
+        assert_eq!(c.drain("gpu_lost"), Ok(Turned::Unchanged));
+        let mut c = order().but(Some((By::Health, "gpu_lost".into())));
+        fs::write(dir.path().join("state"), "IDLE+DRAIN").unwrap();
+        assert_eq!(c.resume(), Ok(Turned::Drained));
+        assert_eq!(reason(), "virtengine health: gpu_lost\n");
+        assert_eq!(
+            c.resume(),
+            Ok(Turned::Unchanged),
+            "it is not the order's any more"
+        );
+        let mut c = health();
+        fs::write(dir.path().join("state"), "IDLE+DRAIN").unwrap();
+        assert_eq!(c.resume(), Ok(Turned::Resumed));
+    }
+
+    #[test]
     fn without_slurm_nothing_is_asked_and_a_silent_one_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let mut none = Control::new(SlurmConfig::default(), &Roots::below(dir.path()));
+        let mut none = Control::new(SlurmConfig::default(), &Roots::below(dir.path()), By::Order);
         assert_eq!(
             (none.drain("x"), none.resume()),
             (Ok(Turned::NoSlurm), Ok(Turned::NoSlurm))

@@ -10,7 +10,7 @@ mod queue;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use control::{Control, ORDERED, Turned, is_ours};
+pub use control::{By, Control, Turned, drained_by};
 pub use ledger::{Ended, Ledger};
 pub use node::SlurmNode;
 pub use queue::Queue;

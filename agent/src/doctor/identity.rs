@@ -1,0 +1,119 @@
+//! Key, token, registration.
+
+use hpc_schema::code::Code;
+
+use super::Check;
+use crate::config::Config;
+use crate::files::FileError;
+use crate::probe::host;
+use crate::register::examine;
+use crate::state::Registration;
+
+/// The key: there, private, a key.
+pub(super) fn key(config: &Config) -> Check {
+    match crate::key::describe(&config.key_path) {
+        Ok((public, place)) => Check::good("key", format!("{public}, {place}")),
+        Err(e) => Check::wrong(
+            "key",
+            format!("agent.key_path: {e}"),
+            "virtengine-node-agent keygen makes one",
+        ),
+    }
+}
+
+/// The registration, and whether it is this key's.
+pub(super) fn registered(config: &Config, found: Result<&Option<Registration>, &FileError>) -> Check {
+    let code = "registered";
+    let registration = match found {
+        Ok(Some(r)) => r,
+        Ok(None) if config.token.is_some() => {
+            return Check::skipped(code, "not yet; there is a token to do it with");
+        }
+        Ok(None) => {
+            return Check::wrong(
+                code,
+                "this node is not registered, and there is no token to do it with",
+                "virtengine-provider node-token create --pubkey …, then agent.registration_token_file",
+            );
+        }
+        Err(e) => return Check::wrong(code, e, "run doctor as root, or register again"),
+    };
+    match crate::key::describe(&config.key_path) {
+        Ok((public, _)) if public != registration.public_key => Check::wrong(
+            Code::KeyMismatch.as_str(),
+            format!(
+                "agent.key is not the key that was registered ({})",
+                registration.public_key
+            ),
+            "put the registered key back, or register again: virtengine-provider node-token create --pubkey …",
+        ),
+        _ => Check::good(
+            code,
+            format!(
+                "{} in cluster {}, epoch {}",
+                registration.node_id, registration.cluster_id, registration.epoch
+            ),
+        ),
+    }
+}
+
+/// The token, if it is needed: for this key, node and cluster, and not expired.
+pub(super) fn token(config: &Config, registered: Option<&Registration>, unix: u64) -> Check {
+    let code = "token";
+    let Some(token) = &config.token else {
+        return Check::skipped(code, "none");
+    };
+    let Ok((public, _)) = crate::key::describe(&config.key_path) else {
+        return Check::skipped(code, "without a key nothing can be said of it");
+    };
+    let host = host::hostname(&config.roots);
+    let claims = match examine(token, config, &public, host.as_deref()) {
+        Ok(claims) => claims,
+        Err(refusal) if registered.is_some() => {
+            return Check::note(
+                code,
+                format!("of no use here: {refusal}"),
+                "the node is registered: take agent.registration_token away",
+            );
+        }
+        Err(refusal) => return Check::wrong(refusal.code.as_str(), &refusal, refusal.code.remedy()),
+    };
+    if registered.is_some_and(|r| r.jti == claims.jti) {
+        return Check::good(code, "used; it can be taken away");
+    }
+    if unix >= claims.expires_at {
+        let late = unix.saturating_sub(claims.expires_at);
+        return Check::wrong(
+            Code::TokenExpired.as_str(),
+            format!("the registration token expired {late} s ago"),
+            Code::TokenExpired.remedy(),
+        );
+    }
+    Check::good(
+        code,
+        format!(
+            "for {}, valid for {} s",
+            claims.node_id,
+            claims.expires_at.saturating_sub(unix)
+        ),
+    )
+}
+
+/// Heartbeats must leave before the node counts as stale.
+pub(super) fn interval(config: &Config, registered: Option<&Registration>) -> Check {
+    let code = "interval_not_below_timeout";
+    let interval = config.sampling.base_interval.as_secs();
+    let timeout = registered.map_or_else(
+        || hpc_schema::registry::Params::default().heartbeat_timeout,
+        |r| r.params.heartbeat_timeout,
+    );
+    if interval < u64::from(timeout) {
+        Check::good("interval", format!("every {interval} s; stale after {timeout} s"))
+    } else {
+        Check::wrong(
+            code,
+            format!("sampling.base_interval is {interval} s, and a node counts as stale after {timeout} s"),
+            format!("set it below {timeout}s"),
+        )
+    }
+}

@@ -1,0 +1,160 @@
+//! Orders are carried out, one after the other.
+
+use std::time::Duration;
+
+use hpc_schema::code::Code;
+use hpc_schema::command::{AcknowledgementStatus, CommandType, Parameters};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Begun;
+use crate::clock::instant;
+use crate::command::{Diagnostic, End, Entry, OrderedDrain, Outcome, Work};
+use crate::config::Shutdown;
+use crate::health::OutOfService;
+use crate::probe::slurm::{By, Control};
+use crate::run::Agent;
+
+/// First wait before an order is tried again; it doubles.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Attempts before an order has failed: about ten minutes.
+const ATTEMPTS: u32 = 8;
+
+impl Agent {
+    /// Begins the next order, unless one is under way.
+    pub(in crate::run) fn step_orders(&mut self) {
+        if self.orders.relaunches
+            || self.orders.running.is_some()
+            || self.orders.again_at.is_some_and(|at| instant() < at)
+        {
+            return;
+        }
+        self.orders.again_at = None;
+        while let Some(entry) = self.orders.journal.next().cloned() {
+            let now = self.clock.seconds();
+            if now > entry.deadline {
+                let text = "its deadline passed before it could be carried out";
+                let outcome = if entry.attempts == 0 {
+                    Outcome::refused(now, Code::TaskExpired, text)
+                } else {
+                    Outcome::failed(now, text)
+                };
+                self.finish_order(&entry.command_id, outcome);
+                continue;
+            }
+            self.orders.journal.begin(&entry.command_id);
+            match self.begin_order(&entry, now) {
+                Begun::Ended(outcome) => self.finish_order(&entry.command_id, outcome),
+                Begun::Later(pause) => {
+                    self.orders.again_at = instant().checked_add(pause);
+                    return;
+                }
+                Begun::OnThread(work) => {
+                    self.orders.unsaved = true;
+                    self.keep_orders();
+                    self.start_thread(entry.command_id, work);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn start_thread(&mut self, id: String, work: Work) {
+        let (sender, name) = (self.orders.ends.clone(), id.clone());
+        // One at a time: there is room for its end.
+        let started = work.begin(move |end| drop(sender.try_send((name, end))));
+        match started {
+            Ok(()) => self.orders.running = Some(id),
+            Err(e) => self.order_ended(&id, End::Again(format!("no thread: {e}"))),
+        }
+    }
+
+    fn begin_order(&mut self, entry: &Entry, now: u64) -> Begun {
+        let parameters = RawValue::from_string(entry.parameters.clone())
+            .map_err(|e| e.to_string())
+            .and_then(|raw| Parameters::parse(entry.kind, &raw).map_err(|e| e.to_string()));
+        let parameters = match parameters {
+            Ok(parameters) => parameters,
+            Err(e) => return Begun::Ended(Outcome::failed(now, &e)),
+        };
+        let control = || {
+            let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Order);
+            let health = self.service.out().map(OutOfService::why);
+            Box::new(control.but(health.map(|why| (By::Health, why))))
+        };
+        match parameters {
+            Parameters::Drain(reason) => {
+                let text = reason.reason.clone().unwrap_or_default();
+                let work = Work::Drain(control(), text);
+                // At once: a restart must know of it, whatever Slurm says.
+                self.orders.journal.drain = Some(OrderedDrain {
+                    command_id: entry.command_id.clone(),
+                    since: now,
+                    reason: reason.reason,
+                });
+                Begun::OnThread(work)
+            }
+            Parameters::Resume(_) => Begun::OnThread(Work::Resume(control())),
+            Parameters::Shutdown(reason) => match &self.config.commands.shutdown {
+                Shutdown::Refuse => {
+                    let text = "commands.shutdown of this node is refuse";
+                    Begun::Ended(Outcome::refused(now, Code::WrongMode, text))
+                }
+                Shutdown::Host(program) => Begun::OnThread(Work::Poweroff(program.clone())),
+                Shutdown::Agent => {
+                    let why = reason.reason.unwrap_or_default();
+                    tracing::warn!("the provider orders this agent to stop: {why}");
+                    self.orders.stops = true;
+                    Begun::Ended(Outcome::done(now, "the agent stops"))
+                }
+            },
+            Parameters::UpdateAgent(wanted) => self.begin_update(entry, &wanted, now),
+            Parameters::RunDiagnostic(run) => self.diagnose(&run.name, now),
+        }
+    }
+
+    /// A thread has carried out an order, or has not.
+    pub(in crate::run) fn order_ended(&mut self, id: &str, end: End) {
+        self.orders.running = None;
+        let now = self.clock.seconds();
+        let entry = self.orders.journal.entries().find(|e| e.command_id == id);
+        let Some(entry) = entry.cloned() else { return };
+        let attempts = entry.attempts;
+        let outcome = match end {
+            End::Done(text) => {
+                if entry.kind == CommandType::RunDiagnostic {
+                    self.keep_report(Diagnostic::Storage, now, &json!({"at": now, "result": text}));
+                }
+                Outcome::done(now, &text)
+            }
+            End::Failed(text) => Outcome::failed(now, &text),
+            End::Again(text) if attempts >= ATTEMPTS => Outcome::failed(now, &text),
+            End::Again(text) => {
+                let pause = PATIENCE.saturating_mul(1u32.checked_shl(attempts).unwrap_or(u32::MAX) / 2);
+                tracing::warn!(command = %id, "order not carried out yet, again in {pause:?}: {text}");
+                self.orders.again_at = instant().checked_add(pause);
+                return;
+            }
+            End::Restart => {
+                tracing::warn!("another version runs from now on");
+                self.orders.relaunches = true;
+                return;
+            }
+        };
+        self.finish_order(id, outcome);
+        self.step_orders();
+    }
+
+    fn finish_order(&mut self, id: &str, outcome: Outcome) {
+        let entry = self.orders.journal.entries().find(|e| e.command_id == id);
+        let kind = entry.map(|e| e.kind);
+        let detail = outcome.detail.clone().unwrap_or_default();
+        tracing::info!(command = %id, status = outcome.status.as_str(), "order ended: {detail}");
+        if kind == Some(CommandType::Resume) && outcome.status == AcknowledgementStatus::Done {
+            self.orders.journal.drain = None;
+        }
+        self.orders.journal.finish(id, outcome);
+        self.orders.unsaved = true;
+        self.keep_orders();
+    }
+}

@@ -1,0 +1,122 @@
+//! The provider's orders: taken from the gateway's answer, kept, carried out one after the other, acknowledged.
+
+mod carry_out;
+mod take;
+
+use std::time::{Duration, Instant};
+
+use hpc_schema::command::{Acknowledgement, MAX_ACKNOWLEDGEMENTS};
+use tokio::sync::mpsc;
+
+use crate::command::{End, Entry, Journal, Outcome, Work};
+use crate::state::{OrderStatus, StateDir};
+
+/// Orders that `status` shows.
+const SHOWN: usize = 5;
+
+/// Orders and how far they are.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) journal: Journal,
+    /// The journal holds what the disk does not.
+    unsaved: bool,
+    /// What cannot be acted on is not kept: it must not stand in a genuine order's way.
+    refusals: Vec<Acknowledgement>,
+    /// The order that a thread carries out.
+    running: Option<String>,
+    /// Not before then.
+    again_at: Option<Instant>,
+    /// Where threads put how an order ended.
+    ends: mpsc::Sender<(String, End)>,
+    ended: mpsc::Receiver<(String, End)>,
+    stops: bool,
+    relaunches: bool,
+}
+
+impl Orders {
+    /// As kept. A journal that cannot be read counts as lost: what would do harm twice is then refused if it is older.
+    pub(super) fn open(state: &StateDir, now: u64) -> Self {
+        let journal = Journal::load(state, now).unwrap_or_else(|e| {
+            tracing::error!("the journal of orders is lost: {e}");
+            Journal::new(now)
+        });
+        let (ends, ended) = mpsc::channel(1);
+        Self {
+            journal,
+            unsaved: false,
+            refusals: Vec::new(),
+            running: None,
+            again_at: None,
+            ends,
+            ended,
+            stops: false,
+            relaunches: false,
+        }
+    }
+
+    /// Whether the provider has this node drained.
+    pub(super) fn drained(&self) -> bool {
+        self.journal.drain.is_some()
+    }
+
+    /// Whether the provider has ordered the agent to stop.
+    pub(super) fn stops(&self) -> bool {
+        self.stops
+    }
+
+    /// Whether another version is to run from now on.
+    pub(super) fn relaunches(&self) -> bool {
+        self.relaunches
+    }
+
+    /// When an order is tried again.
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Whether the gateway should hear something soon.
+    pub(super) fn has_news(&self) -> bool {
+        !self.refusals.is_empty() || self.journal.has_news()
+    }
+
+    /// The order that a thread has carried out.
+    pub(super) async fn ended(&mut self) -> Option<(String, End)> {
+        self.ended.recv().await
+    }
+
+    /// What the next heartbeat says of orders.
+    pub(super) fn acknowledgements(&self) -> Vec<Acknowledgement> {
+        let kept = self.journal.acknowledgements();
+        kept.into_iter()
+            .chain(self.refusals.iter().cloned())
+            .take(MAX_ACKNOWLEDGEMENTS)
+            .collect()
+    }
+
+    /// The last orders, for `status`.
+    pub(super) fn shown(&self) -> Vec<OrderStatus> {
+        let of = |e: &Entry| {
+            let o = e.outcome.as_ref();
+            OrderStatus {
+                command_id: e.command_id.clone(),
+                kind: e.kind.as_str().to_owned(),
+                at: o.map_or(e.taken_at, |o| o.at),
+                status: o.map_or("accepted", |o| o.status.as_str()).to_owned(),
+                detail: o.and_then(|o| o.detail.clone()),
+            }
+        };
+        let mut last: Vec<_> = self.journal.entries().rev().take(SHOWN).map(of).collect();
+        last.reverse();
+        last
+    }
+}
+
+/// How an order was begun.
+pub(super) enum Begun {
+    /// It has ended already.
+    Ended(Outcome),
+    /// It takes its time.
+    OnThread(Work),
+    /// It is looked at again then.
+    Later(Duration),
+}

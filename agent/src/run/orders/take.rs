@@ -1,0 +1,75 @@
+//! Orders are taken from the gateway's answer, and kept.
+
+use hpc_schema::command::{Acknowledgement, Command};
+
+use crate::command::{Taken, refused, verify};
+use crate::run::Agent;
+
+/// Orders that one answer may bring; the gateway keeps no more for a node.
+const MOST: usize = 16;
+
+impl Agent {
+    /// Takes what the gateway's answer orders.
+    pub(in crate::run) fn take_orders(&mut self, commands: &[Command]) {
+        let now = self.clock.seconds();
+        for command in commands.iter().take(MOST) {
+            let id = &command.command_id;
+            let kind = match verify(command, &self.registration, now) {
+                Ok((kind, _)) => kind,
+                Err(refusal) => {
+                    tracing::warn!(command = %id, code = refusal.code.as_str(), "order refused: {}", refusal.message);
+                    let known = self.orders.refusals.iter().any(|a| a.command_id == *id);
+                    if !known && self.orders.refusals.len() < MOST {
+                        self.orders.refusals.push(refused(id, &refusal));
+                    }
+                    continue;
+                }
+            };
+            match self.orders.journal.take(command, kind, now) {
+                Taken::Known => self.orders.unsaved = true,
+                Taken::Full => {
+                    tracing::error!(command = %id, "too many orders wait; this one is not taken yet");
+                }
+                Taken::New => match self.orders.journal.save(&self.state) {
+                    Ok(()) => tracing::info!(command = %id, kind = %kind, "order taken"),
+                    Err(e) => {
+                        // It is told again with the next answer.
+                        self.orders.journal.drop_newest();
+                        self.warn_once(
+                            "orders",
+                            &format!("orders cannot be kept, and are not begun: {e}"),
+                        );
+                    }
+                },
+            }
+        }
+        self.keep_orders();
+    }
+
+    /// The gateway has taken these acknowledgements.
+    pub(in crate::run) fn orders_heard(&mut self, told: &[Acknowledgement]) {
+        self.orders
+            .refusals
+            .retain(|r| !told.iter().any(|t| t.command_id == r.command_id));
+        if self.orders.journal.heard(told) {
+            self.orders.unsaved = true;
+            self.keep_orders();
+        }
+    }
+
+    /// Writes the journal, if the disk does not hold it yet.
+    pub(super) fn keep_orders(&mut self) {
+        self.status.drain.clone_from(&self.orders.journal.drain);
+        self.status.orders = self.orders.shown();
+        if !self.orders.unsaved {
+            return;
+        }
+        match self.orders.journal.save(&self.state) {
+            Ok(()) => {
+                self.orders.unsaved = false;
+                self.over("orders", "orders can be kept again");
+            }
+            Err(e) => self.warn_once("orders", &format!("orders cannot be kept: {e}")),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The node goes out of service by policy, and back by proof; Slurm is told.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::Agent;
+use crate::clock::instant;
+use crate::command::{End, Work};
+use crate::health::{Finding, OutOfService, Proof, Reason, Step, Watch};
+use crate::probe::slurm::{By, Control};
+use crate::state::{ServiceChange, ServiceRecord, ServiceWish, StateDir};
+
+/// Between two attempts to tell Slurm.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Whether this node is in service, and what Slurm knows of it.
+#[derive(Debug)]
+pub(super) struct Service {
+    record: ServiceRecord,
+    watch: Watch,
+    /// Slurm has been told of the present state by this process.
+    told: bool,
+    /// A thread tells it.
+    telling: bool,
+    again_at: Option<Instant>,
+    ends: mpsc::Sender<End>,
+    ended: mpsc::Receiver<End>,
+}
+
+impl Service {
+    /// As kept. A record that cannot be read counts as lost: the findings are still there to see.
+    pub(super) fn open(state: &StateDir) -> Self {
+        let record = ServiceRecord::load(state).unwrap_or_else(|e| {
+            tracing::error!("whether this node was out of service is lost: {e}");
+            ServiceRecord::default()
+        });
+        let (ends, ended) = mpsc::channel(1);
+        Self {
+            // A node in service with nothing in Slurm has nothing to tell.
+            told: record.out.is_none() && !record.in_slurm,
+            record,
+            watch: Watch::default(),
+            telling: false,
+            again_at: None,
+            ends,
+            ended,
+        }
+    }
+
+    /// Why it is out of service.
+    pub(super) fn out(&self) -> Option<&OutOfService> {
+        self.record.out.as_ref()
+    }
+
+    /// How telling Slurm ended.
+    pub(super) async fn ended(&mut self) -> Option<End> {
+        self.ended.recv().await
+    }
+
+    /// When Slurm is told again.
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+}
+
+impl Agent {
+    /// Looks at the findings once more, and at what a person wishes.
+    pub(super) fn step_service(&mut self) {
+        let (_, findings) = self.judge();
+        let now = instant();
+        let proof = self.proof();
+        let service = &mut self.service;
+        let lasts = |code: &String| findings.iter().any(|f| f.kind.code == code);
+        let pardoned = service.record.pardoned.len();
+        service.record.pardoned.retain(lasts);
+        let changed = pardoned != service.record.pardoned.len();
+        let step = service.watch.step(
+            service.record.out.as_ref(),
+            &findings,
+            &service.record.pardoned,
+            proof,
+            &self.config.policy,
+            now,
+        );
+        match step {
+            Step::In => {
+                if changed {
+                    self.keep_service();
+                }
+            }
+            Step::Out(reasons) => self.leave_service(reasons),
+            Step::Waits(what) => {
+                if let Some(out) = self.service.record.out.as_mut() {
+                    out.waits_for = Some(what);
+                }
+            }
+            Step::Return => self.return_to_service("returned", "policy", "proven", None),
+        }
+        if let Some(wish) = ServiceWish::take(&self.state) {
+            self.grant(&wish, &findings, proof);
+        }
+        self.status.service.clone_from(&self.service.record.out);
+        self.tell_slurm(now);
+    }
+
+    /// The oldest of what findings are made of. What is stuck proves nothing.
+    fn proof(&self) -> Proof {
+        let stuck = !self.sampler.stuck().is_empty();
+        Proof {
+            probed: self.sampler.figures().probed().filter(|_| !stuck),
+            unproven_slots: self.unproven_slots(),
+        }
+    }
+
+    /// Slots that a task of ours has left and that nobody has proven clean: this version leases none.
+    #[expect(clippy::unused_self, reason = "tasks answer it once there are slots")]
+    fn unproven_slots(&self) -> u32 {
+        0
+    }
+
+    fn leave_service(&mut self, reasons: Vec<Reason>) {
+        let now = self.clock.seconds();
+        let out = self.service.record.out.get_or_insert(OutOfService {
+            since: now,
+            reasons: Vec::new(),
+            waits_for: None,
+        });
+        out.reasons.extend(reasons);
+        let why = out.why();
+        tracing::warn!("this node goes out of service: {why}");
+        self.service.record.in_slurm = true;
+        self.note("out", "policy", &why, None);
+        (self.service.told, self.service.again_at) = (false, None);
+    }
+
+    fn return_to_service(&mut self, what: &str, by: &str, why: &str, wish: Option<&str>) {
+        tracing::warn!(by, "this node returns to service: {why}");
+        self.service.record.out = None;
+        self.note(what, by, why, wish);
+        (self.service.told, self.service.again_at) = (false, None);
+    }
+
+    /// What a person wishes: with proof at once, without only by force, which is on record.
+    fn grant(&mut self, wish: &ServiceWish, findings: &[Finding], proof: Proof) {
+        let ServiceWish { id, by, reason, .. } = wish;
+        if self.service.record.out.is_none() {
+            return self.note("refused", by, "the node is in service", Some(id));
+        }
+        match self.service.watch.unproven(proof) {
+            None => self.return_to_service("returned", by, reason, Some(id)),
+            Some(missing) if !wish.force => {
+                self.note("refused", by, &format!("it waits for {missing}"), Some(id));
+            }
+            Some(missing) => {
+                let policy = &self.config.policy;
+                let held = findings.iter().filter(|f| policy.after(f.kind).is_some());
+                self.service.record.pardoned = held.map(|f| f.kind.code.to_owned()).collect();
+                let why = format!("{reason} (without {missing})");
+                self.return_to_service("forced", by, &why, Some(id));
+            }
+        }
+    }
+
+    fn note(&mut self, what: &str, by: &str, why: &str, wish: Option<&str>) {
+        let at = self.clock.seconds();
+        self.service.record.note(ServiceChange {
+            at,
+            what: what.to_owned(),
+            by: by.to_owned(),
+            why: why.to_owned(),
+            wish: wish.map(str::to_owned),
+        });
+        self.keep_service();
+    }
+
+    fn keep_service(&mut self) {
+        match self.service.record.save(&self.state) {
+            Ok(()) => self.over("service", "whether the node is in service can be kept again"),
+            Err(e) => self.warn_once(
+                "service",
+                &format!("whether the node is in service is not kept over a restart: {e}"),
+            ),
+        }
+    }
+
+    fn tell_slurm(&mut self, now: Instant) {
+        let s = &mut self.service;
+        if s.told || s.telling || s.again_at.is_some_and(|at| now < at) {
+            return;
+        }
+        s.again_at = None;
+        let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Health);
+        let work = match &s.record.out {
+            Some(out) => Work::Drain(Box::new(control), out.why()),
+            None => {
+                let ordered = self.orders.journal.drain.as_ref();
+                let other = ordered.map(|d| (By::Order, d.reason.clone().unwrap_or_default()));
+                Work::Resume(Box::new(control.but(other)))
+            }
+        };
+        let ends = s.ends.clone();
+        // One at a time: there is room for its end.
+        match work.begin(move |end| drop(ends.try_send(end))) {
+            Ok(()) => s.telling = true,
+            Err(e) => self.slurm_told(End::Again(format!("no thread: {e}"))),
+        }
+    }
+
+    /// A thread has told Slurm, or could not.
+    pub(super) fn slurm_told(&mut self, end: End) {
+        self.service.telling = false;
+        match end {
+            End::Done(text) => {
+                tracing::info!("service: {text}");
+                self.service.told = true;
+                if self.service.record.out.is_none() {
+                    self.service.record.in_slurm = false;
+                    self.keep_service();
+                }
+                self.over("service_slurm", "Slurm knows whether this node is in service");
+            }
+            End::Again(text) | End::Failed(text) => {
+                self.warn_once("service_slurm", &format!("Slurm does not know yet: {text}"));
+                self.service.again_at = instant().checked_add(AGAIN);
+            }
+            End::Restart => {}
+        }
+    }
+}

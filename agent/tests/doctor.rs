@@ -1,0 +1,218 @@
+//! The rows of the troubleshooting tables, provoked: what `doctor`, `status` and the log say of each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Home, NODE, now, registered};
+use hpc_schema::code::Code;
+use hpc_schema::node::NodeState;
+use hpc_schema::token::{TokenClaims, encode_token};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use virtengine_node_agent::key::NodeKey;
+
+fn command(arguments: &[&str], config: &Path) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"));
+    c.args(arguments)
+        .arg("--config")
+        .arg(config)
+        .env_clear()
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    c
+}
+
+async fn json(arguments: &[&str], config: &Path) -> (i32, Value) {
+    let mut all = arguments.to_vec();
+    all.extend(["--output", "json"]);
+    let out = command(&all, config).output().await.unwrap();
+    let said = serde_json::from_slice(&out.stdout);
+    let value = said.unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+    (out.status.code().unwrap(), value)
+}
+
+/// The check with this code, as `doctor` gives it.
+fn check<'a>(doctor: &'a Value, code: &str) -> &'a Value {
+    let all = doctor["checks"].as_array().unwrap();
+    all.iter()
+        .find(|c| c["code"] == code)
+        .unwrap_or_else(|| panic!("no {code} in {doctor:#}"))
+}
+
+fn is_wrong(doctor: &Value, code: &str) {
+    let c = check(doctor, code);
+    assert_eq!(c["grade"], "wrong", "{c}");
+    assert!(!c["remedy"].as_str().unwrap().is_empty(), "{c}");
+}
+
+/// Waits until `status` names this trouble.
+async fn until_told(config: &Path, code: &str) {
+    let start = Instant::now();
+    loop {
+        let (exit, status) = json(&["status"], config).await;
+        let told = |p: &Value| p["code"] == code && !p["remedy"].as_str().unwrap().is_empty();
+        if status["problems"].as_array().unwrap().iter().any(told) {
+            assert_eq!(exit, 1);
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{code} in {status:#}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn token(gateway: &Gateway, home: &Home, by: Option<&NodeKey>, life: i64) -> String {
+    let claims = TokenClaims {
+        iss: "test-gateway".into(),
+        sub: NODE.parse().unwrap(),
+        cluster_id: gateway::CLUSTER.parse().unwrap(),
+        provider_address: None,
+        pubkey: home.key.public(),
+        jti: "token-x".into(),
+        iat: now(),
+        exp: hpc_schema::time::UnixSeconds(now().0.saturating_add_signed(life)),
+        ca_sha256: gateway.shared.authority.fingerprint(),
+        chain_id: gateway::CHAIN.into(),
+        contract: gateway::CONTRACT.into(),
+        task_key: None,
+        endpoint: None,
+    };
+    let key = by.unwrap_or(&gateway.shared.token_key);
+    encode_token(&claims, |m| Ok::<_, std::convert::Infallible>(key.sign(m))).unwrap()
+}
+
+#[tokio::test]
+async fn before_the_registration_doctor_tells_of_token_key_gateway_interval_and_accelerator() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    let good = token(&gateway, &home, None, 3600);
+    let config = home.configure(&[gateway.url()], Some(&good));
+    let (exit, doctor) = json(&["doctor"], &config).await;
+    assert_eq!((exit, &doctor["healthy"]), (0, &Value::Bool(true)), "{doctor:#}");
+    for code in ["key", "gateway", "clock", "memory_figure", "interval"] {
+        assert_eq!(check(&doctor, code)["grade"], "good", "{doctor:#}");
+    }
+    // Text for people names them all.
+    let out = command(&["doctor"], &config).output().await.unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(
+        text.contains("nothing is wrong") && text.contains("clock"),
+        "{text}"
+    );
+
+    home.configure(&[gateway.url()], Some(&token(&gateway, &home, None, -60)));
+    let (exit, doctor) = json(&["doctor"], &config).await;
+    assert_eq!(exit, 1);
+    is_wrong(&doctor, "token_expired");
+
+    let other = gateway.token(&NodeKey::from_seed([3; 32]).unwrap().public());
+    home.configure(&[gateway.url()], Some(&other));
+    is_wrong(&json(&["doctor"], &config).await.1, "key_mismatch");
+
+    home.configure(&["https://127.0.0.1:1".into()], Some(&good));
+    is_wrong(&json(&["doctor"], &config).await.1, "gateway");
+
+    home.configure(&[gateway.url()], None);
+    is_wrong(&json(&["doctor"], &config).await.1, "registered");
+
+    home.configure(&[gateway.url()], Some(&good));
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("base_interval: 10s", "base_interval: 2m")).unwrap();
+    is_wrong(&json(&["doctor"], &config).await.1, "interval_not_below_timeout");
+
+    home.configure(&[gateway.url()], Some(&good));
+    let mut doctor = command(&["doctor", "--output", "json"], &config);
+    let out = doctor.env("NODE_AGENT_QEMU_ACCEL", "kvm").output().await.unwrap();
+    let doctor: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let accel = check(&doctor, "accel");
+    assert!(
+        accel["grade"] == "good"
+            || accel["message"]
+                .as_str()
+                .unwrap()
+                .contains("not supported by host"),
+        "{accel}"
+    );
+
+    std::fs::write(&config, "provider_daemon: {endpont: x}\n").unwrap();
+    is_wrong(&json(&["doctor"], &config).await.1, "config");
+}
+
+fn start(config: &Path) -> Child {
+    command(&["run"], config)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_refused_registration_is_logged_with_its_body_and_told_by_status() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    // Signed by somebody else: the gateway alone can tell.
+    let forged = token(&gateway, &home, Some(&NodeKey::from_seed([5; 32]).unwrap()), 3600);
+    let config = home.configure(&[gateway.url()], Some(&forged));
+    let out = start(&config).wait_with_output().await.unwrap();
+    let log = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(3), "{log}");
+    assert!(
+        log.contains("refused the registration")
+            && log.contains("status=401")
+            && log.contains("\"code\":\"token_invalid\""),
+        "{log}"
+    );
+    until_told(&config, "token_invalid").await;
+}
+
+#[tokio::test]
+async fn what_becomes_of_heartbeats_is_told_with_codes_and_bodies() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    registered(&gateway, &home).await;
+    let config = home.configure(&[gateway.url()], None);
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    gateway.behaviour().http_errors.extend([422]);
+    let mut agent = start(&config);
+    gateway
+        .until("a refusal", |_| gateway.behaviour().http_errors.is_empty())
+        .await;
+    until_told(&config, Code::RateLimited.as_str()).await;
+    agent.start_kill().unwrap();
+    let out = agent.wait_with_output().await.unwrap();
+    let log = String::from_utf8(out.stderr).unwrap();
+    assert!(log.contains("status=422") && log.contains("told to"), "{log}");
+    until_told(&config, "not_running").await;
+
+    for (code, state) in [
+        (Code::NodeDisabled.as_str(), NodeState::Active),
+        (Code::ClusterInactive.as_str(), NodeState::Pending),
+    ] {
+        gateway.behaviour().node_state = state;
+        if let Some(refusal) = Code::from_word(code).filter(|_| state == NodeState::Active) {
+            gateway.behaviour().refuse.extend([refusal]);
+        }
+        let _agent = start(&config);
+        until_told(&config, code).await;
+    }
+    // Off by more than a minute.
+    gateway.behaviour().node_state = NodeState::Active;
+    gateway.behaviour().clock_offset = 90;
+    let agent = start(&config);
+    until_told(&config, "clock_skew").await;
+    // Watched, one picture after the other.
+    let mut watch = command(&["status", "--watch"], &config);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    watch.start_kill().unwrap();
+    let text = String::from_utf8(watch.wait_with_output().await.unwrap().stdout).unwrap();
+    assert!(text.matches("not healthy").count() >= 2, "{text}");
+    drop(agent);
+}

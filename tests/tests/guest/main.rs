@@ -1,0 +1,135 @@
+//! The agent under its systemd unit in a Debian that boots (by translation): installed by its installer, ready, healthy
+//! on chain, a key rotated within the unit's walls, ended by the watchdog and started again, uninstalled clean. Needs
+//! root, mmdebstrap and qemu-system-x86.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hpc_tests::guest::{Image, Machine, Options};
+use hpc_tests::site::{CLUSTER, Site};
+use hpc_tests::{process, program, scene};
+use serde_json::Value;
+
+const NODE: &str = "node-hpc1-compute-042";
+
+/// By translation everything takes ten times as long.
+const BOOT: Duration = Duration::from_secs(240);
+const STEP: Duration = Duration::from_secs(300);
+
+/// The exposure that the documentation promises, in tenths.
+const EXPOSURE: f64 = 3.0;
+
+/// What the machine gets: the release as its archive holds it, keys, tokens, the test's own program.
+fn payload(site: &Site, folder: &Path) -> Result<()> {
+    let agent = program::path("virtengine-node-agent")?;
+    fs::create_dir_all(folder.join("keys"))?;
+    // Without its symbols it is a tenth of the size.
+    let mut strip = Command::new("strip");
+    process::output(
+        strip
+            .arg("-o")
+            .arg(folder.join("virtengine-node-agent"))
+            .arg(&agent),
+    )?;
+    for file in [
+        "install-node-agent.sh",
+        "systemd/virtengine-node-agent.service",
+        "package/config.yaml",
+        "package/environment",
+    ] {
+        let from = program::root().join("deploy").join(file);
+        let name = from.file_name().context("no name")?;
+        fs::copy(&from, folder.join(name)).with_context(|| format!("{}", from.display()))?;
+    }
+    let run = folder.join("run");
+    fs::copy(program::root().join("tests/tests/guest/run.sh"), &run)?;
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o755))?;
+    let mut public = Vec::new();
+    for (made, key, name) in [
+        ("first", "agent.key", "agent.pub"),
+        ("next", "agent.key.next", "agent.next.pub"),
+    ] {
+        let made = folder.join("keys").join(made);
+        let mut keygen = Command::new(&agent);
+        process::output(keygen.args(["keygen", "--output-dir"]).arg(&made))?;
+        fs::rename(made.join("agent.key"), folder.join("keys").join(key))?;
+        fs::rename(made.join("agent.pub"), folder.join("keys").join(name))?;
+        fs::remove_dir_all(&made)?;
+        public.push(fs::read_to_string(folder.join("keys").join(name))?);
+    }
+    for (public, file) in public.iter().zip(["token", "next-token"]) {
+        fs::write(folder.join(file), site.token(NODE, public.trim(), "1h")?)?;
+    }
+    fs::write(folder.join("port"), site.gateway_port().to_string())?;
+    let config = format!(
+        "node:\n  id: {NODE}\n  cluster_id: {CLUSTER}\nprovider_daemon:\n  endpoint: {}\nagent:\n  \
+         registration_token_file: /etc/virtengine/node-agent/token\nsampling:\n  base_interval: 10s\n",
+        site.gateway().url
+    );
+    fs::write(folder.join("config"), config)?;
+    Ok(())
+}
+
+/// The checks of `doctor` that are wrong.
+fn wrong(doctor: &str) -> Result<Vec<String>> {
+    let all: Value = serde_json::from_str(doctor)?;
+    let checks = all.get("checks").and_then(Value::as_array).context("no checks")?;
+    let wrong = |c: &&Value| c.get("grade").and_then(Value::as_str) == Some("wrong");
+    Ok(checks.iter().filter(wrong).map(ToString::to_string).collect())
+}
+
+#[test]
+fn under_its_unit_the_agent_is_ready_rotates_its_key_and_is_started_again_by_the_watchdog() -> Result<()> {
+    scene::run("guest-unit", |scene, kind| {
+        let image = Image::debian()?;
+        let site = Site::start(scene, kind)?;
+        let folder = scene.folder("payload")?;
+        payload(&site, &folder)?;
+        let options = Options {
+            payload_size: "192M".to_owned(),
+            ..Options::default()
+        };
+        let mut machine = Machine::start(&image, &folder, &scene.path("machine"), &options)?;
+        let groups = machine.wait("groups ", BOOT)?;
+        ensure!(
+            groups.split(' ').any(|g| g == "systemd-journal"),
+            "groups: {groups}"
+        );
+        let before = wrong(&machine.wait("doctor-before ", STEP)?)?;
+        ensure!(before.is_empty(), "before the registration: {before:?}");
+        let ready = machine.wait("ready ", STEP)?;
+        println!("unit: {ready}");
+        ensure!(ready == "notify active running", "{ready}");
+        machine.wait("status ", STEP)?;
+        site.wait_state(NODE, "active")?;
+        let after = wrong(&machine.wait("doctor-after ", STEP)?)?;
+        ensure!(after.is_empty(), "once registered: {after:?}");
+        let metrics: u32 = machine.wait("metrics ", STEP)?.parse()?;
+        ensure!(metrics > 10, "{metrics} metrics of ours");
+
+        let security = machine.wait("security ", STEP)?;
+        println!("systemd-analyze security: {security}");
+        let score: f64 = security
+            .split_whitespace()
+            .find_map(|w| w.parse().ok())
+            .context("no score")?;
+        ensure!(score <= EXPOSURE, "exposure {score}, promised {EXPOSURE}");
+
+        let rotated = machine.wait("rotated ", STEP)?;
+        let next = fs::read_to_string(folder.join("keys/agent.next.pub"))?;
+        ensure!(rotated == next.trim(), "{rotated}");
+        let watchdog = machine.wait("watchdog ", STEP)?;
+        println!("watchdog: {watchdog}");
+        ensure!(watchdog.contains(" 1 after "), "{watchdog}");
+        let said = machine.finish(STEP)?;
+        ensure!(
+            said.contains("\nstopped success 0") && said.contains("\npurged"),
+            "{said}"
+        );
+        Ok(())
+    })
+}

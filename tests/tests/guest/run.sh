@@ -1,0 +1,82 @@
+#!/bin/sh
+# Runs in the machine as root, from the second disk: the agent by its installer, under its unit. Each fact is a line
+# that begins with its name.
+set -eu
+cd /run/payload
+UNIT=virtengine-node-agent.service
+ETC=/etc/virtengine/node-agent
+show() { systemctl show --property "$1" --value $UNIT; }
+# wait_for SECONDS COMMAND…
+wait_for() {
+    left=$1
+    shift
+    until "$@"; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || {
+            echo "waited in vain for $*"
+            journalctl --unit $UNIT --no-pager --lines 40
+            exit 1
+        }
+        sleep 1
+    done
+}
+
+# The gateway is on the loopback address of the machine around this one, and so its certificate says.
+cat >/etc/systemd/system/gateway.socket <<SOCKET
+[Socket]
+ListenStream=127.0.0.1:$(cat port)
+SOCKET
+cat >/etc/systemd/system/gateway.service <<SERVICE
+[Service]
+ExecStart=/lib/systemd/systemd-socket-proxyd 10.0.2.2:$(cat port)
+SERVICE
+systemctl daemon-reload
+systemctl start gateway.socket
+
+mkdir /tmp/release
+cp virtengine-node-agent install-node-agent.sh virtengine-node-agent.service config.yaml environment /tmp/release
+/tmp/release/install-node-agent.sh
+cp config "$ETC/config.yaml"
+for file in agent.key agent.pub agent.key.next agent.next.pub; do
+    install -o virtengine -g virtengine -m 600 keys/$file $ETC/keys/$file
+done
+install -o virtengine -g virtengine -m 600 token $ETC/token
+echo "groups $(id -Gn virtengine)"
+
+echo "doctor-before $(virtengine-node-agent doctor --output json | tr -d '\n')"
+systemctl enable --quiet $UNIT
+# Type=notify: this returns once the agent says that it is ready.
+systemctl start $UNIT
+echo "ready $(show Type) $(show ActiveState) $(show SubState)"
+wait_for 120 virtengine-node-agent status --output json >/tmp/status
+echo "status $(tr -d '\n' </tmp/status)"
+echo "doctor-after $(virtengine-node-agent doctor --output json | tr -d '\n')"
+echo "metrics $(bash -c 'exec 3<>/dev/tcp/127.0.0.1/9000; printf "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n" >&3; grep -c ^virtengine_ <&3')"
+
+systemd-analyze security --no-pager $UNIT | tail -n 1 | sed 's/^[^:]*: */security /'
+
+# A key that was registered and whose command was cut off before it put it in its place: the agent does it, in its unit.
+install -o virtengine -g virtengine -m 600 next-token $ETC/next-token
+VIRTENGINE_AGENT_FAULT=rotate.registered virtengine-node-agent key rotate --token-file $ETC/next-token || true
+promoted() { cmp -s $ETC/keys/agent.pub keys/agent.next.pub && [ ! -e $ETC/keys/agent.key.next ]; }
+wait_for 120 promoted
+echo "rotated $(cat $ETC/keys/agent.pub)"
+
+# An agent that hangs is ended by the watchdog and started again.
+pid=$(show MainPID)
+kill -STOP "$pid"
+began=$(cut -d. -f1 /proc/uptime)
+other() { now=$(show MainPID); [ "$now" != 0 ] && [ "$now" != "$pid" ] && [ "$(show ActiveState)" = active ]; }
+wait_for 240 other
+echo "watchdog $(show Result) $(show NRestarts) after $(($(cut -d. -f1 /proc/uptime) - began)) s"
+wait_for 120 virtengine-node-agent status --output json >/tmp/status
+
+systemctl stop $UNIT
+echo "stopped $(show Result) $(show ExecMainStatus)"
+/tmp/release/install-node-agent.sh uninstall --purge
+if ls -d /usr/local/bin/virtengine* /etc/virtengine /var/lib/virtengine /etc/systemd/system/virtengine* 2>/dev/null; then
+    echo "left behind"
+    exit 1
+fi
+if id virtengine 2>/dev/null; then exit 1; fi
+echo "purged"
