@@ -81,11 +81,22 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
         ..
     } = shared;
     let mut discovered: Option<Instant> = None;
+    let mut turns = registry::Turns::default();
     loop {
         let config = live.get();
         let discover = discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
         let clusters = &config.chain.clusters;
-        match registry::sync(&client, &store, &registry, clusters, discover, clock::now_ms()).await {
+        match registry::sync(
+            &client,
+            &store,
+            &registry,
+            clusters,
+            &mut turns,
+            discover,
+            clock::now_ms(),
+        )
+        .await
+        {
             Ok(()) => {
                 health.clear("not_synced");
                 if discover {
