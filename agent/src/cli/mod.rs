@@ -214,6 +214,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_manual_page_has_every_command() {
+        let page = include_str!("../../../deploy/package/virtengine-node-agent.8");
+        let words: Vec<&str> = page.split([' ', '\n']).collect();
+        for command in Arguments::command().get_subcommands() {
+            let shown = !command.is_hide_set() && command.get_name() != "help";
+            let named = words
+                .windows(2)
+                .any(|w| w[0] == ".B" && w[1] == command.get_name());
+            assert!(!shown || named, "{} is missing", command.get_name());
+        }
+    }
+
+    #[test]
     fn every_command_explains_itself_with_an_example_that_it_understands() {
         fn walk(command: &clap::Command, path: &str) {
             let after = command
