@@ -6,4 +6,5 @@ mod drain;
 mod foreign;
 mod identity;
 mod onboarding;
+mod proof;
 mod refusals;

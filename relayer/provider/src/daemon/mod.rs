@@ -39,7 +39,7 @@ use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{alert, clock, home};
+use crate::{alert, clock, home, prove};
 
 /// A daemon that runs.
 #[derive(Debug)]
@@ -128,7 +128,8 @@ impl Daemon {
                 Arc::clone(&controls),
                 spool,
                 Verifiers::start()?,
-            ),
+            )
+            .keeping(live.clone()),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
@@ -220,6 +221,11 @@ impl Daemon {
             tokio::spawn(ops_task),
             tokio::spawn(anchor::anchor(shared.clone(), rest_stops.clone())),
             tokio::spawn(watching),
+            tokio::spawn(prove::collect(
+                shared.client.clone(),
+                store.clone(),
+                rest_stops.clone(),
+            )),
             tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),
