@@ -1,12 +1,11 @@
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Subcommand;
 
 use super::args::Whose;
 use super::output::{Output, line};
 use crate::admin::Admin;
-use crate::prove;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum HeartbeatCommand {
@@ -36,15 +35,9 @@ pub(super) async fn run(desk: &Admin, what: HeartbeatCommand, out: Output) -> an
         epoch,
         file,
     } = what;
-    let known = desk.resolve(&whose.node_id, whose.cluster_id.as_ref()).await?;
-    let of = (&known.cluster_id, &known.node_id);
-    let Some(proof) = prove::proof(desk.store.reader(), of, epoch, sequence).await? else {
-        bail!(
-            "no such heartbeat of {node} can be proven: it was replaced by a newer one before it was sent, is not in a block yet, \
-             somebody else relayed it, or it is older than agents.metrics_retention_hours; `node show {node}` lists what came on chain",
-            node = known.node_id
-        );
-    };
+    let proof = desk
+        .prove(&whose.node_id, whose.cluster_id.as_ref(), epoch, sequence)
+        .await?;
     // Always JSON: this is a file, whatever answers look like.
     let text = serde_json::to_string_pretty(&proof)?;
     let Some(path) = file else { return line(&text) };
@@ -53,6 +46,6 @@ pub(super) async fn run(desk: &Admin, what: HeartbeatCommand, out: Output) -> an
     let said = format!("{path} proves a heartbeat; check it with: virtengine proof verify {path}");
     out.done(
         &said,
-        &serde_json::json!({ "file": path, "node_id": known.node_id }),
+        &serde_json::json!({ "file": path, "node_id": whose.node_id }),
     )
 }

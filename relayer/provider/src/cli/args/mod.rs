@@ -73,6 +73,9 @@ pub(super) enum Command {
     /// Heartbeats and what proves them; works while the daemon runs.
     #[command(subcommand)]
     Heartbeat(super::heartbeat::HeartbeatCommand),
+    /// What is wrong, as receivers of alerts are told; works while the daemon runs.
+    #[command(subcommand)]
+    Alert(super::alert::AlertCommand),
     /// Certificates of nodes; works while the daemon runs.
     #[command(subcommand)]
     Certificate(CertificateCommand),
