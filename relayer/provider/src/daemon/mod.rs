@@ -36,7 +36,7 @@ use crate::home::Home;
 use crate::identity::Anchors;
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
-use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
+use crate::settle::{self, Claims, DriverError, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::{alert, clock, home, prove};
@@ -160,11 +160,7 @@ impl Daemon {
             claims: Arc::new(Claims::default()),
             seen: follower.seen(),
         };
-        let mut drivers = Vec::new();
-        for signers in keys.signers {
-            let shared = settling.clone();
-            drivers.push(Driver::resume(DriverParts { shared, signers }).await?);
-        }
+        let drivers = settle::resume(&settling, keys.signers).await?;
         let watching = settle::watch_endpoints(
             follower.seen(),
             endpoints.clone(),

@@ -113,7 +113,7 @@ impl StartError {
             | Self::Tls(_)
             | Self::Alerts(_)
             | Self::Store(StoreError::Bound { .. })
-            | Self::Driver(DriverError::WrongChain { .. }) => 78,
+            | Self::Driver(DriverError::WrongChain { .. } | DriverError::Former { .. }) => 78,
             Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
             Self::Locked(_) | Self::Bind { .. } => 69,
             Self::Ended(_) => 70,
@@ -176,7 +176,7 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
         signers.push(Signers {
             name: name.clone(),
             address: relayer.address(&prefix)?,
-            relayer,
+            relayer: Some(relayer),
             operator: Arc::clone(&operator),
             prefix: prefix.clone(),
             granter: config.chain.fee_granter.clone(),

@@ -18,8 +18,8 @@ use crate::store::Store;
 pub struct Signers {
     /// Name of the paying key in the keyring.
     pub name: String,
-    /// Pays and signs transactions.
-    pub relayer: LocalKey,
+    /// Pays and signs transactions; none: a key that is used no more, of which a transaction is followed to its end.
+    pub relayer: Option<LocalKey>,
     /// Its account.
     pub address: String,
     /// Signs identities of nodes.
@@ -30,6 +30,13 @@ pub struct Signers {
     pub granter: Option<String>,
     /// Whether this key also registers and sweeps: one of several does.
     pub duties: bool,
+}
+
+impl Signers {
+    /// Name and address of the paying key.
+    pub(in crate::settle) fn account(&self) -> (&str, &str) {
+        (&self.name, &self.address)
+    }
 }
 
 /// What the drivers of several keys share.
