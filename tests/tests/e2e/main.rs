@@ -3,6 +3,7 @@
 mod closing;
 mod crash;
 mod drain;
+mod feegrant;
 mod foreign;
 mod identity;
 mod onboarding;

@@ -89,6 +89,7 @@ impl Daemon {
         let client = open::client(&config)?;
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
         check::chain(&client, &config, &health).await?;
+        check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
         registry::load(&store, &registry, clock::now()).await?;
         let controls = Arc::new(Controls::default());
