@@ -150,6 +150,7 @@ impl Daemon {
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
         let settling = settle::Shared {
             config: config.clone(),
+            live: live.clone(),
             price: keys.price,
             ceiling: keys.ceiling,
             client: client.clone(),

@@ -89,7 +89,8 @@ async fn connection(
     gateway: &Arc<Gateway>,
     stop: watch::Receiver<bool>,
 ) {
-    let limits = &gateway.config.gateway;
+    let live = gateway.live.get();
+    let limits = &live.gateway;
     let (mut place, victim) = gateway.strangers.take(network(from.ip()));
     if let Some(victim) = victim {
         gateway.metrics.connections_evicted.inc();

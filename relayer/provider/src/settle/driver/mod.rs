@@ -23,7 +23,7 @@ use super::sizing::Sizing;
 use super::store::{self, Kind};
 use super::wake::Wake;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
 use crate::spool;
@@ -36,6 +36,7 @@ pub(super) const BACKOFF_MS: u64 = 3_000;
 #[derive(Debug)]
 pub struct Driver {
     pub(super) config: Config,
+    pub(super) live: Live,
     pub(super) signers: Signers,
     pub(super) client: RegistryClient,
     pub(super) store: Store,
@@ -97,6 +98,7 @@ impl Driver {
         let DriverParts { shared, signers } = parts;
         let Shared {
             config,
+            live,
             price,
             ceiling,
             client,
@@ -119,6 +121,7 @@ impl Driver {
         };
         Ok(Self {
             config,
+            live,
             signers,
             client,
             store,
@@ -254,6 +257,7 @@ pub(in crate::settle) mod tests {
         let contract = "wasm1contract";
         let shared = Shared {
             config: Config::default(),
+            live: Live::new(Config::default()),
             price: "0stake".parse().unwrap(),
             ceiling: None,
             client: RegistryClient::new(Chain::new(endpoints), contract),

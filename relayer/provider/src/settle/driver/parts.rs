@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::super::claims::Claims;
 use super::super::wake::Wake;
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
 use crate::store::Store;
@@ -42,8 +42,10 @@ impl Signers {
 /// What the drivers of several keys share.
 #[derive(Debug, Clone)]
 pub struct Shared {
-    /// As configured.
+    /// As configured at the start.
     pub config: Config,
+    /// As configured now, for the keys that may change.
+    pub live: Live,
     /// What a unit of gas is paid with.
     pub price: GasPrice,
     /// The most that a unit of gas is paid with, where nodes ask for more.
