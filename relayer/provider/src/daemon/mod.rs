@@ -81,7 +81,7 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         config.require_chain()?;
         let live = Live::new(config.clone());
-        let lock = open::lock(&home)?;
+        let lock = open::lock(&home).await?;
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
         let store = Store::open(&home.store()).await?;

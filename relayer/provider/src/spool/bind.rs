@@ -101,7 +101,7 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
             sqlx::query(
                 "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
                  received_at, superseded_from, superseded_count, heartbeat)
-                 VALUES (?1, ?2, ?3, ?4, ?, ?, ?, ?, ?, ?, (SELECT heartbeat FROM heartbeat
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT heartbeat FROM heartbeat
                    WHERE cluster_id = ?1 AND node_id = ?2 AND epoch = ?3 AND sequence = ?4))",
             )
             .bind(m.cluster_id.as_str())

@@ -33,7 +33,11 @@ async fn restart(scene: &mut Scene, change: impl FnOnce(&mut Config)) {
 fn hasty() -> Setting {
     Setting {
         agents: 2,
-        config: |c| c.stop.settlement = Span::millis(50),
+        config: |c| {
+            c.stop.settlement = Span::millis(50);
+            // It must not have ended by itself when the next daemon starts.
+            c.chain.tx_lifetime = Span::seconds(30);
+        },
         ..Setting::default()
     }
 }

@@ -215,7 +215,7 @@ async fn an_outside_ca_issues_and_renews_the_certificates_of_gateway_and_nodes_a
     assert!(agent.beat(&two, &site, 2).await.accepted);
     assert!(agent.beat(&one, &site, 3).await.accepted);
     // Of an earlier registration, or without the way to the root, it is none.
-    let (other, other_key) = outside.node("other", &agent, epoch + 1);
+    let (other, other_key) = outside.node("other", &agent, epoch - 1);
     let body = agent.heartbeat_text(4, clock::now_ms());
     let of_other = client(&root, Some((&other, &other_key)));
     assert_eq!(

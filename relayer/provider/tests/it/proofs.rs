@@ -79,7 +79,7 @@ async fn a_proof_holds_and_what_is_put_together_from_two_does_not() {
             "validators: are not those that the header names",
         ),
         (
-            with(&|p| p.signed_header["header"]["height"] = Value::from("1")),
+            with(&|p| p.signed_header["header"]["app_hash"] = Value::from("AB".repeat(32))),
             "signed_header.commit: is of another block than the header",
         ),
         (with(&|p| p.contract.push('x')), "heartbeat: "),
