@@ -5,6 +5,7 @@ pub mod gas;
 pub mod hash;
 pub mod keys;
 pub mod msg;
+pub mod proof;
 pub mod query;
 pub mod registry;
 pub mod rpc;

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// Node, cluster, transaction, key or profile that does not exist.
     NotFound = 3,
-    /// The chain or the contract said no.
+    /// The chain or the contract said no, or a proof does not hold.
     Refused = 4,
     /// No node could be asked.
     Unreachable = 5,

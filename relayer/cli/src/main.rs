@@ -11,6 +11,7 @@ mod keys;
 mod output;
 mod parse;
 mod profile;
+mod proof;
 mod query;
 mod run;
 mod tx;

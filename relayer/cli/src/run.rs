@@ -10,7 +10,7 @@ use crate::args::{Cli, Command};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::output::{Format, Text, note};
-use crate::{deploy, keys, profile, query, tx};
+use crate::{deploy, keys, profile, proof, query, tx};
 
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
@@ -36,6 +36,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Tx(args) => block_on(tx::run(&context, args)),
         Command::Deploy(args) => block_on(deploy::run(&context, args)),
         Command::Keys(args) => keys::run(&context, args),
+        Command::Proof(command) => proof::run(&context, command),
         Command::Profile(command) => profile::run(&context, command),
         Command::Completion { shell } => {
             let mut script = Vec::new();

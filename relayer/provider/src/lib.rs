@@ -19,6 +19,7 @@ pub mod home;
 pub mod identity;
 pub mod openapi;
 pub mod ops;
+pub mod prove;
 pub mod registry;
 pub mod settle;
 pub mod spool;

@@ -196,8 +196,14 @@ fn migrations() -> Migrator {
         (1, "init", include_str!("../migrations/0001_init.sql")),
         (2, "control", include_str!("../migrations/0002_control.sql")),
         (10, "audit", include_str!("../migrations/0010_audit.sql")),
+        (
+            11,
+            "signer address",
+            include_str!("../migrations/0011_signer_address.sql"),
+        ),
         (20, "events", include_str!("../migrations/0020_events.sql")),
         (21, "alerts", include_str!("../migrations/0021_alerts.sql")),
+        (22, "proofs", include_str!("../migrations/0022_proofs.sql")),
     ];
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
         Migration::new(

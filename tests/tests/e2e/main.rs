@@ -3,7 +3,9 @@
 mod closing;
 mod crash;
 mod drain;
+mod feegrant;
 mod foreign;
 mod identity;
 mod onboarding;
+mod proof;
 mod refusals;

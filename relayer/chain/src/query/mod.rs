@@ -2,9 +2,11 @@
 
 mod account;
 mod bank;
+mod feegrant;
 mod wasm;
 
 pub use account::Account;
+pub use feegrant::FeeGrant;
 pub use wasm::{CodeInfo, ContractInfo};
 
 use cosmrs::proto::traits::Message;

@@ -224,7 +224,7 @@ impl Client {
         self.read("block_results", results.collect())
     }
 
-    fn read<T>(&self, method: &'static str, parsed: Result<T, String>) -> Result<T, RpcError> {
+    pub(super) fn read<T>(&self, method: &'static str, parsed: Result<T, String>) -> Result<T, RpcError> {
         parsed.map_err(|reason| RpcError::Malformed {
             endpoint: self.inner.name.clone(),
             method,
@@ -232,7 +232,11 @@ impl Client {
         })
     }
 
-    async fn call<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, RpcError> {
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: Value,
+    ) -> Result<T, RpcError> {
         let endpoint = || self.inner.name.clone();
         let id = self.inner.id.fetch_add(1, Ordering::Relaxed);
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -296,7 +300,7 @@ impl fmt::Debug for Client {
     }
 }
 
-fn at(height: Option<u64>) -> Value {
+pub(super) fn at(height: Option<u64>) -> Value {
     height.map_or_else(|| json!({}), |h| json!({ "height": h.to_string() }))
 }
 /// True for an address of this machine that nothing else can reach.

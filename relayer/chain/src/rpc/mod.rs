@@ -7,6 +7,7 @@ mod blocks;
 mod client;
 mod endpoints;
 mod error;
+mod evidence;
 mod follow;
 mod types;
 mod wire;

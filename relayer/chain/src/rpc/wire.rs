@@ -312,7 +312,7 @@ fn millis(text: &str) -> Result<u64, String> {
 }
 
 /// A u64 that comes as text (int64) or as a number; negative ones (no limit) become 0.
-fn number<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+pub(super) fn number<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Either {

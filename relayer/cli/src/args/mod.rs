@@ -4,6 +4,7 @@ mod common;
 mod deploy;
 mod keys;
 mod profile;
+mod proof;
 mod query;
 mod tx;
 mod tx_values;
@@ -17,6 +18,7 @@ pub(crate) use common::{Connect, Gas, KeyringArgs, Page, SignArgs};
 pub(crate) use deploy::DeployArgs;
 pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use profile::ProfileCommand;
+pub(crate) use proof::ProofCommand;
 pub(crate) use query::{AnchorsArgs, BankQuery, HpcQuery, QueryArgs, QueryCommand};
 pub(crate) use tx::{BankTx, HpcTx, NodeRef, TxArgs, TxCommand};
 pub(crate) use tx_values::{ClusterSettings, CreateCluster, DrainArgs, ParamsArgs, UpdateCluster};
@@ -36,7 +38,7 @@ Exit codes:
   1  failed: input, files, keys, damaged answers
   2  wrong usage, or a setting is missing
   3  not found: node, cluster, transaction, key, profile
-  4  refused by the chain or the contract; the code is printed
+  4  refused by the chain or the contract, or a proof does not hold; the code is printed
   5  the node cannot be reached
   6  no outcome in time: the transaction may still be included
 
@@ -101,6 +103,9 @@ pub(crate) enum Command {
     /// Put the registry contract on a chain and write a profile for it.
     #[command(after_help = deploy::EXAMPLES)]
     Deploy(Box<DeployArgs>),
+    /// Proofs of heartbeats.
+    #[command(subcommand, after_help = proof::EXAMPLES)]
+    Proof(Box<ProofCommand>),
     /// Profiles: which chain and contract the other commands mean.
     #[command(subcommand, after_help = profile::EXAMPLES)]
     Profile(ProfileCommand),

@@ -1,6 +1,7 @@
 //! Block headers as CometBFT builds them, hashed by the same rule.
 //!
-//! There is no consensus here: one made-up validator proposes every block, and commits carry no signatures.
+//! There is no consensus here: one validator proposes every block, and signs it when it is asked for (see `commit`). The commit
+//! that a header names is that of no signatures.
 
 use cosmrs::tendermint::block::header::Version;
 use cosmrs::tendermint::block::parts;
@@ -12,6 +13,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use super::block::Block;
+use super::commit::validators_hash;
 use crate::error::Error;
 use crate::tx::TxResult;
 
@@ -22,14 +24,18 @@ pub(crate) const BLOCK_PROTOCOL: u64 = 11;
 #[derive(Clone, Debug)]
 pub(crate) struct BlockId(pub(crate) Vec<u8>);
 
-/// The key of the validator that would propose blocks; derived from the chain id, so it protects nothing.
-pub(crate) fn validator_key(chain_id: &str) -> [u8; 32] {
-    let seed: [u8; 32] = Sha256::new()
+/// The secret of the validator; derived from the chain id, so it protects nothing.
+pub(super) fn validator_seed(chain_id: &str) -> [u8; 32] {
+    Sha256::new()
         .chain_update(b"virtengine-devnet validator ")
         .chain_update(chain_id)
         .finalize()
-        .into();
-    VerificationKey::from(&SigningKey::from(seed)).into()
+        .into()
+}
+
+/// The key of the validator that proposes and signs blocks.
+pub(crate) fn validator_key(chain_id: &str) -> [u8; 32] {
+    VerificationKey::from(&SigningKey::from(validator_seed(chain_id))).into()
 }
 
 /// Address of that validator: the first 20 bytes of its key's hash.
@@ -41,6 +47,23 @@ pub(crate) fn validator_address(chain_id: &str) -> [u8; 20] {
 /// Merkle root of leaves, as CometBFT computes it; of none it is the hash of nothing.
 pub(crate) fn merkle_root(leaves: &[Vec<u8>]) -> [u8; 32] {
     merkle::simple_hash_from_byte_vectors::<cosmrs::tendermint::crypto::default::Sha256>(leaves)
+}
+
+/// The hashes beside the path of leaf `index` in the tree that [`merkle_root`] is the root of, from its neighbour upwards.
+pub(crate) fn merkle_aunts(leaves: &[Vec<u8>], index: usize) -> Vec<[u8; 32]> {
+    if leaves.len() < 2 || index >= leaves.len() {
+        return Vec::new();
+    }
+    // The left half is the largest power of two that leaves something for the right.
+    let middle = leaves.len().next_power_of_two() / 2;
+    let (left, right) = leaves.split_at(middle);
+    let (mut path, beside) = if index < middle {
+        (merkle_aunts(left, index), merkle_root(right))
+    } else {
+        (merkle_aunts(right, index - middle), merkle_root(left))
+    };
+    path.push(beside);
+    path
 }
 
 /// The header of `block` at `height`; `previous` is the block before it.
@@ -65,7 +88,7 @@ pub(crate) fn header(
         None => None,
     };
     let tx_hashes: Vec<Vec<u8>> = block.txs.iter().map(|tx| Sha256::digest(tx).to_vec()).collect();
-    let validators = sha256(merkle_root(&[validator_key(chain_id).to_vec()]));
+    let validators = validators_hash(chain_id);
     Ok(Header {
         version: Version {
             block: BLOCK_PROTOCOL,

@@ -2,6 +2,7 @@
 
 mod block;
 mod clock;
+mod commit;
 mod header;
 mod mempool;
 mod node;
@@ -12,7 +13,8 @@ mod store;
 mod tables;
 
 pub(crate) use block::Block;
-pub(crate) use header::{BlockId, header, validator_address, validator_key};
+pub(crate) use commit::{POWER, sign};
+pub(crate) use header::{BlockId, header, merkle_aunts, merkle_root, validator_address, validator_key};
 pub(crate) use node::{Committed, Node};
 pub use replay::{Verified, verify};
 pub(crate) use search::Query;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::evidence;
 use super::jsonrpc::RpcError;
 use super::params::Params;
 use super::view;
@@ -17,7 +18,7 @@ pub(super) const VERSION: &str = "0.38.21";
 const PAGE: i64 = 30;
 const MAX_PAGE: i64 = 100;
 
-type Outcome = Result<Value, RpcError>;
+pub(super) type Outcome = Result<Value, RpcError>;
 
 impl From<Error> for RpcError {
     fn from(error: Error) -> Self {
@@ -38,6 +39,8 @@ pub(super) fn call(node: &Node, method: &str, params: &Value) -> Outcome {
             &Params::new(params, &["query", "prove", "page", "per_page", "order_by"])?,
         ),
         "block" => block(node, &Params::new(params, &["height"])?),
+        "commit" => evidence::commit(node, &Params::new(params, &["height"])?),
+        "validators" => evidence::validators(node, &Params::new(params, &["height", "page", "per_page"])?),
         "block_results" => block_results(node, &Params::new(params, &["height"])?),
         _ => Err(RpcError::method_not_found()),
     }
@@ -153,6 +156,7 @@ fn find_tx(node: &Node, params: &Params<'_>) -> Outcome {
         Err(_) => None,
     };
     match found {
+        Some(found) if params.flag("prove")? => evidence::proven(node, &found),
         Some(found) => Ok(view::indexed(&found)),
         None => Err(RpcError::internal(format!(
             "tx ({}) not found",
@@ -193,7 +197,7 @@ fn search(node: &Node, params: &Params<'_>) -> Outcome {
 }
 
 /// The block at the height that was asked for, or the newest.
-fn block_at(params: &Params<'_>, snapshot: &Snapshot) -> Result<(u64, Block), RpcError> {
+pub(super) fn block_at(params: &Params<'_>, snapshot: &Snapshot) -> Result<(u64, Block), RpcError> {
     let tip = snapshot.tip.height;
     let height = match params.integer("height")? {
         None => tip,

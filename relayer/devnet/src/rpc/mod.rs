@@ -1,6 +1,7 @@
 //! CometBFT's JSON-RPC over HTTP and websocket.
 
 mod answer;
+mod evidence;
 mod jsonrpc;
 mod methods;
 mod params;

@@ -49,6 +49,19 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// A truth value; false if absent.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, RpcError> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            // As a GET request writes it.
+            Some(Value::String(text)) if matches!(text.as_str(), "true" | "false") => Ok(text == "true"),
+            Some(other) => Err(RpcError::invalid_params(format!(
+                "{name}: expected true or false, got {other}"
+            ))),
+        }
+    }
+
     /// A 64-bit integer, which CometBFT writes as a string and accepts in no other form.
     pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, RpcError> {
         match self.get(name) {

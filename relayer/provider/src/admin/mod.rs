@@ -9,6 +9,7 @@ mod error;
 pub mod http;
 mod node;
 mod order;
+mod proof;
 mod registration;
 mod reload;
 mod status;

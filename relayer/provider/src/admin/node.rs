@@ -14,11 +14,12 @@ use crate::audit::Actor;
 use crate::clock;
 use crate::command::{self, CommandRow};
 use crate::control::{self, Disabled};
+use crate::events::{self, NodeEvent};
 use crate::registry::{self, Known};
 use crate::spool::{self, EndRow};
 use crate::store::{Store, StoreError};
 
-/// How many orders are shown.
+/// How many orders and events are shown.
 const RECENT: u32 = 20;
 /// Longest reason in bytes.
 const MAX_REASON: usize = 256;
@@ -87,6 +88,8 @@ pub struct NodeFull {
     pub public_key: String,
     /// Whether a provider's drain is in force.
     pub drained: bool,
+    /// What the contract told of it, newest first.
+    pub events: Vec<NodeEvent>,
     /// Its newest orders.
     pub commands: Vec<CommandRow>,
     /// How its newest reports ended.
@@ -143,7 +146,7 @@ impl Admin {
         })
     }
 
-    /// One node in full, with its newest orders and ended reports.
+    /// One node in full, with its newest events, orders and ended reports.
     ///
     /// # Errors
     /// If there is none, or several.
@@ -163,6 +166,7 @@ impl Admin {
             slot: known.chain.slot,
             public_key: known.chain.agent_pubkey.to_base64(),
             drained: known.chain.drain.is_some(),
+            events: events::events_of(store.reader(), of.0, of.1, RECENT).await?,
             commands: command::history(store.reader(), Some(of.0), Some(of.1), RECENT).await?,
             reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
         })

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hpc_schema::code::Code;
 use hpc_schema::heartbeat::{
-    Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
+    Admission, HealthStatus, HeartbeatAuth, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
 };
 use hpc_schema::key::{Verifier, ZebraVerifier};
 use hpc_schema::refusal::{Refusal, RefusalKind};
@@ -11,9 +11,11 @@ use hpc_schema::time::UnixSeconds;
 
 use super::nonce::Nonces;
 use super::signatures::{Notes, Verifiers};
+use crate::config::Live;
 use crate::control::Controls;
 use crate::fault;
 use crate::identity::PeerIdentity;
+use crate::prove;
 use crate::registry::{Node, Registry};
 use crate::spool::{Accept, Spool};
 use crate::store::StoreError;
@@ -56,6 +58,8 @@ pub struct Judge {
     spool: Spool,
     verifiers: Verifiers,
     nonces: Nonces,
+    /// Says whether full heartbeats are kept for proofs; none: they are not.
+    live: Option<Live>,
 }
 
 impl Judge {
@@ -68,7 +72,15 @@ impl Judge {
             spool,
             verifiers,
             nonces: Nonces::default(),
+            live: None,
         }
+    }
+
+    /// The same, with full heartbeats kept for proofs where the configuration says so.
+    #[must_use]
+    pub fn keeping(mut self, live: Live) -> Self {
+        self.live = Some(live);
+        self
     }
 
     /// Forgets what is no longer needed.
@@ -138,7 +150,8 @@ impl Judge {
             return refuse(refusal, Some(node));
         }
         fault::point("admit.verified");
-        self.store(node, verified, now_ms).await
+        let full = self.full(&node, request, &verified);
+        self.store(node, verified, full, now_ms).await
     }
 
     fn verify(
@@ -170,7 +183,29 @@ impl Judge {
         verify_heartbeat(request, &against, verifier)
     }
 
-    async fn store(&self, node: Arc<Node>, verified: VerifiedHeartbeat, now_ms: u64) -> Verdict {
+    /// What a proof needs beside the report, if proofs are kept.
+    fn full(&self, node: &Node, request: &HeartbeatRequest, verified: &VerifiedHeartbeat) -> Option<Vec<u8>> {
+        if self.live.as_ref()?.get().agents.proofs_kept_ms() == 0 {
+            return None;
+        }
+        let auth = HeartbeatAuth {
+            timestamp: Some(i64::from(verified.report.time)),
+            // Follows from the payload.
+            section: None,
+            ..request.auth.clone()
+        };
+        let cluster = self.registry.cluster(&node.cluster_id);
+        let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
+        prove::full(&request.heartbeat, &auth, node.key(), job_ids)
+    }
+
+    async fn store(
+        &self,
+        node: Arc<Node>,
+        verified: VerifiedHeartbeat,
+        full: Option<Vec<u8>>,
+        now_ms: u64,
+    ) -> Verdict {
         let health = verified.heartbeat.health.status;
         let sequence = verified.report.sequence;
         let accept = Accept {
@@ -183,6 +218,7 @@ impl Judge {
             section_digest: section_digest(&verified.section),
             section: verified.section,
             received_at: now_ms,
+            full,
         };
         let epoch = node.chain.epoch;
         match self.spool.accept(accept).await {

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 /// that are full again are forgotten; if none is, newcomers share one bucket.
 #[derive(Debug)]
 pub struct Limiter<K> {
-    per_minute: u64,
+    per_minute: AtomicU32,
     capacity: usize,
     buckets: Mutex<(HashMap<K, Bucket>, Bucket)>,
 }
@@ -23,16 +24,20 @@ impl<K: Eq + Hash> Limiter<K> {
     /// `per_minute` requests a minute and at most as many at once; `capacity` keys.
     #[must_use]
     pub fn new(per_minute: u32, capacity: usize) -> Self {
-        let per_minute = u64::from(per_minute);
         let full = Bucket {
-            milli: per_minute * 1000,
+            milli: u64::from(per_minute) * 1000,
             at_ms: 0,
         };
         Self {
-            per_minute,
+            per_minute: AtomicU32::new(per_minute),
             capacity,
             buckets: Mutex::new((HashMap::new(), full)),
         }
+    }
+
+    /// Another number from now on.
+    pub fn set(&self, per_minute: u32) {
+        self.per_minute.store(per_minute, Ordering::Relaxed);
     }
 
     /// Takes one request of `key` out; else says how long to wait for the next.
@@ -40,11 +45,12 @@ impl<K: Eq + Hash> Limiter<K> {
     /// # Errors
     /// The time until one is there, rounded up to whole seconds.
     pub fn take(&self, key: K, now_ms: u64) -> Result<(), Duration> {
-        let full = self.per_minute * 1000;
+        let per_minute = u64::from(self.per_minute.load(Ordering::Relaxed));
+        let full = per_minute * 1000;
         let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let (buckets, shared) = &mut *guard;
         if !buckets.contains_key(&key) && buckets.len() >= self.capacity {
-            buckets.retain(|_, b| b.refilled(self.per_minute, now_ms) < full);
+            buckets.retain(|_, b| b.refilled(per_minute, now_ms) < full);
         }
         let bucket = if buckets.len() < self.capacity || buckets.contains_key(&key) {
             buckets.entry(key).or_insert(Bucket {
@@ -54,14 +60,14 @@ impl<K: Eq + Hash> Limiter<K> {
         } else {
             shared
         };
-        bucket.milli = bucket.refilled(self.per_minute, now_ms);
+        bucket.milli = bucket.refilled(per_minute, now_ms);
         bucket.at_ms = now_ms.max(bucket.at_ms);
         if let Some(rest) = bucket.milli.checked_sub(1000) {
             bucket.milli = rest;
             return Ok(());
         }
         let missing = 1000 - bucket.milli;
-        let ms = (missing * 60).div_ceil(self.per_minute.max(1));
+        let ms = (missing * 60).div_ceil(per_minute.max(1));
         Err(Duration::from_secs(ms.div_ceil(1000).max(1)))
     }
 }
@@ -88,6 +94,17 @@ mod tests {
         assert_eq!(l.take("b", 1000), Ok(()), "one node's flood is not another's");
         assert!(l.take("a", 2000).is_err());
         assert_eq!(l.take("a", 3100), Ok(()));
+    }
+
+    #[test]
+    fn another_number_counts_from_the_next_request_on() {
+        let l = Limiter::new(30, 10);
+        l.take("a", 1000).unwrap();
+        l.set(2);
+        assert_eq!((l.take("a", 1000), l.take("a", 1000)), (Ok(()), Ok(())));
+        assert!(l.take("a", 1000).is_err());
+        l.set(60);
+        assert_eq!(l.take("a", 2000), Ok(()));
     }
 
     #[test]

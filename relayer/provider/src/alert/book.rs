@@ -1,6 +1,9 @@
 use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use crate::ops::Severity;
 use crate::store::{StoreError, int, opt_uint, uint};
@@ -28,6 +31,28 @@ pub(super) struct Alert {
     pub(super) raised_at: u64,
     pub(super) ended_at: Option<u64>,
     pub(super) cleared_at: Option<u64>,
+}
+
+/// An alert as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AlertRow {
+    /// Which kind.
+    pub name: String,
+    /// `critical` or `warning`.
+    pub severity: String,
+    /// The cluster, if it is of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// The node, if it is of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
+    /// For people.
+    pub summary: String,
+    /// Since when.
+    pub started_at: String,
+    /// Until when; absent: it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
 }
 
 impl Alert {
@@ -123,6 +148,32 @@ pub(super) async fn active(conn: &mut SqliteConnection, of_nodes: bool) -> Resul
         .fetch_all(conn)
         .await?;
     rows.iter().map(Alert::read).collect()
+}
+
+/// What is wrong, or has ended and is still to be told, for operators: the newest first.
+///
+/// # Errors
+/// If the store fails.
+pub async fn list(pool: &SqlitePool) -> Result<Vec<AlertRow>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM alert ORDER BY started_at DESC, key LIMIT 10000")
+        .fetch_all(pool)
+        .await?;
+    let time = |ms: u64| UnixSeconds(ms / 1000).to_string();
+    rows.iter()
+        .map(|row| {
+            let alert = Alert::read(row)?;
+            let some = |text: String| (!text.is_empty()).then_some(text);
+            Ok(AlertRow {
+                name: alert.name,
+                severity: alert.severity,
+                cluster_id: some(alert.cluster),
+                node_id: some(alert.node),
+                summary: alert.summary,
+                started_at: time(alert.started_at),
+                ended_at: alert.ended_at.map(time),
+            })
+        })
+        .collect()
 }
 
 /// Forgets what has ended and has nobody left to be told; what ended within `wait_ms` of its start is told to nobody who

@@ -10,7 +10,7 @@ mod own;
 mod run;
 mod sink;
 
-pub use book::NAMES;
+pub use book::{AlertRow, NAMES, list};
 pub(crate) use nodes::on_event;
 pub use run::{Parts, start};
 pub(crate) use sink::check;

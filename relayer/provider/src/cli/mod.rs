@@ -1,12 +1,14 @@
 //! The command line: `init`, `run`, and every operation of [`crate::admin`].
 
 mod admin;
+mod alert;
 mod args;
 mod audit;
 mod backup;
 mod certificate;
 mod command;
 mod config;
+mod heartbeat;
 mod init;
 mod keys;
 mod log;
@@ -82,6 +84,8 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::NodeToken(command) => Box::pin(token::run(&desk(home).await?, command, out)).await,
         Command::Node(command) => Box::pin(node::run(&desk(home).await?, command, out)).await,
         Command::Order(command) => Box::pin(command::run(&desk(home).await?, command, out)).await,
+        Command::Heartbeat(command) => Box::pin(heartbeat::run(&desk(home).await?, command, out)).await,
+        Command::Alert(command) => alert::run(&desk(home).await?, command, out).await,
         Command::Certificate(command) => Box::pin(certificate::run(&desk(home).await?, command, out)).await,
         Command::Keys(command) => Box::pin(keys::run(&desk(home).await?, command, out)).await,
         Command::AdminToken(command) => Box::pin(admin::run(&desk(home).await?, command, out)).await,

@@ -12,7 +12,20 @@ pub(super) const RELOADABLE: &[&str] = &[
     "agents.sampling_interval_seconds",
     "audit.anchor",
     "audit.anchor_interval",
+    "batch.max_gas",
+    "batch.max_size",
+    "batch.max_tx_bytes",
+    "batch.submit_interval",
     "chain.sync",
+    "gateway.certificate_lifetime",
+    "gateway.handshake_timeout",
+    "gateway.header_timeout",
+    "gateway.idle_timeout",
+    "gateway.max_anonymous_per_address",
+    "gateway.max_body_bytes",
+    "gateway.max_connections_per_node",
+    "gateway.request_timeout",
+    "gateway.requests_per_minute",
     "log.level",
     "store.history",
 ];
@@ -108,16 +121,28 @@ mod tests {
         next.agents.sampling_interval_seconds = Some(20);
         next.store.history = Span::seconds(120);
         next.chain.id = "hpc-2".to_owned();
+        next.gateway.max_connections = 10;
         next.gateway.max_body_bytes = 8192;
         let change = live.update(&next).unwrap();
         assert_eq!(
             change.changed,
-            ["agents.sampling_interval_seconds", "store.history"]
+            [
+                "gateway.max_body_bytes",
+                "agents.sampling_interval_seconds",
+                "store.history"
+            ]
         );
-        assert_eq!(change.waiting, ["chain.id", "gateway.max_body_bytes"]);
+        assert_eq!(change.waiting, ["chain.id", "gateway.max_connections"]);
         let now = live.get();
         assert_eq!(now.agents.sampling_interval_seconds, Some(20));
-        assert_eq!((now.chain.id.as_str(), now.gateway.max_body_bytes), ("", 65_536));
+        assert_eq!(
+            (
+                now.chain.id.as_str(),
+                now.gateway.max_connections,
+                now.gateway.max_body_bytes
+            ),
+            ("", 12_000, 8192)
+        );
         // The same again changes nothing, and still says what waits.
         let again = live.update(&next).unwrap();
         assert_eq!((again.changed, again.waiting), (Vec::new(), change.waiting));

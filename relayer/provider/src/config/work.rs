@@ -34,7 +34,8 @@ impl Default for Batch {
 pub struct Agents {
     /// `config_updates.sampling_interval_seconds`, 10–120.
     pub sampling_interval_seconds: Option<u32>,
-    /// `config_updates.metrics_retention_hours`.
+    /// `config_updates.metrics_retention_hours`: as long the gateway keeps full heartbeats, too, with what proves them on chain;
+    /// 24 without it, none with 0.
     pub metrics_retention_hours: Option<u32>,
     /// Neighbours that each node measures its latency to.
     pub probe_neighbours: u8,
@@ -47,6 +48,15 @@ impl Default for Agents {
             metrics_retention_hours: None,
             probe_neighbours: 3,
         }
+    }
+}
+
+impl Agents {
+    /// How long full heartbeats are kept with their proofs, milliseconds; 0: not at all.
+    #[must_use]
+    pub fn proofs_kept_ms(&self) -> u64 {
+        let hours = self.metrics_retention_hours.unwrap_or(24);
+        u64::from(hours).saturating_mul(3_600_000)
     }
 }
 

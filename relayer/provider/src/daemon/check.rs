@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use hpc_chain::query::QueryError;
+use hpc_chain::query::{FeeGrant, QueryError};
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::RpcError;
 use hpc_schema::time::UnixSeconds;
@@ -14,6 +14,7 @@ use super::open::StartError;
 use crate::config::Config;
 use crate::identity::{Ca, SERVER_LIFETIME_SECONDS};
 use crate::ops::Health;
+use crate::settle::Signers;
 
 /// How long the start waits for the chain.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -57,6 +58,35 @@ pub(super) async fn chain(
         ))),
         Err(_) => unreachable(&"no answer within 3 s"),
     }
+}
+
+/// Refuses to start where fees are to be paid by grants and the chain knows none; a grant that is missing is only noted.
+pub(super) async fn fee_grants(
+    client: &RegistryClient,
+    signers: &[Signers],
+    health: &Health,
+) -> Result<(), StartError> {
+    for signer in signers {
+        let Some(granter) = &signer.granter else { continue };
+        match timeout(PATIENCE, client.chain().fee_grant(granter, &signer.address)).await {
+            Ok(Ok(FeeGrant::NoModule)) => {
+                return Err(StartError::Chain(
+                    "chain.fee_granter: this chain has no fee grants (x/feegrant); leave the key out, then each key pays for itself"
+                        .into(),
+                ));
+            }
+            Ok(Ok(FeeGrant::Missing)) => health.raise_of(
+                "insufficient_funds",
+                &signer.name,
+                format!(
+                    "chain.fee_granter: {granter} has granted {} no fees; let it send: wasmd tx feegrant grant",
+                    signer.address
+                ),
+            ),
+            Ok(Ok(FeeGrant::Granted) | Err(_)) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// What is to be done about the gateway's certificate.

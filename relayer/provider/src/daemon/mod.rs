@@ -36,10 +36,10 @@ use crate::home::Home;
 use crate::identity::Anchors;
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
-use crate::settle::{self, Claims, Driver, DriverError, DriverParts, Wake};
+use crate::settle::{self, Claims, DriverError, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{alert, clock, home};
+use crate::{alert, clock, home, prove};
 
 /// A daemon that runs.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         config.require_chain()?;
         let live = Live::new(config.clone());
-        let lock = open::lock(&home)?;
+        let lock = open::lock(&home).await?;
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
         let store = Store::open(&home.store()).await?;
@@ -89,6 +89,7 @@ impl Daemon {
         let client = open::client(&config)?;
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
         check::chain(&client, &config, &health).await?;
+        check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
         registry::load(&store, &registry, clock::now()).await?;
         let controls = Arc::new(Controls::default());
@@ -128,7 +129,8 @@ impl Daemon {
                 Arc::clone(&controls),
                 spool,
                 Verifiers::start()?,
-            ),
+            )
+            .keeping(live.clone()),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
@@ -148,6 +150,7 @@ impl Daemon {
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
         let settling = settle::Shared {
             config: config.clone(),
+            live: live.clone(),
             price: keys.price,
             ceiling: keys.ceiling,
             client: client.clone(),
@@ -159,11 +162,7 @@ impl Daemon {
             claims: Arc::new(Claims::default()),
             seen: follower.seen(),
         };
-        let mut drivers = Vec::new();
-        for signers in keys.signers {
-            let shared = settling.clone();
-            drivers.push(Driver::resume(DriverParts { shared, signers }).await?);
-        }
+        let drivers = settle::resume(&settling, keys.signers).await?;
         let watching = settle::watch_endpoints(
             follower.seen(),
             endpoints.clone(),
@@ -220,6 +219,11 @@ impl Daemon {
             tokio::spawn(ops_task),
             tokio::spawn(anchor::anchor(shared.clone(), rest_stops.clone())),
             tokio::spawn(watching),
+            tokio::spawn(prove::collect(
+                shared.client.clone(),
+                store.clone(),
+                rest_stops.clone(),
+            )),
             tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),

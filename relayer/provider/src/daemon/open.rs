@@ -2,6 +2,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hpc_chain::gas::GasPrice;
 use hpc_chain::keys::{Backend, KeyError, Keyring, KeyringError, LocalKey};
@@ -9,6 +10,7 @@ use hpc_chain::query::Chain;
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError};
 use hpc_schema::time::UnixSeconds;
+use tokio::time::{Instant, sleep};
 
 use super::check::{ServerState, server_state};
 use super::passphrase::passphrase;
@@ -113,7 +115,7 @@ impl StartError {
             | Self::Tls(_)
             | Self::Alerts(_)
             | Self::Store(StoreError::Bound { .. })
-            | Self::Driver(DriverError::WrongChain { .. }) => 78,
+            | Self::Driver(DriverError::WrongChain { .. } | DriverError::Former { .. }) => 78,
             Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
             Self::Locked(_) | Self::Bind { .. } => 69,
             Self::Ended(_) => 70,
@@ -131,7 +133,10 @@ pub(super) struct Keys {
     pub(super) ceiling: Option<GasPrice>,
 }
 
-pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
+/// How long a start waits for the directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
     let path = home.dir().join("lock");
     let file = |source| StartError::File {
         path: path.clone(),
@@ -143,10 +148,17 @@ pub(super) fn lock(home: &Home) -> Result<fs::File, StartError> {
         .write(true)
         .open(&path)
         .map_err(file)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(fs::TryLockError::WouldBlock) => Err(StartError::Locked(home.dir().to_owned())),
-        Err(fs::TryLockError::Error(e)) => Err(file(e)),
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            // One that has just ended may leave it for a moment in a program that was being started.
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                sleep(Duration::from_millis(50)).await
+            }
+            Err(fs::TryLockError::WouldBlock) => return Err(StartError::Locked(home.dir().to_owned())),
+            Err(fs::TryLockError::Error(e)) => return Err(file(e)),
+        }
     }
 }
 
@@ -176,7 +188,7 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
         signers.push(Signers {
             name: name.clone(),
             address: relayer.address(&prefix)?,
-            relayer,
+            relayer: Some(relayer),
             operator: Arc::clone(&operator),
             prefix: prefix.clone(),
             granter: config.chain.fee_granter.clone(),

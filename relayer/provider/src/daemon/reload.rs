@@ -86,7 +86,13 @@ impl Reload {
         };
         self.publish_certificates()?;
         match next {
-            Some(next) => Ok(self.live.update(&next)?),
+            Some(next) => {
+                let change = self.live.update(&next)?;
+                if let Some(gateway) = self.gateway.upgrade() {
+                    gateway.retune();
+                }
+                Ok(change)
+            }
             None => Ok(Change::default()),
         }
     }

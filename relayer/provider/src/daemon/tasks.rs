@@ -13,7 +13,7 @@ use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, events, spool};
+use crate::{clock, command, events, prove, spool};
 
 use super::check::{ServerState, server_state};
 use super::reload::Reload;
@@ -165,6 +165,8 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     spool::prune(&mut tx, before).await?;
     settle::prune_batches(&mut tx, before).await?;
     events::prune(&mut tx, clock::now_ms().saturating_sub(EVENTS_KEPT_MS)).await?;
+    let kept = live.get().agents.proofs_kept_ms();
+    prove::prune(&mut tx, clock::now_ms().saturating_sub(kept)).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use crate::control;
-use crate::identity::Issued;
-use crate::store::{StoreError, int, opt_uint, text, uint};
+use crate::identity::{Issued, PeerIdentity};
+use crate::store::{Store, StoreError, int, opt_uint, text, uint};
 
 /// Certificates of one node that count at the same time; the agent has one, and one that replaces it.
 const MAX_PER_NODE: i64 = 64;
@@ -24,7 +24,7 @@ pub struct CertificateRow {
     pub node_id: NodeId,
     /// The registration that it counts for.
     pub epoch: Option<u64>,
-    /// When it was issued.
+    /// When it was issued; one of an outside CA: when it was first seen.
     pub issued_at: UnixSeconds,
     /// Until when it counts.
     pub not_after: UnixSeconds,
@@ -70,7 +70,7 @@ pub async fn record_certificate(
     .await?;
     sqlx::query(
         "INSERT INTO certificate (serial, cluster_id, node_id, epoch, issued_at_s, not_after_s)
-         VALUES (?, ?, ?, ?, ?, ?)",
+         VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(&issued.serial)
     .bind(cluster.as_str())
@@ -80,6 +80,30 @@ pub async fn record_certificate(
     .bind(int(issued.not_after.0))
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+/// Notes a certificate that an outside CA issued, when it is first seen, so that it can be listed and revoked like our own.
+///
+/// # Errors
+/// If the store fails.
+pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), StoreError> {
+    let known = sqlx::query("SELECT 1 FROM certificate WHERE serial = ?")
+        .bind(&peer.serial)
+        .fetch_optional(store.reader())
+        .await?;
+    if known.is_some() {
+        return Ok(());
+    }
+    let mut tx = store.begin().await?;
+    let issued = Issued {
+        pem: String::new(),
+        serial: peer.serial.clone(),
+        not_after: peer.not_after,
+    };
+    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
+    record_certificate(&mut tx, cluster, node, peer.epoch.unwrap_or(0), &issued, now).await?;
+    tx.commit().await?;
     Ok(())
 }
 

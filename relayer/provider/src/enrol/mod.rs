@@ -7,7 +7,8 @@ mod registration;
 mod tokens;
 
 pub use certificates::{
-    CertificateRow, Which, certificates, record_certificate, revoke_certificates, revoked_serials,
+    CertificateRow, Which, certificates, record_certificate, record_outside, revoke_certificates,
+    revoked_serials,
 };
 pub use join::{JoinRow, JoinTerms, Joined, insert_join, join, list_joins, revoke_join, use_id};
 pub use network::{Network, NetworkError};

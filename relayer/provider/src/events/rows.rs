@@ -6,6 +6,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::Event;
 use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
@@ -189,11 +190,12 @@ pub async fn deregistered(
 }
 
 /// An event of a node, as the contract told it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeEvent {
     /// Block.
     pub height: u64,
-    /// Type and attributes.
+    /// Its type and attributes, all of them text.
+    #[schemars(with = "BTreeMap<String, String>")]
     pub event: serde_json::Value,
 }
 

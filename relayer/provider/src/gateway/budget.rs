@@ -1,6 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(super) struct Budget<K> {
     total: usize,
-    per_key: usize,
+    per_key: AtomicUsize,
     inner: Mutex<Inner<K>>,
 }
 
@@ -35,7 +36,7 @@ impl<K: Eq + Hash + Clone> Budget<K> {
     pub(super) fn new(total: usize, per_key: usize) -> Arc<Self> {
         Arc::new(Self {
             total: total.max(1),
-            per_key: per_key.max(1),
+            per_key: AtomicUsize::new(per_key.max(1)),
             inner: Mutex::new(Inner {
                 places: HashMap::new(),
                 count: 0,
@@ -44,11 +45,16 @@ impl<K: Eq + Hash + Clone> Budget<K> {
         })
     }
 
+    /// Another number of places for each from now on: whoever holds more gives them up as it takes others.
+    pub(super) fn set_per_key(&self, per_key: usize) {
+        self.per_key.store(per_key.max(1), Ordering::Relaxed);
+    }
+
     /// A place for `key`, and whose connection had to go for it.
     pub(super) fn take(self: &Arc<Self>, key: K) -> (Place<K>, Option<K>) {
         let (sender, taken) = oneshot::channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let victim = if inner.held(&key) >= self.per_key {
+        let victim = if inner.held(&key) >= self.per_key.load(Ordering::Relaxed) {
             Some(key.clone())
         } else if inner.count >= self.total {
             let largest = inner.places.iter().max_by_key(|(_, q)| q.len());

@@ -41,7 +41,7 @@ pub(super) async fn issue(
         Failure::unavailable(10, "the gateway's CA is not available")
     };
     let serial = clock::random().map_err(|e| fail(&e))?;
-    let lifetime = gateway.config.gateway.certificate_lifetime.as_secs();
+    let lifetime = gateway.live.get().gateway.certificate_lifetime.as_secs();
     let issued = gateway
         .ca()
         .issue_node(csr, subject, now, lifetime, serial)
@@ -67,7 +67,7 @@ pub(super) async fn renew(
     let bytes = body::read(
         request,
         MAX_BYTES,
-        gateway.config.gateway.request_timeout.duration(),
+        gateway.live.get().gateway.request_timeout.duration(),
     )
     .await?;
     let peer = connection.node(&gateway, &path_node, clock::now())?;
@@ -121,7 +121,7 @@ pub(super) async fn recover(
     let bytes = body::read(
         request,
         MAX_BYTES,
-        gateway.config.gateway.request_timeout.duration(),
+        gateway.live.get().gateway.request_timeout.duration(),
     )
     .await?;
     let request: RecoverRequest = body::json(&bytes)?;

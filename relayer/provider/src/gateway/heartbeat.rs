@@ -38,7 +38,8 @@ pub(super) async fn receive(
     request: Request,
 ) -> Result<Json<HeartbeatResponseBody>, Failure> {
     let arrived = Instant::now();
-    let limits = &gateway.config.gateway;
+    let live = gateway.live.get();
+    let limits = &live.gateway;
     let bytes = body::read(request, limits.max_body_bytes, limits.request_timeout.duration()).await?;
     let now_ms = clock::now_ms();
     let peer = connection.node(gateway, path_node, UnixSeconds(now_ms / 1000))?;
@@ -131,7 +132,7 @@ async fn answer(
     let nanos = u32::try_from(now_ms % 1000 * 1_000_000).unwrap_or(0);
     let timestamp =
         Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::unavailable(60, "the clock is wrong"))?;
-    let interval = u32::try_from(gateway.config.batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
+    let interval = u32::try_from(gateway.live.get().batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
     // An eighth of the queue filled stretches the interval once more.
     let stretch = u32::try_from(1 + gateway.judge.load_permille() / 125).unwrap_or(1);
     let next = next_heartbeat_seconds(

@@ -23,6 +23,7 @@ use super::pace::{Limits, Overdue, Paced, Phase};
 use super::tls::Tls;
 use super::{Gateway, router};
 use crate::identity::PeerIdentity;
+use crate::{clock, enrol};
 
 /// Largest request head that the HTTP layer reads; what is smaller and still too large is refused with a code.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -89,7 +90,8 @@ async fn connection(
     gateway: &Arc<Gateway>,
     stop: watch::Receiver<bool>,
 ) {
-    let limits = &gateway.config.gateway;
+    let live = gateway.live.get();
+    let limits = &live.gateway;
     let (mut place, victim) = gateway.strangers.take(network(from.ip()));
     if let Some(victim) = victim {
         gateway.metrics.connections_evicted.inc();
@@ -132,6 +134,7 @@ async fn connection(
         Ok(Some(peer)) => {
             let peer = Arc::new(peer);
             drop(place);
+            note_outside(gateway, &tls, &peer).await;
             let (mut place, victim) = gateway
                 .members
                 .take((peer.cluster_id.clone(), peer.node_id.clone()));
@@ -162,6 +165,21 @@ fn peer_of(tls: &TlsStream<TcpStream>) -> Result<Option<PeerIdentity>, crate::id
     let chain = tls.get_ref().1.peer_certificates();
     let leaf = chain.and_then(|chain| chain.first());
     leaf.map(|der| PeerIdentity::from_der(der)).transpose()
+}
+
+/// What an outside CA has issued to a node on record is noted, so that it can be revoked.
+async fn note_outside(gateway: &Gateway, tls: &TlsStream<TcpStream>, peer: &PeerIdentity) {
+    let chain = tls.get_ref().1.peer_certificates();
+    let Some(leaf) = chain.and_then(|chain| chain.first()) else {
+        return;
+    };
+    let known = gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some();
+    if known
+        && !gateway.ca().is_issuer_of(leaf)
+        && let Err(error) = enrol::record_outside(&gateway.store, peer, clock::now()).await
+    {
+        tracing::warn!(%error, node = %peer.node_id, "a certificate of an outside CA is not on record; it cannot be revoked");
+    }
 }
 
 /// Ends when an operator's decision concerns this certificate. A request gets to know why; an idle connection just ends.

@@ -187,6 +187,15 @@ impl Gateway {
         };
     }
 
+    /// Takes changed limits into use.
+    pub fn retune(&self) {
+        let live = self.live.get();
+        let limits = &live.gateway;
+        self.nodes.set(limits.requests_per_minute);
+        self.strangers.set_per_key(limits.max_anonymous_per_address);
+        self.members.set_per_key(limits.max_connections_per_node);
+    }
+
     /// Logs that an address is refused something, once.
     fn log_once(&self, from: IpAddr, what: &'static str) {
         if let Some(before) = self.once.note(budget::network(from), what, clock::now_ms()) {

@@ -116,7 +116,7 @@ async fn guarded(
         }
         Ok(()) => {
             // Once for the body, once for the answer.
-            let within = gateway.config.gateway.request_timeout.duration() * 2;
+            let within = gateway.live.get().gateway.request_timeout.duration() * 2;
             timeout(within, run(request))
                 .await
                 .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())

@@ -168,6 +168,14 @@ impl Ca {
         })
     }
 
+    /// Whether this certificate, of a chain that was verified, names this CA as its issuer.
+    #[must_use]
+    pub fn is_issuer_of(&self, leaf: &[u8]) -> bool {
+        let parsed = x509_parser::parse_x509_certificate(leaf);
+        let ours = x509_parser::parse_x509_certificate(&self.der);
+        matches!((parsed, ours), (Ok((_, leaf)), Ok((_, ca))) if leaf.issuer().as_raw() == ca.subject().as_raw())
+    }
+
     /// Whether a gateway's certificate is one that this CA's [`Ca::issue_server`] made; none if it cannot be read.
     #[must_use]
     pub fn issued_server(&self, pem: &str) -> Option<bool> {

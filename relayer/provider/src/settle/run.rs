@@ -1,8 +1,41 @@
+use std::sync::Arc;
+
 use hpc_chain::rpc::Follower;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::driver::{Driver, DriverError};
+use super::driver::{Driver, DriverError, DriverParts, Shared, Signers};
+use super::former::formers;
+
+/// A driver for each of these keys, and for each key that is used no more and has a transaction under way.
+///
+/// # Errors
+/// If the store fails, or does not say whose a transaction is.
+pub async fn resume(shared: &Shared, signers: Vec<Signers>) -> Result<Vec<Driver>, DriverError> {
+    let accounts: Vec<_> = signers.iter().map(Signers::account).collect();
+    let formers = formers(&shared.store, &accounts).await?;
+    let mut all = Vec::new();
+    if let Some(first) = signers.first() {
+        all.extend(formers.into_iter().map(|(name, address)| Signers {
+            name,
+            relayer: None,
+            address,
+            operator: Arc::clone(&first.operator),
+            prefix: first.prefix.clone(),
+            granter: None,
+            duties: false,
+        }));
+    }
+    all.extend(signers);
+    let mut drivers = Vec::new();
+    for signers in all {
+        let shared = shared.clone();
+        let driver = Driver::resume(DriverParts { shared, signers }).await?;
+        driver.claim_outstanding().await?;
+        drivers.push(driver);
+    }
+    Ok(drivers)
+}
 
 /// Runs a driver for each key until `stop`, and for as long the follower that tells them of new blocks.
 ///

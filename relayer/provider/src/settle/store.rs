@@ -70,23 +70,27 @@ pub(super) async fn load_state(pool: &SqlitePool, signer: &str) -> Result<Option
         .await?;
     let Some(row) = row else { return Ok(None) };
     let text: String = row.try_get(0)?;
-    serde_json::from_str(&text)
-        .map(Some)
-        .map_err(|_| bad("signer", "state"))
+    read_state(&text).map(Some)
+}
+
+pub(super) fn read_state(text: &str) -> Result<State, StoreError> {
+    serde_json::from_str(text).map_err(|_| bad("signer", "state"))
 }
 
 pub(super) async fn save_state(
     conn: &mut SqliteConnection,
-    signer: &str,
+    (signer, address): (&str, &str),
     state: &State,
     now_ms: u64,
 ) -> Result<(), StoreError> {
     let text = serde_json::to_string(state).map_err(|_| bad("signer", "state"))?;
     sqlx::query(
-        "INSERT INTO signer (signer, state, updated_at) VALUES (?, ?, ?)
-         ON CONFLICT (signer) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at",
+        "INSERT INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, ?)
+         ON CONFLICT (signer) DO UPDATE SET address = excluded.address, state = excluded.state,
+           updated_at = excluded.updated_at",
     )
     .bind(signer)
+    .bind(address)
     .bind(text)
     .bind(int(now_ms))
     .execute(conn)

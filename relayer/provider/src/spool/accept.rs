@@ -83,7 +83,7 @@ async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreE
     }
     sqlx::query(
         "INSERT OR REPLACE INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
-         received_at, superseded_from, superseded_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         received_at, superseded_from, superseded_count, heartbeat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(cluster)
     .bind(node)
@@ -95,6 +95,7 @@ async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreE
     .bind(int(new.received_at))
     .bind(from.map(i64::from))
     .bind(int(count))
+    .bind(new.full.as_deref())
     .execute(conn)
     .await?;
     Ok(())

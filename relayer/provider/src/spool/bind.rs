@@ -3,6 +3,7 @@ use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
+use crate::prove;
 use crate::store::{StoreError, int};
 
 /// Moves reports out of the queue into a transaction, in the order of its items. One that a newer report
@@ -42,6 +43,9 @@ pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -
         .bind(recorded)
         .execute(&mut *conn)
         .await?;
+        if let (Some(full), false) = (&m.full, recorded) {
+            prove::keep(&mut *conn, m.which(), full, m.received_at).await?;
+        }
     }
     Ok(())
 }
@@ -96,7 +100,9 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
         None => {
             sqlx::query(
                 "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
-                 received_at, superseded_from, superseded_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 received_at, superseded_from, superseded_count, heartbeat)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT heartbeat FROM heartbeat
+                   WHERE cluster_id = ?1 AND node_id = ?2 AND epoch = ?3 AND sequence = ?4))",
             )
             .bind(m.cluster_id.as_str())
             .bind(m.node_id.as_str())
@@ -108,10 +114,12 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
             .bind(int(m.received_at))
             .bind(m.superseded_from.map(i64::from))
             .bind(int(m.superseded_count))
-            .execute(conn)
+            .execute(&mut *conn)
             .await?;
+            prove::forget(conn, m.which()).await?;
         }
         Some(newer) if newer.epoch == m.epoch => {
+            prove::forget(&mut *conn, m.which()).await?;
             // Its end is the newer one's.
             let from = m.superseded_from.unwrap_or(m.sequence);
             let added = m.superseded_count.saturating_add(1);

@@ -5,6 +5,7 @@ use serde::Serialize;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::rows::Member;
+use crate::prove;
 use crate::store::{StoreError, int, opt_uint, sequence, uint};
 
 /// How a report ended.
@@ -80,6 +81,10 @@ pub async fn end(conn: &mut SqliteConnection, m: &Member, end: &End, now_ms: u64
     .bind(int(now_ms))
     .execute(&mut *conn)
     .await?;
+    match (end.ended, end.batch, end.height) {
+        (EndedAs::OnChain, Some(batch), Some(_)) => prove::on_chain(&mut *conn, m.which(), batch).await?,
+        _ => prove::forget(&mut *conn, m.which()).await?,
+    }
     if let (EndedAs::Refused, Some(code)) = (end.ended, end.code) {
         sqlx::query(
             "UPDATE intake SET refusal_code = ?, refusal_sequence = ?, refusal_at = ?

@@ -3,6 +3,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::prove::Which;
 use crate::store::{StoreError, bytes, opt_uint, sequence, text, uint};
 
 /// A signed report on its way to the chain.
@@ -30,9 +31,21 @@ pub struct Member {
     pub superseded_count: u64,
     /// Its end is on record already.
     pub recorded: bool,
+    /// The rest of the heartbeat, if it is kept for proofs; only of one that waits.
+    pub full: Option<Vec<u8>>,
 }
 
 impl Member {
+    /// The heartbeat that it is of.
+    pub(super) fn which(&self) -> Which<'_> {
+        Which {
+            cluster: &self.cluster_id,
+            node: &self.node_id,
+            epoch: self.epoch,
+            sequence: self.sequence,
+        }
+    }
+
     pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
         let from = opt_uint(row, "superseded_from")?
             .map(u32::try_from)
@@ -54,6 +67,7 @@ impl Member {
             superseded_count: uint(row, "superseded_count")?,
             // Only a bound report can have ended and stay.
             recorded: row.try_get("recorded").unwrap_or(false),
+            full: row.try_get("heartbeat").unwrap_or(None),
         })
     }
 }

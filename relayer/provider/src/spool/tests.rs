@@ -45,6 +45,7 @@ fn report(epoch: u64, sequence: u32, at: u64) -> Accept {
         section: vec![3],
         section_digest: [4; 16],
         received_at: at,
+        full: Some(sequence.to_be_bytes().to_vec()),
     }
 }
 
@@ -93,7 +94,7 @@ impl Model {
         }
         let mut tx = self.store.begin().await.unwrap();
         let row = sqlx::query(
-            "INSERT INTO batch (signer, kind, created_at) VALUES ('s', 'reports', 0) RETURNING id",
+            "INSERT INTO batch (signer, kind, hash, created_at) VALUES ('s', 'reports', 'H', 0) RETURNING id",
         )
         .fetch_one(&mut *tx)
         .await
@@ -173,6 +174,33 @@ impl Model {
         );
         let waiting = depth(self.store.reader()).await.unwrap().waiting;
         assert!(waiting <= 1, "the queue is bounded by nodes");
+        self.check_heartbeats().await;
+    }
+
+    /// The heartbeat itself is there of each report that waits, is bound or came on chain, and of no other.
+    async fn check_heartbeats(&self) {
+        let set = async |sql: &'static str| {
+            let rows = sqlx::query(sql).fetch_all(self.store.reader()).await.unwrap();
+            let entry = |row: &sqlx::sqlite::SqliteRow| {
+                let sequence: i64 = row.get(1);
+                let heartbeat: Option<Vec<u8>> = row.try_get("heartbeat").unwrap_or(None);
+                if let Some(bytes) = heartbeat {
+                    assert_eq!(i64::from(u32::from_be_bytes(bytes.try_into().unwrap())), sequence);
+                }
+                (row.get::<i64, _>(0), sequence)
+            };
+            rows.iter().map(entry).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(
+            set("SELECT epoch, sequence, heartbeat FROM heartbeat").await,
+            set("SELECT epoch, sequence FROM report_end WHERE ended = 'on_chain'
+                 UNION SELECT epoch, sequence FROM batch_report WHERE NOT recorded")
+            .await
+        );
+        assert_eq!(
+            set("SELECT epoch, sequence, heartbeat FROM waiting WHERE heartbeat IS NOT NULL").await,
+            set("SELECT epoch, sequence FROM waiting").await
+        );
     }
 }
 
@@ -238,7 +266,7 @@ async fn rows(store: &Store) -> Vec<String> {
          || received_at || '/' || hex(section) || '/' || hex(section_digest) AS text FROM intake ORDER BY 1",
         "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || sequence || '/' || hex(report) || '/'
          || hex(signature) || '/' || queued_at || '/' || received_at || '/' || ifnull(superseded_from, '-') || '/'
-         || superseded_count AS text FROM waiting ORDER BY 1",
+         || superseded_count || '/' || hex(heartbeat) AS text FROM waiting ORDER BY 1",
         "SELECT node_id || '/' || epoch || '/' || sequence || '/' || ended || '/' || superseded_count AS text
          FROM report_end ORDER BY id",
     ] {

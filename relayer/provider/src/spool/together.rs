@@ -36,14 +36,14 @@ fn sized(rows: usize) -> Sized {
     );
     // Like `enqueue`: the newest wins, those before it are counted. One of another epoch is not for here.
     let waiting = format!(
-        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_count)
+        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_count, heartbeat)
          VALUES {}
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET
            superseded_from = coalesce(superseded_from, sequence), superseded_count = superseded_count + 1,
            sequence = excluded.sequence, report = excluded.report, signature = excluded.signature,
-           received_at = excluded.received_at
+           received_at = excluded.received_at, heartbeat = excluded.heartbeat
          WHERE waiting.epoch = excluded.epoch",
-        values("(?, ?, ?, ?, ?, ?, ?, ?, 0)")
+        values("(?, ?, ?, ?, ?, ?, ?, ?, 0, ?)")
     );
     Sized { intake, waiting }
 }
@@ -113,7 +113,8 @@ async fn some(
             .bind(r.report.as_slice())
             .bind(r.signature.as_slice())
             .bind(int(r.received_at))
-            .bind(int(r.received_at));
+            .bind(int(r.received_at))
+            .bind(r.full.as_deref());
     }
     Ok(query.execute(&mut **tx).await?.rows_affected() == count)
 }

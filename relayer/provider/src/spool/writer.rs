@@ -38,6 +38,8 @@ pub struct Accept {
     pub section_digest: [u8; 16],
     /// UNIX milliseconds.
     pub received_at: u64,
+    /// The rest of the heartbeat ([`crate::prove::full`]), if it is kept for proofs.
+    pub full: Option<Vec<u8>>,
 }
 
 /// The writer's answer, given after the commit.

@@ -104,6 +104,20 @@ impl Scene {
         }
     }
 
+    /// This one.
+    pub(crate) async fn enrol_one(&mut self, index: usize) {
+        let token = token(&self.site, &self.agents[index]).await;
+        self.agents[index].register(&self.site, &token).await;
+        self.clients.push(self.agents[index].client(&self.site));
+    }
+
+    /// The answer to a registration that was asked for before.
+    pub(crate) async fn take_certificate(&mut self, index: usize) {
+        let token = self.tokens[index].clone();
+        self.agents[index].register(&self.site, &token).await;
+        self.clients.push(self.agents[index].client(&self.site));
+    }
+
     /// All at once.
     pub(crate) async fn enrol_together(&mut self) {
         // While the chain stands still at most the first goes out alone.

@@ -25,6 +25,7 @@ mod intruders;
 mod kill;
 mod outside_ca;
 mod process;
+mod proofs;
 mod raw;
 mod registration;
 mod reload;

@@ -1,12 +1,14 @@
 //! What may be looked at.
 
+use hpc_chain::proof::Proof;
 use hpc_schema::id::{ClusterId, NodeId};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Nothing};
 use crate::admin::credential::Credential;
 use crate::admin::{AdminError, NodeFull, NodeRow, Shown, Status, Waiting};
+use crate::alert::{self, AlertRow};
 use crate::audit::{self, Row};
 use crate::command::CommandRow;
 use crate::enrol::{CertificateRow, JoinRow, TokenRow};
@@ -58,6 +60,24 @@ pub(super) struct HowMuch {
     reports: Option<u32>,
 }
 
+/// Which heartbeat of a node.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhichHeartbeat {
+    /// The node's cluster, if several have a node of this id.
+    cluster_id: Option<ClusterId>,
+    /// Of which registration; without it the newest.
+    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
+    epoch: Option<u64>,
+    /// Its sequence; without it the newest that can be proven.
+    sequence: Option<u32>,
+}
+
+/// A file that `virtengine proof verify` checks.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct ProofFile(#[schemars(with = "serde_json::Map<String, serde_json::Value>")] Proof);
+
 /// Which rows.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +108,23 @@ pub(super) async fn node(call: Call<OfNode, HowMuch, Nothing>) -> Answer<NodeFul
     call.desk
         .node(&call.path.node_id, cluster_id.as_ref(), reports)
         .await
+}
+
+pub(super) async fn proof(call: Call<OfNode, WhichHeartbeat, Nothing>) -> Answer<ProofFile> {
+    let WhichHeartbeat {
+        cluster_id,
+        epoch,
+        sequence,
+    } = call.query;
+    let proof = call
+        .desk
+        .prove(&call.path.node_id, cluster_id.as_ref(), epoch, sequence)
+        .await?;
+    Ok(ProofFile(proof))
+}
+
+pub(super) async fn alerts(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<AlertRow>> {
+    Ok(alert::list(call.desk.store.reader()).await?)
 }
 
 pub(super) async fn commands(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<CommandRow>> {

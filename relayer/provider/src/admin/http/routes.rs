@@ -51,11 +51,13 @@ macro_rules! table {
 table! {
     "get" "/status" "status" Viewer [] SOON look::status: "Whether the daemon works, and what waits";
     "get" "/nodes" "listNodes" Viewer [] SOON look::nodes: "Nodes with what was last received and is last on chain";
-    "get" "/nodes/{node_id}" "showNode" Viewer [404 409] SOON look::node: "One node, its newest orders and how its newest reports ended";
+    "get" "/nodes/{node_id}" "showNode" Viewer [404 409] SOON look::node: "One node, its newest events and orders, and how its newest reports ended";
+    "get" "/nodes/{node_id}/proof" "proveHeartbeat" Viewer [404 409] SOON look::proof: "A file that proves a heartbeat on chain to anybody";
     "post" "/nodes/{node_id}/disable" "disableNode" Operator [404 409] SOON act::disable: "Refuse a node's traffic within a second";
     "post" "/nodes/{node_id}/enable" "enableNode" Operator [404 409] SOON act::enable: "Take a node's traffic again";
     "post" "/nodes/{node_id}/drain" "drainNode" Operator [404 409] A_BLOCK act::drain: "Record a drain on chain";
     "post" "/nodes/{node_id}/resume" "resumeNode" Operator [404 409] A_BLOCK act::resume: "End a drain on chain";
+    "get" "/alerts" "listAlerts" Viewer [] SOON look::alerts: "What is wrong, or has ended and is still to be told";
     "get" "/commands" "listCommands" Viewer [] SOON look::commands: "Orders, newest first";
     "post" "/commands" "sendCommand" Operator [404 409] SOON act::send: "Order something of a node";
     "get" "/commands/{command_id}" "showCommand" Viewer [404] SOON look::command: "One order and what became of it";

@@ -70,6 +70,12 @@ pub(super) enum Command {
     /// Orders to nodes and what became of them; works while the daemon runs.
     #[command(subcommand, name = "command")]
     Order(OrderCommand),
+    /// Heartbeats and what proves them; works while the daemon runs.
+    #[command(subcommand)]
+    Heartbeat(super::heartbeat::HeartbeatCommand),
+    /// What is wrong, as receivers of alerts are told; works while the daemon runs.
+    #[command(subcommand)]
+    Alert(super::alert::AlertCommand),
     /// Certificates of nodes; works while the daemon runs.
     #[command(subcommand)]
     Certificate(CertificateCommand),

@@ -8,7 +8,8 @@ use crate::config::Span;
 pub(in crate::cli) enum NodeCommand {
     /// Lists nodes: last received, last on chain, last refusal with its remedy.
     List,
-    /// Shows one node, its newest orders, and how its newest reports ended.
+    /// Shows one node: its last refusal with what to do, the chain's newest events of it, its newest orders, and how its
+    /// newest reports ended.
     Show {
         #[command(flatten)]
         whose: Whose,

@@ -32,7 +32,8 @@ pub(super) async fn register(
     Extension(connection): Extension<Connection>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let limits = &gateway.config.gateway;
+    let live = gateway.live.get();
+    let limits = &live.gateway;
     let limit = MAX_REGISTER_BYTES.min(limits.max_body_bytes);
     let bytes = body::read(request, limit, limits.request_timeout.duration()).await?;
     let request: RegisterRequest = body::json(&bytes)?;

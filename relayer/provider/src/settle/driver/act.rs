@@ -70,7 +70,7 @@ impl Driver {
         if let Some(bound) = &bound {
             bound.write(&mut tx, now).await?;
         }
-        store::save_state(&mut tx, &self.signers.name, &self.state, now).await?;
+        store::save_state(&mut tx, self.signers.account(), &self.state, now).await?;
         fault::point("settle.persisting");
         tx.commit().await.map_err(StoreError::from)?;
         if let Some(bound) = bound {

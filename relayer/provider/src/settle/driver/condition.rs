@@ -45,17 +45,30 @@ impl Driver {
                 if *verdict == Verdict::InsufficientFunds {
                     self.no_funds(log);
                 } else {
-                    let message = format!("code {code}: {log}; {}", remedy(verdict));
+                    let remedy = match (&self.signers.granter, verdict) {
+                        (Some(granter), Verdict::Other) => {
+                            format!(
+                                "chain.fee_granter: {granter} must have granted fees to {}",
+                                self.signers.address
+                            )
+                        }
+                        _ => remedy(verdict).to_owned(),
+                    };
+                    let message = format!("code {code}: {log}; {remedy}");
                     self.health
                         .raise_of("transactions_refused", &self.signers.name, message);
                 }
             }
             Alarm::AccountUnknown => {
                 let address = &self.signers.address;
+                let remedy = match &self.signers.granter {
+                    Some(granter) => format!("a fee grant of {granter} makes it"),
+                    None => "send tokens to it".to_owned(),
+                };
                 self.health.raise_of(
                     "account_unknown",
                     &self.signers.name,
-                    format!("the chain does not know {address}; send tokens to it"),
+                    format!("the chain does not know {address}; {remedy}"),
                 );
             }
             Alarm::ForeignTransaction { sequence } => tracing::error!(

@@ -55,7 +55,7 @@ impl Driver {
         let mut tx = self.store.begin().await?;
         ending::write(&mut tx, batch, &ending, height, now).await?;
         store::record_end(&mut tx, batch, end, now).await?;
-        store::save_state(&mut tx, &self.signers.name, &settled, now).await?;
+        store::save_state(&mut tx, self.signers.account(), &settled, now).await?;
         fault::point("settle.settling");
         tx.commit().await.map_err(StoreError::from)?;
         fault::point("settle.settled");

@@ -23,7 +23,7 @@ use super::sizing::Sizing;
 use super::store::{self, Kind};
 use super::wake::Wake;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
 use crate::spool;
@@ -36,6 +36,7 @@ pub(super) const BACKOFF_MS: u64 = 3_000;
 #[derive(Debug)]
 pub struct Driver {
     pub(super) config: Config,
+    pub(super) live: Live,
     pub(super) signers: Signers,
     pub(super) client: RegistryClient,
     pub(super) store: Store,
@@ -69,6 +70,15 @@ pub enum DriverError {
     /// The store fails: nothing may be signed that is not on disk.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A transaction is under way of an account that is not known.
+    #[error(
+        "keys.relayer: key {name:?} has a transaction under way, and the store does not say of which account: name the key in \
+         keys.extra_relayers until status shows no open transactions"
+    )]
+    Former {
+        /// The key's name.
+        name: String,
+    },
     /// Every endpoint is of another chain.
     #[error("chain.rpc: every endpoint is of chain {found:?}, not of {wanted:?}")]
     WrongChain {
@@ -88,6 +98,7 @@ impl Driver {
         let DriverParts { shared, signers } = parts;
         let Shared {
             config,
+            live,
             price,
             ceiling,
             client,
@@ -110,6 +121,7 @@ impl Driver {
         };
         Ok(Self {
             config,
+            live,
             signers,
             client,
             store,
@@ -140,13 +152,22 @@ impl Driver {
     /// # Errors
     /// [`DriverError`].
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), DriverError> {
-        self.claim_outstanding().await?;
         self.feed(Input::Restarted).await?;
         let mut tx = self.store.begin().await?;
         store::drop_unsigned(&mut tx, &self.signers.name, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        let former = self.signers.relayer.is_none();
         loop {
-            self.turn(true).await?;
+            self.turn(!former).await?;
+            if former && self.state.is_idle() {
+                self.clear_alarms();
+                tracing::info!(
+                    signer = self.signers.name,
+                    "nothing is under way any more of a key that is used no more"
+                );
+                drop(stop.wait_for(|s| *s).await);
+                return Ok(());
+            }
             tokio::select! {
                 () = tokio::time::sleep(self.pause()) => {}
                 () = self.heads.changed() => {}
@@ -198,7 +219,7 @@ impl Driver {
     }
 
     /// After a restart: the pages of the transaction that is under way are this key's.
-    async fn claim_outstanding(&mut self) -> Result<(), StoreError> {
+    pub(in crate::settle) async fn claim_outstanding(&self) -> Result<(), StoreError> {
         let Some((batch, _)) = self.state.job() else {
             return Ok(());
         };
@@ -236,6 +257,7 @@ pub(in crate::settle) mod tests {
         let contract = "wasm1contract";
         let shared = Shared {
             config: Config::default(),
+            live: Live::new(Config::default()),
             price: "0stake".parse().unwrap(),
             ceiling: None,
             client: RegistryClient::new(Chain::new(endpoints), contract),
@@ -249,7 +271,7 @@ pub(in crate::settle) mod tests {
         };
         let signers = Signers {
             name: "relayer".into(),
-            relayer: key(),
+            relayer: Some(key()),
             address: key().address("wasm").unwrap(),
             operator: Arc::new(key()),
             prefix: "wasm".into(),

@@ -120,7 +120,8 @@ impl Driver {
 
     /// The planner's bounds now.
     pub(in crate::settle) fn limits(&self) -> Limits {
-        let batch = &self.config.batch;
+        let live = self.live.get();
+        let batch = &live.batch;
         let most = usize::try_from(self.registry.params().batch_limit).unwrap_or(usize::MAX);
         Limits {
             max_size: usize::try_from(batch.max_size).unwrap_or(usize::MAX),

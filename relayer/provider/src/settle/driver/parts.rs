@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::super::claims::Claims;
 use super::super::wake::Wake;
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
 use crate::store::Store;
@@ -18,8 +18,8 @@ use crate::store::Store;
 pub struct Signers {
     /// Name of the paying key in the keyring.
     pub name: String,
-    /// Pays and signs transactions.
-    pub relayer: LocalKey,
+    /// Pays and signs transactions; none: a key that is used no more, of which a transaction is followed to its end.
+    pub relayer: Option<LocalKey>,
     /// Its account.
     pub address: String,
     /// Signs identities of nodes.
@@ -32,11 +32,20 @@ pub struct Signers {
     pub duties: bool,
 }
 
+impl Signers {
+    /// Name and address of the paying key.
+    pub(in crate::settle) fn account(&self) -> (&str, &str) {
+        (&self.name, &self.address)
+    }
+}
+
 /// What the drivers of several keys share.
 #[derive(Debug, Clone)]
 pub struct Shared {
-    /// As configured.
+    /// As configured at the start.
     pub config: Config,
+    /// As configured now, for the keys that may change.
+    pub live: Live,
     /// What a unit of gas is paid with.
     pub price: GasPrice,
     /// The most that a unit of gas is paid with, where nodes ask for more.

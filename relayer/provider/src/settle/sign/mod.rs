@@ -10,6 +10,7 @@ use std::num::NonZeroU64;
 
 use hpc_chain::code::{Class, Verdict};
 use hpc_chain::gas::Adjustment;
+use hpc_chain::keys::LocalKey;
 use hpc_chain::msg::Any;
 use hpc_chain::query::QueryError;
 use hpc_chain::rpc::RpcError;
@@ -149,7 +150,7 @@ impl Driver {
             account_number: request.account_number,
             sequence: request.sequence,
         };
-        let signed = sign(&self.signers.relayer, signer, &unsigned).map_err(ComposeError::from)?;
+        let signed = sign(self.key()?, signer, &unsigned).map_err(ComposeError::from)?;
         let row = SignedRow {
             hash: signed.hash,
             sequence: request.sequence,
@@ -162,6 +163,11 @@ impl Driver {
             content,
         };
         Ok((bound, signed.bytes))
+    }
+
+    fn key(&self) -> Result<&LocalKey, SignError> {
+        let key = self.signers.relayer.as_ref();
+        key.ok_or_else(|| SignError::Other(format!("key {} is used no more", self.signers.name)))
     }
 
     /// A fee that pays for `paid` gas: ceil(gas × price), in integers.
@@ -190,7 +196,7 @@ impl Driver {
         // Paying costs gas itself; what is paid does not matter for that.
         let fee = self.fee(1, 0)?;
         let unsigned = self.unsigned(request, messages, fee)?;
-        let bytes = simulation_bytes(&self.signers.relayer, request.sequence, &unsigned);
+        let bytes = simulation_bytes(self.key()?, request.sequence, &unsigned);
         Ok(self.client.chain().simulate(bytes).await?)
     }
 

@@ -87,6 +87,7 @@ mod tests {
             section: vec![],
             section_digest: [0; 16],
             received_at: 1,
+            full: None,
         };
         assert!(spool.accept(report).await.unwrap().accepted);
         let request = SignRequest {

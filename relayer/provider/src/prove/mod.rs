@@ -1,0 +1,7 @@
+//! Full heartbeats beside what proves them on chain: kept because nodes forget old blocks.
+
+mod collect;
+mod rows;
+
+pub use collect::collect;
+pub use rows::{Which, forget, full, keep, on_chain, proof, prune};

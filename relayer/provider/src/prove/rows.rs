@@ -1,0 +1,234 @@
+use hpc_chain::hash::TxHash;
+use hpc_chain::proof::{Agent, Evidence, FORMAT, Proof, VERSION};
+use hpc_schema::heartbeat::HeartbeatAuth;
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+use hpc_schema::registry::JobIds;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use crate::store::{StoreError, int, uint};
+
+fn bad(column: &'static str) -> StoreError {
+    StoreError::Value {
+        table: "heartbeat",
+        column,
+    }
+}
+
+/// What of a heartbeat does not go on chain, as it is stored.
+#[derive(Serialize)]
+struct Written<'a> {
+    heartbeat: &'a RawValue,
+    auth: &'a HeartbeatAuth,
+    public_key: &'a AgentKey,
+    job_ids: JobIds,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    heartbeat: Box<RawValue>,
+    auth: HeartbeatAuth,
+    public_key: AgentKey,
+    job_ids: JobIds,
+}
+
+/// What of a heartbeat does not go on chain, as it is stored: the very text that the agent signed, its signatures, the
+/// registered key, what of job ids the cluster makes public.
+#[must_use]
+pub fn full(
+    heartbeat: &RawValue,
+    auth: &HeartbeatAuth,
+    public_key: &AgentKey,
+    job_ids: JobIds,
+) -> Option<Vec<u8>> {
+    let written = Written {
+        heartbeat,
+        auth,
+        public_key,
+        job_ids,
+    };
+    serde_json::to_vec(&written).ok()
+}
+
+/// Which heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Which<'a> {
+    /// Cluster.
+    pub cluster: &'a ClusterId,
+    /// Node.
+    pub node: &'a NodeId,
+    /// Epoch.
+    pub epoch: u64,
+    /// Sequence.
+    pub sequence: u32,
+}
+
+/// Keeps a heartbeat whose report is on its way; `full` is of [`full`].
+///
+/// # Errors
+/// If the store fails.
+pub async fn keep(
+    conn: &mut SqliteConnection,
+    which: Which<'_>,
+    full: &[u8],
+    received_at: u64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT OR REPLACE INTO heartbeat (cluster_id, node_id, epoch, sequence, heartbeat, received_at)
+         VALUES (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(which.cluster.as_str())
+    .bind(which.node.as_str())
+    .bind(int(which.epoch))
+    .bind(i64::from(which.sequence))
+    .bind(full)
+    .bind(int(received_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Its report does not come on chain: nothing can be proven of it.
+///
+/// # Errors
+/// If the store fails.
+pub async fn forget(conn: &mut SqliteConnection, which: Which<'_>) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM heartbeat WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?")
+        .bind(which.cluster.as_str())
+        .bind(which.node.as_str())
+        .bind(int(which.epoch))
+        .bind(i64::from(which.sequence))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// A transaction brought its report on chain: its evidence is to be gathered.
+///
+/// # Errors
+/// If the store fails.
+pub async fn on_chain(conn: &mut SqliteConnection, which: Which<'_>, batch: u64) -> Result<(), StoreError> {
+    let kept = sqlx::query(
+        "UPDATE heartbeat SET tx = (SELECT hash FROM batch WHERE id = ?)
+         WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?",
+    )
+    .bind(int(batch))
+    .bind(which.cluster.as_str())
+    .bind(which.node.as_str())
+    .bind(int(which.epoch))
+    .bind(i64::from(which.sequence))
+    .execute(&mut *conn)
+    .await?;
+    if kept.rows_affected() > 0 {
+        sqlx::query(
+            "INSERT OR IGNORE INTO evidence (tx, asked_at)
+             SELECT hash, 0 FROM batch WHERE id = ? AND hash IS NOT NULL",
+        )
+        .bind(int(batch))
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Transactions of which the evidence is still to be gathered and was not asked for since `before_ms`, the longest not asked
+/// for first.
+pub(super) async fn open(pool: &SqlitePool, before_ms: u64, limit: u32) -> Result<Vec<TxHash>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT tx FROM evidence WHERE evidence IS NULL AND asked_at < ? ORDER BY asked_at LIMIT ?",
+    )
+    .bind(int(before_ms))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(|row| crate::store::text(row, "tx")).collect()
+}
+
+/// Stores what an endpoint gave, or that none gave it.
+pub(super) async fn store(
+    conn: &mut SqliteConnection,
+    tx: TxHash,
+    evidence: Option<&Evidence>,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let text = evidence.map(serde_json::to_string).transpose();
+    sqlx::query("UPDATE evidence SET evidence = ?, asked_at = ? WHERE tx = ?")
+        .bind(text.map_err(|_| bad("evidence"))?)
+        .bind(int(now_ms))
+        .bind(tx.to_string())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Forgets heartbeats received before `before_ms`, a bounded number at a time, and evidence of nothing.
+///
+/// # Errors
+/// If the store fails.
+pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
+    let done = sqlx::query(
+        "DELETE FROM heartbeat WHERE rowid IN
+           (SELECT rowid FROM heartbeat WHERE received_at < ? ORDER BY received_at LIMIT 10000)",
+    )
+    .bind(int(before_ms))
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() > 0 {
+        sqlx::query(
+            "DELETE FROM evidence WHERE NOT EXISTS (SELECT 1 FROM heartbeat WHERE heartbeat.tx = evidence.tx)",
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// The proof of a node's heartbeat, of the newest that has one if no sequence is named. None if there is none.
+///
+/// # Errors
+/// If the store fails.
+pub async fn proof(
+    pool: &SqlitePool,
+    (cluster, node): (&ClusterId, &NodeId),
+    epoch: Option<u64>,
+    sequence: Option<u32>,
+) -> Result<Option<Proof>, StoreError> {
+    let row = sqlx::query(
+        "SELECT h.*, e.evidence, b.chain_id, b.contract FROM heartbeat h
+         JOIN evidence e ON e.tx = h.tx AND e.evidence IS NOT NULL JOIN binding b ON b.one = 1
+         WHERE h.cluster_id = ?1 AND h.node_id = ?2 AND (?3 IS NULL OR h.epoch = ?3) AND (?4 IS NULL OR h.sequence = ?4)
+         ORDER BY h.epoch DESC, h.sequence DESC LIMIT 1",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(epoch.map(int))
+    .bind(sequence.map(i64::from))
+    .fetch_optional(pool)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let text = |column: &'static str| -> Result<String, StoreError> { Ok(row.try_get(column)?) };
+    let evidence: Evidence = serde_json::from_str(&text("evidence")?).map_err(|_| bad("evidence"))?;
+    let full: Vec<u8> = row.try_get("heartbeat")?;
+    let full: Read = serde_json::from_slice(&full).map_err(|_| bad("heartbeat"))?;
+    Ok(Some(Proof {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        chain_id: text("chain_id")?,
+        contract: text("contract")?,
+        agent: Agent {
+            cluster_id: cluster.clone(),
+            node_id: node.clone(),
+            epoch: uint(&row, "epoch")?,
+            public_key: full.public_key,
+            job_ids: full.job_ids,
+        },
+        heartbeat: full.heartbeat.get().to_owned(),
+        auth: full.auth,
+        tx: evidence.tx,
+        inclusion: evidence.inclusion,
+        signed_header: evidence.signed_header,
+        validators: evidence.validators,
+    }))
+}
