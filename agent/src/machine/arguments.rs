@@ -9,7 +9,7 @@ use super::accel::Accel;
 use super::folder::Folder;
 
 /// QEMU's own jail: no other program, no new rights, no scheduling tricks, no obsolete calls.
-pub const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 /// What is kept of the serial console, in bytes.
 pub const CONSOLE: u32 = 64 << 10;
 
@@ -40,7 +40,7 @@ pub struct Guest<'a> {
 
 /// Arguments that every machine has, the probe's guest too: what was probed is what is run.
 #[must_use]
-pub fn common(accel: Accel, vcpus: u32, memory_mib: u32) -> Vec<String> {
+pub(super) fn common(accel: Accel, vcpus: u32, memory_mib: u32) -> Vec<String> {
     let accelerator = match accel {
         Accel::Kvm => "kvm",
         Accel::Nvmm => "nvmm",
@@ -74,15 +74,14 @@ pub fn common(accel: Accel, vcpus: u32, memory_mib: u32) -> Vec<String> {
     .collect()
 }
 
-/// The whole vector of a machine. It starts paused, in the background; paths are UTF-8 ([`Folder::new`] sees to it).
+/// The whole vector of a machine. It starts paused; paths are UTF-8 ([`Folder::new`] sees to it).
 #[must_use]
 pub fn arguments(g: &Guest<'_>) -> Vec<String> {
     let path = |p: &Path| p.display().to_string();
     let mut all = common(g.accel, g.vcpus, g.memory_mib);
     let mut add = |words: &[&str]| all.extend(words.iter().map(|w| (*w).to_owned()));
     let name = format!("guest=virtengine-{},debug-threads=on", g.name);
-    add(&["-name", &name, "-uuid", g.uuid, "-S", "-daemonize"]);
-    add(&["-pidfile", &path(&g.folder.pid())]);
+    add(&["-name", &name, "-uuid", g.uuid, "-S"]);
     // Two monitors: one is listened to as long as the machine is, the other is for whoever has something to say.
     for (monitor, socket) in [("events", g.folder.events()), ("control", g.folder.control())] {
         let socket = escaped(&path(&socket));
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!(block["backing"]["file"]["filename"], "/i/a,b\".qcow2");
         assert!(block["backing"]["backing"].is_null() && block["backing"].get("backing").is_some());
         assert_eq!(block["backing"]["read-only"], true);
-        assert!(t.contains(SANDBOX) && t.contains("-nodefaults") && t.contains("-daemonize"));
+        assert!(t.contains(SANDBOX) && t.contains("-nodefaults"));
     }
 
     #[test]

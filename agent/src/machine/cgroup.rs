@@ -110,6 +110,24 @@ impl Group {
         self.folders().iter().any(|(folder, _)| folder.exists())
     }
 
+    /// Controllers that hold it.
+    #[must_use]
+    pub fn holding(&self) -> Vec<&'static str> {
+        let file = |c: &str| match (c, self.unified()) {
+            ("memory", true) => "memory.max",
+            ("memory", false) => "memory.limit_in_bytes",
+            ("cpu", true) => "cpu.max",
+            ("cpu", false) => "cpu.cfs_quota_us",
+            _ => "pids.max",
+        };
+        let folders = self.folders();
+        folders
+            .iter()
+            .flat_map(|(folder, controllers)| controllers.iter().filter(|c| folder.join(file(c)).exists()))
+            .copied()
+            .collect()
+    }
+
     /// Ends what is still in it, and takes it away.
     ///
     /// # Errors

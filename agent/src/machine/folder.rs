@@ -69,12 +69,6 @@ impl Folder {
         self.0.join("run")
     }
 
-    /// QEMU's number.
-    #[must_use]
-    pub fn pid(&self) -> PathBuf {
-        self.0.join("run/pid")
-    }
-
     /// The monitor of whoever has something to say.
     #[must_use]
     pub fn control(&self) -> PathBuf {

@@ -60,11 +60,11 @@ pub struct Lease {
 impl Lease {
     /// Ends `seconds` after `now`.
     #[must_use]
-    pub fn from(now: &Moment, seconds: u32) -> Self {
+    pub fn from(now: &Moment, seconds: u64) -> Self {
         Self {
             boot_id: now.boot_id.clone(),
-            end_boot_ms: now.boot_ms.saturating_add(u64::from(seconds).saturating_mul(1000)),
-            end: now.unix.saturating_add(u64::from(seconds)),
+            end_boot_ms: now.boot_ms.saturating_add(seconds.saturating_mul(1000)),
+            end: now.unix.saturating_add(seconds),
         }
     }
 

@@ -6,7 +6,7 @@
 //! <vm_id>/size.json    what it may take: the sum of these is what new machines are admitted beside
 //! <vm_id>/disk.qcow2   its writes, over a base image that stays as it is; 0600
 //! <vm_id>/seed.iso     what cloud-init reads; 0600
-//! <vm_id>/run/         sockets and pid file of QEMU; 0700
+//! <vm_id>/run/         sockets of QEMU; 0700
 //! ```
 //!
 //! This is what they are made of. Who makes them and takes them away is `task`: each step is written down there first.

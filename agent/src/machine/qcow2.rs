@@ -2,7 +2,7 @@
 //! Layout: QEMU's `docs/interop/qcow2.txt`; all numbers big-endian.
 
 /// Bytes of the header that are looked at.
-pub const HEADER: usize = 104;
+pub(super) const HEADER: usize = 104;
 const MAGIC: &[u8] = b"QFI\xfb";
 /// Incompatible feature bits that are sound: dirty refcounts, zstd, extended L2. The bits of a corrupt image and of an
 /// external data file are not.
@@ -38,7 +38,7 @@ pub enum Qcow2Error {
 ///
 /// # Errors
 /// See [`Qcow2Error`].
-pub fn virtual_size(header: &[u8]) -> Result<u64, Qcow2Error> {
+pub(super) fn virtual_size(header: &[u8]) -> Result<u64, Qcow2Error> {
     if !is_qcow2(header) {
         return Err(Qcow2Error::NotQcow2);
     }
@@ -67,7 +67,7 @@ pub fn virtual_size(header: &[u8]) -> Result<u64, Qcow2Error> {
 
 /// Whether bytes begin as a qcow2 image does.
 #[must_use]
-pub fn is_qcow2(header: &[u8]) -> bool {
+pub(super) fn is_qcow2(header: &[u8]) -> bool {
     header.starts_with(MAGIC)
 }
 

@@ -17,6 +17,7 @@ mod saga;
 mod steward;
 mod stop;
 mod undo;
+pub mod users;
 pub mod verify;
 
 pub use authority::Authority;

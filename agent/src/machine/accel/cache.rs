@@ -74,7 +74,7 @@ impl Known {
 
 /// Stands for host kernel, QEMU and probe kernel.
 #[must_use]
-pub fn key(qemu: &Path, kernel: &Path) -> String {
+pub(super) fn key(qemu: &Path, kernel: &Path) -> String {
     let host = rustix::system::uname();
     let mut hash = Sha256::new();
     for part in [host.release(), host.version(), host.machine()] {

@@ -1,38 +1,41 @@
 //! QEMU, and the control group that it is in. It is paused when this is done: nothing of a guest has run that is not
 //! written down.
 
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
-use super::process::{MARK, end, find_marked, is_alive, start_of};
+use super::process::{MARK, end, find_marked, is_alive, reap, start_of};
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
-use crate::files::{Owner, at, read_text};
+use crate::files::{Owner, at};
 use crate::machine::cgroup::{Group, Limits};
+use crate::machine::qmp::Qmp;
 use crate::task::failure::Failure;
 
 /// How long QEMU may take to set itself up.
 const SETUP: Duration = Duration::from_secs(60);
+/// How long its monitor may take for the greeting.
+const ANSWER: Duration = Duration::from_secs(2);
 /// How long it may take to end when it is told to; its guest has been asked before.
 const END: Duration = Duration::from_secs(2);
 /// What is kept of its last words.
-const WORDS: u64 = 4096;
+const WORDS: usize = 4096;
 
 /// A virtual machine's process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// QEMU.
     pub program: HostPath,
-    /// Its arguments, by our code and checked values: it goes into the background and leaves its number in `pid_file`.
+    /// Its arguments, by our code and checked values; it starts paused.
     pub arguments: Vec<String>,
-    /// Where it leaves its number.
-    pub pid_file: HostPath,
-    /// Where it leaves its last words if it cannot start.
-    pub words: HostPath,
+    /// The socket of its monitor: it is up when that answers.
+    pub control: HostPath,
     /// User and group that it runs as; absent: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<(u32, u32)>,
@@ -58,11 +61,14 @@ impl Machine {
         Group::new(Path::new(self.cgroups.as_str()), PARENT, &self.group)
     }
 
-    /// Starts it, and waits until it has gone into the background.
-    fn start(&self, scene: Scene<'_>) -> Result<(), EffectError> {
+    /// The control group of the machine of that name.
+    #[must_use]
+    pub fn group_of(sys: &Path, name: &str) -> Group {
+        Group::new(&sys.join("fs/cgroup"), PARENT, name)
+    }
+
+    fn spawn(&self, scene: Scene<'_>) -> Result<Child, EffectError> {
         let program = Path::new(self.program.as_str());
-        let words = PathBuf::from(self.words.as_str());
-        let log = std::fs::File::create_new(&words).map_err(at("make", &words))?;
         let mut command = Command::new(program);
         command
             .args(&self.arguments)
@@ -72,41 +78,37 @@ impl Machine {
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log);
+            .stderr(Stdio::piped());
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
-        let mut child = command.spawn().map_err(at("start", program))?;
-        let limit = Instant::now().checked_add(SETUP);
-        loop {
-            match child.try_wait().map_err(at("wait for", program))? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => {
-                    let said = read_text(&words, WORDS).unwrap_or_default();
-                    let what = format!("{} did not start ({status}): {}", program.display(), said.trim());
-                    return Err(EffectError::Stopped(Failure::failed(what)));
-                }
-                None => {}
-            }
-            let late = limit.is_none_or(|l| Instant::now() >= l);
-            let stopped = scene.stop.check();
-            if late || stopped.is_err() {
-                child.kill().ok();
-                child.wait().map_err(at("wait for", program))?;
-                let what = format!("{} was not up within {SETUP:?}", program.display());
-                return Err(EffectError::Stopped(stopped.err().unwrap_or_else(|| Failure::failed(what))));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Ok(command.spawn().map_err(at("start", program))?)
     }
 
-    /// The number that QEMU left, if it is that of a process with our mark.
-    fn number(&self, scene: Scene<'_>) -> Result<(u32, u64), EffectError> {
-        let path = Path::new(self.pid_file.as_str());
-        let pid = read_text(path, 32)?.trim().parse::<u32>().ok();
-        let marked = find_marked(scene.host, scene.mark)?;
-        let found = marked.into_iter().find(|(p, _)| Some(*p) == pid);
-        found.ok_or_else(|| EffectError::Stopped(Failure::failed("QEMU ended as soon as it was started")))
+    /// Waits until its monitor answers.
+    fn up(&self, scene: Scene<'_>, child: &mut Child, words: &Words) -> Result<(), EffectError> {
+        let failed = |what: String| {
+            let said = String::from_utf8_lossy(&words.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+            EffectError::Stopped(Failure::failed(format!("{} {what}: {}", self.program, said.trim())))
+        };
+        let limit = Instant::now().checked_add(SETUP);
+        loop {
+            let program = Path::new(self.program.as_str());
+            if let Some(status) = child.try_wait().map_err(at("wait for", program))? {
+                // Its last words come after it.
+                std::thread::sleep(Duration::from_millis(50));
+                return Err(failed(format!("did not start ({status})")));
+            }
+            match Qmp::connect(Path::new(self.control.as_str()), ANSWER) {
+                Ok(_) => return Ok(()),
+                Err(e) if limit.is_none_or(|l| Instant::now() >= l) => {
+                    return Err(failed(format!("was not up within {SETUP:?} ({e})")));
+                }
+                Err(_) => {}
+            }
+            scene.stop.check().map_err(EffectError::Stopped)?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn all(scene: Scene<'_>, trace: Option<&Trace>) -> Result<Vec<(u32, u64)>, EffectError> {
@@ -127,24 +129,28 @@ impl Act for Machine {
         if group.exists() {
             return Err(EffectError::Busy(format!("the control group {} exists already", self.group)));
         }
-        self.start(scene)?;
-        let (pid, start) = self.number(scene)?;
-        note(Trace::Process { pid, start })?;
+        let mut child = self.spawn(scene)?;
+        let pid = child.id();
+        let words = listen(&mut child);
+        // A zombie as yet, if it is gone already: `up` tells what it said.
+        if let Some(start) = start_of(scene.host, pid) {
+            note(Trace::Process { pid, start })?;
+        }
         group.make(Limits {
             memory: self.memory,
             cpu: self.cpu,
             pids: PIDS,
         });
-        group.admit(pid).map_err(at("admit to", Path::new(&self.group)))?;
-        Ok(())
+        let admitted = group.admit(pid).map_err(at("admit to", Path::new(&self.group)));
+        let up = self.up(scene, &mut child, &words);
+        reap(child);
+        up?;
+        Ok(admitted?)
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
-        // One that was being started when the agent was killed is its own parent's child still: twice.
-        for _ in 0..2 {
-            for (pid, start) in Self::all(scene, trace)? {
-                end(scene.host, pid, start, END)?;
-            }
+        for (pid, start) in Self::all(scene, trace)? {
+            end(scene.host, pid, start, END)?;
         }
         let group = self.cgroup();
         group.remove().map_err(|e| EffectError::Unknown(format!("control group {}: {e}", self.group)))
@@ -161,6 +167,35 @@ impl Act for Machine {
     fn shown(&self) -> String {
         format!("machine {}", self.group)
     }
+}
+
+type Words = Arc<Mutex<Vec<u8>>>;
+
+/// Keeps the beginning of what it says, and lets it say the rest: a guest can make QEMU talk for ever.
+fn listen(child: &mut Child) -> Words {
+    let words = Words::default();
+    let (kept, stderr) = (Arc::clone(&words), child.stderr.take());
+    let listener = move || {
+        let Some(mut stderr) = stderr else { return };
+        let mut buffer = [0u8; 1024];
+        loop {
+            match stderr.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(n) => {
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let room = WORDS.saturating_sub(kept.len());
+                    kept.extend(buffer.iter().take(n.min(room)));
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("qemu-words".to_owned()).stack_size(64 << 10);
+    if let Err(e) = thread.spawn(listener) {
+        tracing::warn!("what QEMU says is not heard: {e}");
+    }
+    words
 }
 
 /// User and group as a machine keeps them.

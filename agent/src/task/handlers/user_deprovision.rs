@@ -35,7 +35,7 @@ const NAMED: [&str; 4] = [
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
-pub struct Deprovision;
+pub(super) struct Deprovision;
 
 impl Handler for Deprovision {
     fn recovery(&self) -> Recovery {
@@ -169,7 +169,7 @@ fn belongings(name: &str, uid: u32) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = NAMED.iter().map(|d| Path::new(d).join(name)).filter(|p| p.exists()).collect();
     for folder in SHARED.map(Path::new) {
         let owned = |path: &Path| fs::symlink_metadata(path).is_ok_and(|m| m.uid() == uid);
-        all.extend(names_in(&folder).iter().map(|n| folder.join(n)).filter(|p| owned(p)));
+        all.extend(names_in(folder).iter().map(|n| folder.join(n)).filter(|p| owned(p)));
     }
     all
 }

@@ -22,7 +22,7 @@ use crate::task::policy::Policy;
 use crate::task::users::{entries, free_id, groups, processes};
 
 /// Kind of owners.
-pub const KIND: &str = "user";
+pub(super) const KIND: &str = "user";
 /// No id below is a person's on any distribution.
 const LEAST: u32 = 1000;
 /// Files of `/etc/skel` are copied up to this size.
@@ -32,7 +32,7 @@ static DRAW: Mutex<()> = Mutex::new(());
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
-pub struct Provision;
+pub(super) struct Provision;
 
 impl Handler for Provision {
     fn owner(&self, params: &Params) -> Option<Owner> {
@@ -71,7 +71,8 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
         return there_already(context.host(), p, holding, &digest);
     }
     let host = context.host().clone();
-    let home = Path::new(host.policy.users.home.as_str()).join(p.username.as_str());
+    let homes = host.policy.users.home.as_ref().map_or("/home", HostPath::as_str);
+    let home = Path::new(homes).join(p.username.as_str());
     // Whose id it will be nobody else may draw meanwhile.
     let _one = DRAW.lock().unwrap_or_else(PoisonError::into_inner);
     let uid = choose(&host, p)?;
@@ -96,7 +97,10 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
         name: p.username.clone(),
         uid,
         home: text(&home)?,
-        shell: host.policy.users.shell.clone(),
+        shell: match &host.policy.users.shell {
+            Some(shell) => shell.clone(),
+            None => text(Path::new("/bin/bash"))?,
+        },
     }))?;
     // From the inside out: the user comes in when all is its own.
     for path in skeleton.into_iter().chain([key_file, home.join(".ssh"), home.clone()]) {

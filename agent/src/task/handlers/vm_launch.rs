@@ -9,7 +9,7 @@ use hpc_schema::code::Code;
 use hpc_schema::task::{Accel, HostPath, Params, VmLaunch, VmLaunched, VmNetwork};
 use serde_json::{Value, json};
 
-use crate::files::{at, read_text};
+use crate::files::at;
 use crate::machine::accel::Prober;
 use crate::machine::admission::{Ask, OVERHEAD_MIB, Room, admit};
 use crate::machine::qmp::Qmp;
@@ -26,7 +26,7 @@ use crate::task::policy::Policy;
 use super::vm_ready;
 
 /// Kind of owners.
-pub const KIND: &str = "vm";
+pub(super) const KIND: &str = "vm";
 /// How long QEMU's monitor may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Who is let in next sees those that are being made.
@@ -34,7 +34,7 @@ static ADMISSION: Mutex<()> = Mutex::new(());
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
-pub struct Launch;
+pub(super) struct Launch;
 
 impl Handler for Launch {
     fn owner(&self, params: &Params) -> Option<Owner> {
@@ -120,8 +120,7 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
     let machine = Machine {
         program: text(&tools.qemu)?,
         arguments: arguments(&guest),
-        pid_file: text(&folder.pid())?,
-        words: text(&folder.file("words"))?,
+        control: text(&folder.control())?,
         user: ids(user.0),
         cgroups: text(&host.roots.sys.join("fs/cgroup"))?,
         group: p.vm_id.to_string(),
@@ -346,9 +345,4 @@ impl From<image::ImageError> for Failure {
         };
         Self::new(code, e)
     }
-}
-
-/// What the journal's tail says, for whoever cannot see QEMU's own words.
-pub(super) fn words(folder: &Folder) -> String {
-    read_text(&folder.file("words"), 4096).unwrap_or_default().trim().to_owned()
 }

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks after machines.
 #[derive(Debug, Default)]
-pub struct VmSteward {
+pub(super) struct VmSteward {
     watched: BTreeMap<Owner, Watched>,
 }
 
@@ -133,8 +133,13 @@ impl Watched {
         };
         let expected = holding.facts.get("uuid").and_then(|u| u.as_str());
         match Qmp::connect(&folder.events(), PATIENCE) {
-            Ok(mut q) if uuid(&mut q).as_deref() == expected => self.events = Some(q),
-            Ok(_) => tracing::error!(vm_id = holding.owner.name(), "the monitor is another machine's"),
+            Ok(mut q) => {
+                if uuid(&mut q).as_deref() == expected {
+                    self.events = Some(q);
+                } else {
+                    tracing::error!(vm_id = holding.owner.name(), "the monitor is another machine's");
+                }
+            }
             // It is killed at its time all the same.
             Err(e) => tracing::warn!(vm_id = holding.owner.name(), "the monitor cannot be listened to: {e}"),
         }

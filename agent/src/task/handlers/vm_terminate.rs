@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
-pub struct Terminate;
+pub(super) struct Terminate;
 
 impl Handler for Terminate {
     fn recovery(&self) -> Recovery {
