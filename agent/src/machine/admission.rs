@@ -67,11 +67,17 @@ pub fn admit(ask: Ask, held: Holding, room: Room) -> Result<(), Full> {
         })
     };
     if held.machines >= room.machines {
-        return no("vm_id", format_args!("{} machines are held, and no more are allowed", held.machines));
+        return no(
+            "vm_id",
+            format_args!("{} machines are held, and no more are allowed", held.machines),
+        );
     }
     let vcpus = room.vcpus.saturating_sub(held.vcpus);
     if ask.vcpus > vcpus {
-        return no("vcpu_count", format_args!("{} asked for, {vcpus} free of {}", ask.vcpus, room.vcpus));
+        return no(
+            "vcpu_count",
+            format_args!("{} asked for, {vcpus} free of {}", ask.vcpus, room.vcpus),
+        );
     }
     let need = ask.memory_mib.saturating_add(OVERHEAD_MIB);
     let memory = room
@@ -80,11 +86,17 @@ pub fn admit(ask: Ask, held: Holding, room: Room) -> Result<(), Full> {
         .min(room.memory_available_mib);
     if need > memory {
         let own = OVERHEAD_MIB;
-        return no("memory_mib", format_args!("{need} MiB asked for ({own} of them QEMU's own), {memory} free"));
+        return no(
+            "memory_mib",
+            format_args!("{need} MiB asked for ({own} of them QEMU's own), {memory} free"),
+        );
     }
     let disk = room.disk_free.saturating_sub(held.unwritten);
     if ask.disk > disk {
-        return no("disk_gib", format_args!("{} bytes asked for, {disk} free", ask.disk));
+        return no(
+            "disk_gib",
+            format_args!("{} bytes asked for, {disk} free", ask.disk),
+        );
     }
     Ok(())
 }
@@ -105,15 +117,46 @@ mod tests {
 
     #[test]
     fn each_bound_is_named_when_it_is_passed() {
-        let ask = Ask { vcpus: 2, memory_mib: 1024, disk: 10 };
+        let ask = Ask {
+            vcpus: 2,
+            memory_mib: 1024,
+            disk: 10,
+        };
         let none = Holding::default();
         assert_eq!(admit(ask, none, ROOM), Ok(()));
         let field = |ask, held| admit(ask, held, ROOM).unwrap_err().field;
         assert_eq!(field(Ask { vcpus: 999, ..ask }, none), "vcpu_count");
         assert_eq!(field(ask, Holding { vcpus: 3, ..none }), "vcpu_count");
-        assert_eq!(field(Ask { memory_mib: 7000, ..ask }, none), "memory_mib");
-        assert_eq!(field(ask, Holding { memory_mib: 8000, ..none }), "memory_mib");
-        assert_eq!(field(ask, Holding { unwritten: 91, ..none }), "disk_gib");
+        assert_eq!(
+            field(
+                Ask {
+                    memory_mib: 7000,
+                    ..ask
+                },
+                none
+            ),
+            "memory_mib"
+        );
+        assert_eq!(
+            field(
+                ask,
+                Holding {
+                    memory_mib: 8000,
+                    ..none
+                }
+            ),
+            "memory_mib"
+        );
+        assert_eq!(
+            field(
+                ask,
+                Holding {
+                    unwritten: 91,
+                    ..none
+                }
+            ),
+            "disk_gib"
+        );
         assert_eq!(field(ask, Holding { machines: 3, ..none }), "vm_id");
     }
 

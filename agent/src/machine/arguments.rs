@@ -85,10 +85,18 @@ pub fn arguments(g: &Guest<'_>) -> Vec<String> {
     // Two monitors: one is listened to as long as the machine is, the other is for whoever has something to say.
     for (monitor, socket) in [("events", g.folder.events()), ("control", g.folder.control())] {
         let socket = escaped(&path(&socket));
-        add(&["-chardev", &format!("socket,id={monitor},path={socket},server=on,wait=off")]);
+        add(&[
+            "-chardev",
+            &format!("socket,id={monitor},path={socket},server=on,wait=off"),
+        ]);
         add(&["-mon", &format!("chardev={monitor},mode=control")]);
     }
-    add(&["-chardev", &format!("ringbuf,id=console,size={CONSOLE}"), "-serial", "chardev:console"]);
+    add(&[
+        "-chardev",
+        &format!("ringbuf,id=console,size={CONSOLE}"),
+        "-serial",
+        "chardev:console",
+    ]);
     let base = json!({
         "driver": g.format.as_str(), "read-only": true,
         "file": {"driver": "file", "filename": path(g.base), "read-only": true},
@@ -103,8 +111,18 @@ pub fn arguments(g: &Guest<'_>) -> Vec<String> {
         "node-name": "seed", "driver": "raw", "read-only": true,
         "file": {"driver": "file", "filename": path(&g.folder.seed()), "read-only": true},
     });
-    add(&["-blockdev", &disk.to_string(), "-device", "virtio-blk-pci,drive=disk,bootindex=0"]);
-    add(&["-blockdev", &seed.to_string(), "-device", "virtio-blk-pci,drive=seed"]);
+    add(&[
+        "-blockdev",
+        &disk.to_string(),
+        "-device",
+        "virtio-blk-pci,drive=disk,bootindex=0",
+    ]);
+    add(&[
+        "-blockdev",
+        &seed.to_string(),
+        "-device",
+        "virtio-blk-pci,drive=seed",
+    ]);
     add(&["-device", "virtio-rng-pci"]);
     if g.network != VmNetwork::None {
         let mut backend = "user,id=net".to_owned();
@@ -114,7 +132,12 @@ pub fn arguments(g: &Guest<'_>) -> Vec<String> {
         if let Some(port) = g.ssh_port {
             backend.push_str(&format!(",hostfwd=tcp:127.0.0.1:{port}-:22"));
         }
-        add(&["-netdev", &backend, "-device", "virtio-net-pci,netdev=net,romfile="]);
+        add(&[
+            "-netdev",
+            &backend,
+            "-device",
+            "virtio-net-pci,netdev=net,romfile=",
+        ]);
     }
     all
 }
@@ -180,9 +203,16 @@ mod tests {
     fn there_is_no_network_unless_it_is_asked_for() {
         let folder = folder("/m");
         assert!(!text(&guest(&folder)).contains("netdev"));
-        let isolated = Guest { network: VmNetwork::Isolated, ssh_port: Some(2222), ..guest(&folder) };
+        let isolated = Guest {
+            network: VmNetwork::Isolated,
+            ssh_port: Some(2222),
+            ..guest(&folder)
+        };
         assert!(text(&isolated).contains("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:2222-:22"));
-        let user = Guest { network: VmNetwork::User, ..guest(&folder) };
+        let user = Guest {
+            network: VmNetwork::User,
+            ..guest(&folder)
+        };
         assert!(text(&user).contains("user,id=net\u{1f}"));
     }
 }

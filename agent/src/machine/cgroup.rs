@@ -179,7 +179,11 @@ fn limit(folder: &Path, controller: &str, limits: Limits, unified: bool) -> io::
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { memory: 64 << 20, cpu: 150, pids: 20 };
+    const LIMITS: Limits = Limits {
+        memory: 64 << 20,
+        cpu: 150,
+        pids: 20,
+    };
 
     #[test]
     fn limits_are_written_as_each_version_has_them() {
@@ -187,7 +191,10 @@ mod tests {
         let group = Group::new(dir.path(), "machines", "vm-1");
         assert!(group.make(LIMITS).is_empty() && !group.exists());
         // Version 1, memory and cpu only; the kernel makes the files of a new folder, here it is done by hand.
-        for (c, files) in [("memory", &["memory.limit_in_bytes"][..]), ("cpu", &["cpu.cfs_period_us", "cpu.cfs_quota_us"])] {
+        for (c, files) in [
+            ("memory", &["memory.limit_in_bytes"][..]),
+            ("cpu", &["cpu.cfs_period_us", "cpu.cfs_quota_us"]),
+        ] {
             let folder = dir.path().join(c).join("machines/vm-1");
             fs::create_dir_all(&folder).unwrap();
             files.iter().for_each(|f| fs::write(folder.join(f), "").unwrap());
@@ -208,12 +215,19 @@ mod tests {
             fs::write(folder.join(f), "").unwrap();
         }
         assert_eq!(group.make(LIMITS), ["memory", "cpu"]);
-        assert_eq!(fs::read_to_string(folder.join("cpu.max")).unwrap(), "150000 100000");
+        assert_eq!(
+            fs::read_to_string(folder.join("cpu.max")).unwrap(),
+            "150000 100000"
+        );
     }
 
     #[test]
     fn a_real_group_holds_a_process_where_the_kernel_lets_us() {
-        let group = Group::new(Path::new("/sys/fs/cgroup"), "virtengine-test", &format!("t-{}", std::process::id()));
+        let group = Group::new(
+            Path::new("/sys/fs/cgroup"),
+            "virtengine-test",
+            &format!("t-{}", std::process::id()),
+        );
         let holding = group.make(LIMITS);
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         if !holding.is_empty() {

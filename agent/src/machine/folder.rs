@@ -28,7 +28,9 @@ impl Folder {
             return Err(bad("is no UTF-8; choose another tasks.dir"));
         }
         if folder.control().as_os_str().len() > SOCKET {
-            return Err(bad("is too long for the path of a socket; choose a shorter tasks.dir or vm_id"));
+            return Err(bad(
+                "is too long for the path of a socket; choose a shorter tasks.dir or vm_id",
+            ));
         }
         Ok(folder)
     }
@@ -131,11 +133,18 @@ mod tests {
         let folder = Folder::new(dir.path(), &"vm-1".parse().unwrap()).unwrap();
         std::fs::create_dir_all(folder.path()).unwrap();
         std::fs::create_dir(dir.path().join(".ve-new")).unwrap();
-        let size = Size { vcpus: 2, memory_mib: 100, disk: 10_000 };
+        let size = Size {
+            vcpus: 2,
+            memory_mib: 100,
+            disk: 10_000,
+        };
         std::fs::write(folder.size(), serde_json::to_vec(&size).unwrap()).unwrap();
         std::fs::write(folder.disk(), [1u8; 4096]).unwrap();
         let all = held(dir.path());
-        assert_eq!((all.machines, all.vcpus, all.memory_mib), (1, 2, 100 + OVERHEAD_MIB));
+        assert_eq!(
+            (all.machines, all.vcpus, all.memory_mib),
+            (1, 2, 100 + OVERHEAD_MIB)
+        );
         assert!(all.unwritten <= 10_000);
         std::fs::create_dir(dir.path().join("vm-2")).unwrap();
         assert_eq!(held(dir.path()).vcpus, u32::MAX);

@@ -17,7 +17,9 @@ use super::qcow2;
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// Elsewhere.
-    #[error("image_path: {path} is in none of the allowed directories ({allowed}); put it there, or name its directory in machines.image_directories of the policy")]
+    #[error(
+        "image_path: {path} is in none of the allowed directories ({allowed}); put it there, or name its directory in machines.image_directories of the policy"
+    )]
     Outside {
         /// What was asked for.
         path: String,
@@ -39,7 +41,9 @@ pub enum ImageError {
         path: String,
     },
     /// Others could change it after it was checked.
-    #[error("image_path: {path} can be changed by others than root and the agent; chown root and chmod go-w {path}")]
+    #[error(
+        "image_path: {path} can be changed by others than root and the agent; chown root and chmod go-w {path}"
+    )]
     Writable {
         /// The file or a directory on its way.
         path: String,
@@ -101,15 +105,21 @@ pub fn open(path: &str, allowed: &[PathBuf]) -> Result<Image, ImageError> {
         .ok_or_else(outside)?;
     // The configured directory itself may be a link: the administrator named it.
     let real = std::fs::canonicalize(dir).map_err(failed)?;
-    let folder: OwnedFd = rustix::fs::open(&real, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| failed(e.into()))?;
+    let folder: OwnedFd = rustix::fs::open(
+        &real,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|e| failed(e.into()))?;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // NONBLOCK: a pipe must not hold us.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(openat2(&folder, rest, flags, Mode::empty(), how).map_err(|e| failed(e.into()))?);
     let meta = file.metadata().map_err(failed)?;
     if !meta.is_file() {
-        return Err(ImageError::Kind { path: path.to_owned() });
+        return Err(ImageError::Kind {
+            path: path.to_owned(),
+        });
     }
     // QEMU opens it by its path again: nobody else may be able to put another file there.
     let mut at = real;
@@ -119,7 +129,8 @@ pub fn open(path: &str, allowed: &[PathBuf]) -> Result<Image, ImageError> {
         guarded(&at)?;
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let again = openat2(CWD, &at, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(|e| failed(e.into()))?;
+    let again =
+        openat2(CWD, &at, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(|e| failed(e.into()))?;
     let again = File::from(again).metadata().map_err(failed)?;
     if (again.dev(), again.ino()) != (meta.dev(), meta.ino()) {
         return Err(failed(io::Error::other("was replaced while it was opened")));
@@ -130,7 +141,10 @@ pub fn open(path: &str, allowed: &[PathBuf]) -> Result<Image, ImageError> {
 /// Owned by root or this process, and not for others to write.
 fn guarded(path: &Path) -> Result<(), ImageError> {
     let shown = || path.display().to_string();
-    let meta = std::fs::symlink_metadata(path).map_err(|source| ImageError::Open { path: shown(), source })?;
+    let meta = std::fs::symlink_metadata(path).map_err(|source| ImageError::Open {
+        path: shown(),
+        source,
+    })?;
     let ours = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
     if ours && meta.mode() & 0o022 == 0 {
         Ok(())
@@ -225,11 +239,15 @@ mod tests {
         let (_dir, images) = place();
         for name in ["a.raw", "deep/b.raw"] {
             let mut image = try_open(&images, &images.join(name)).unwrap();
-            let size = image.verify(&sha(&[7u8; 700]), ImageFormat::Raw, &|| false).unwrap();
+            let size = image
+                .verify(&sha(&[7u8; 700]), ImageFormat::Raw, &|| false)
+                .unwrap();
             assert_eq!(size, 1024);
             let e = image.verify(&sha(b"x"), ImageFormat::Raw, &|| false).unwrap_err();
             assert!(matches!(e, ImageError::Digest { .. }));
-            let e = image.verify(&sha(&[7u8; 700]), ImageFormat::Qcow2, &|| false).unwrap_err();
+            let e = image
+                .verify(&sha(&[7u8; 700]), ImageFormat::Qcow2, &|| false)
+                .unwrap_err();
             assert!(e.to_string().contains("is no qcow2 image"), "{e}");
             assert!(matches!(
                 image.verify(&sha(b"x"), ImageFormat::Raw, &|| true),

@@ -88,11 +88,20 @@ mod tests {
         let now = Moment::now(Path::new("/proc")).unwrap();
         let lease = Lease::from(&now, 60);
         assert_eq!(lease.left(&now), Duration::from_secs(60));
-        let stepped = Moment { unix: now.unix + 1_000_000, ..now.clone() };
+        let stepped = Moment {
+            unix: now.unix + 1_000_000,
+            ..now.clone()
+        };
         assert_eq!(lease.left(&stepped), Duration::from_secs(60));
-        let later = Moment { boot_ms: now.boot_ms + 60_001, ..now.clone() };
+        let later = Moment {
+            boot_ms: now.boot_ms + 60_001,
+            ..now.clone()
+        };
         assert_eq!(lease.left(&later), Duration::ZERO);
-        let rebooted = Moment { boot_id: "other".to_owned(), ..now };
+        let rebooted = Moment {
+            boot_id: "other".to_owned(),
+            ..now
+        };
         assert_eq!(lease.left(&rebooted), Duration::ZERO);
     }
 }

@@ -24,7 +24,9 @@ pub enum Qcow2Error {
     #[error("names a backing file; make it whole with qemu-img convert -O qcow2")]
     Backing,
     /// Its data would be another file of this host, or it is damaged.
-    #[error("has incompatible features {0:#x} (an external data file, or it is damaged); make it anew with qemu-img convert -O qcow2")]
+    #[error(
+        "has incompatible features {0:#x} (an external data file, or it is damaged); make it anew with qemu-img convert -O qcow2"
+    )]
     Features(u64),
     /// No key for it is here.
     #[error("is encrypted, and keys are not taken; decrypt it")]
@@ -73,16 +75,12 @@ pub(super) fn is_qcow2(header: &[u8]) -> bool {
 
 fn u32_at(header: &[u8], offset: usize) -> Result<u32, Qcow2Error> {
     let bytes = header.get(offset..).and_then(<[u8]>::first_chunk::<4>);
-    bytes
-        .map(|b| u32::from_be_bytes(*b))
-        .ok_or(Qcow2Error::NotQcow2)
+    bytes.map(|b| u32::from_be_bytes(*b)).ok_or(Qcow2Error::NotQcow2)
 }
 
 fn u64_at(header: &[u8], offset: usize) -> Result<u64, Qcow2Error> {
     let bytes = header.get(offset..).and_then(<[u8]>::first_chunk::<8>);
-    bytes
-        .map(|b| u64::from_be_bytes(*b))
-        .ok_or(Qcow2Error::NotQcow2)
+    bytes.map(|b| u64::from_be_bytes(*b)).ok_or(Qcow2Error::NotQcow2)
 }
 
 #[cfg(test)]
@@ -111,7 +109,10 @@ mod tests {
         assert_eq!(virtual_size(&header(|h| h[79] = 2)), Err(Qcow2Error::Features(2)));
         assert_eq!(virtual_size(&header(|h| h[35] = 1)), Err(Qcow2Error::Encrypted));
         assert_eq!(virtual_size(&header(|h| h[7] = 1)), Err(Qcow2Error::Version(1)));
-        assert_eq!(virtual_size(&header(|h| h[24] = 0x80)), Err(Qcow2Error::Size((1 << 63) + (1 << 30))));
+        assert_eq!(
+            virtual_size(&header(|h| h[24] = 0x80)),
+            Err(Qcow2Error::Size((1 << 63) + (1 << 30)))
+        );
         assert_eq!(virtual_size(b"# Disk DescriptorFile"), Err(Qcow2Error::NotQcow2));
         assert_eq!(virtual_size(MAGIC), Err(Qcow2Error::NotQcow2));
     }

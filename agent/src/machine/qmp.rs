@@ -137,7 +137,8 @@ impl Qmp {
             return;
         };
         let reason = message.pointer("/data/reason").and_then(Value::as_str);
-        self.events.push_back(reason.map_or_else(|| name.to_owned(), |r| format!("{name} {r}")));
+        self.events
+            .push_back(reason.map_or_else(|| name.to_owned(), |r| format!("{name} {r}")));
         if self.events.len() > EVENTS {
             self.events.pop_front();
         }
@@ -159,7 +160,8 @@ impl Qmp {
             }
             let left = end.map_or(Duration::ZERO, |e| e.saturating_duration_since(Instant::now()));
             // Zero would mean for ever.
-            self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            self.stream
+                .set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             let mut chunk = [0u8; 4096];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(QmpError::Closed),
@@ -197,7 +199,9 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     /// A monitor that says `lines`, each after it was asked once.
-    fn monitor(lines: &'static [&'static str]) -> (tempfile::TempDir, std::path::PathBuf, thread::JoinHandle<()>) {
+    fn monitor(
+        lines: &'static [&'static str],
+    ) -> (tempfile::TempDir, std::path::PathBuf, thread::JoinHandle<()>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q");
         let listener = UnixListener::bind(&path).unwrap();

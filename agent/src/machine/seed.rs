@@ -70,7 +70,10 @@ mod tests {
         assert_eq!(yaml["users"][0]["ssh_authorized_keys"][0], key);
         assert_eq!(yaml["users"][0]["name"], "ubuntu");
         let meta: Value = serde_yaml_ng::from_str(&meta).unwrap();
-        assert_eq!((meta["instance-id"].as_str(), meta["local-hostname"].as_str()), (Some("u-u-i-d"), Some("vm-1")));
+        assert_eq!(
+            (meta["instance-id"].as_str(), meta["local-hostname"].as_str()),
+            (Some("u-u-i-d"), Some("vm-1"))
+        );
         let own = parameters(&json!({"user_data": "#!/bin/sh\ntrue\n"}));
         assert_eq!(documents(&own, "u").0, "#!/bin/sh\ntrue\n");
         let none: Value = serde_yaml_ng::from_str(&documents(&parameters(&json!({})), "u").0).unwrap();

@@ -31,7 +31,9 @@ impl Tools {
         let need = |names: &[&str], package: &str| {
             names.iter().find_map(|n| find(n, folder)).ok_or_else(|| {
                 let name = names.first().copied().unwrap_or_default();
-                let what = format!("{name} is not installed; install {package}, or set machines.programs of the policy");
+                let what = format!(
+                    "{name} is not installed; install {package}, or set machines.programs of the policy"
+                );
                 Failure::new(Code::NotSupported, what)
             })
         };
@@ -62,10 +64,13 @@ impl User {
             return Ok(Self(None));
         }
         let text = crate::files::read_text(&etc.join("passwd"), 16 << 20)?;
-        text.lines().find_map(|l| entry(l, name)).map(|o| Self(Some(o))).ok_or_else(|| {
-            let what = format!("there is no user {name} to run QEMU as; set machines.user of the policy");
-            Failure::new(Code::NotSupported, what)
-        })
+        text.lines()
+            .find_map(|l| entry(l, name))
+            .map(|o| Self(Some(o)))
+            .ok_or_else(|| {
+                let what = format!("there is no user {name} to run QEMU as; set machines.user of the policy");
+                Failure::new(Code::NotSupported, what)
+            })
     }
 
     /// With the group that may use the accelerator.
@@ -103,7 +108,13 @@ mod tests {
         let e = Tools::find(Some(dir.path())).unwrap_err();
         assert_eq!(e.code, Code::NotSupported);
         assert!(e.detail.contains("qemu-system-x86"), "{}", e.detail);
-        assert_eq!(entry("nobody:x:65534:65533:n:/:/bin/false", "nobody"), Some(Owner { uid: 65534, gid: 65533 }));
+        assert_eq!(
+            entry("nobody:x:65534:65533:n:/:/bin/false", "nobody"),
+            Some(Owner {
+                uid: 65534,
+                gid: 65533
+            })
+        );
         assert_eq!(entry("nobody2:x:1:1::/:", "nobody"), None);
         assert_eq!(entry("nobody", "nobody"), None);
     }

@@ -73,7 +73,10 @@ pub fn processes(proc: &Path, uid: u32) -> BTreeMap<u32, u64> {
         let Ok(status) = std::fs::read_to_string(proc.join(&name).join("status")) else {
             continue;
         };
-        let ids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
+        let ids = status
+            .lines()
+            .find_map(|l| l.strip_prefix("Uid:"))
+            .unwrap_or_default();
         let ours = ids.split_ascii_whitespace().any(|id| id.parse() == Ok(uid));
         if ours && let Some(start) = super::effect::process::started(proc, pid) {
             found.insert(pid, start);
@@ -100,12 +103,20 @@ mod tests {
     #[test]
     fn users_groups_and_free_ids_are_read_from_the_files() {
         let dir = tempfile::tempdir().unwrap();
-        let passwd = "root:x:0:0:root:/root:/bin/bash\n+::::::\nbob:x:20000:20000:virtengine t1/3:/home/bob:/bin/sh\n";
+        let passwd =
+            "root:x:0:0:root:/root:/bin/bash\n+::::::\nbob:x:20000:20000:virtengine t1/3:/home/bob:/bin/sh\n";
         std::fs::write(dir.path().join("passwd"), passwd).unwrap();
-        std::fs::write(dir.path().join("group"), "root:x:0:\nbob:x:20000:\nx:x:20001:bob\n").unwrap();
+        std::fs::write(
+            dir.path().join("group"),
+            "root:x:0:\nbob:x:20000:\nx:x:20001:bob\n",
+        )
+        .unwrap();
         let (users, groups) = (entries(dir.path()).unwrap(), groups(dir.path()).unwrap());
         assert_eq!(users.len(), 2);
-        assert_eq!((users[1].uid, users[1].comment.as_str()), (20000, "virtengine t1/3"));
+        assert_eq!(
+            (users[1].uid, users[1].comment.as_str()),
+            (20000, "virtengine t1/3")
+        );
         assert_eq!(free_id(20000, 20005, &users, &groups), Some(20002));
         assert_eq!(free_id(20000, 20001, &users, &groups), None);
     }

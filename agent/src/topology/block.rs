@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use hpc_schema::task::PciAddress;
 use hpc_schema::task::NvmeDevice;
+use hpc_schema::task::PciAddress;
 
 use super::pci::{numa, target};
 use crate::probe::{Roots, line, names_in};
@@ -69,7 +69,12 @@ fn by_id(roots: &Roots, name: &str) -> Option<String> {
         .into_iter()
         .filter(|link| link.starts_with("nvme-") && target(&dir.join(link)).as_deref() == Some(name))
         .collect();
-    names.sort_by_key(|n| (n.starts_with("nvme-eui.") || n.starts_with("nvme-nvme."), n.clone()));
+    names.sort_by_key(|n| {
+        (
+            n.starts_with("nvme-eui.") || n.starts_with("nvme-nvme."),
+            n.clone(),
+        )
+    });
     names.first().map(|n| format!("/dev/disk/by-id/{n}"))
 }
 

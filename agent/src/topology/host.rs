@@ -106,7 +106,10 @@ pub(super) fn blockers(p: &Prerequisites) -> Vec<String> {
         n.ovs_bridges.as_ref().is_none_or(Vec::is_empty),
         "there is no Open vSwitch bridge; ovs-vsctl add-br",
     );
-    say(!n.ip_forwarding, "IPv4 is not forwarded; sysctl net.ipv4.ip_forward=1");
+    say(
+        !n.ip_forwarding,
+        "IPv4 is not forwarded; sysctl net.ipv4.ip_forward=1",
+    );
     say(n.nat != Some(true), "no rule masquerades the slices' addresses");
     say(
         !n.ipoib_interfaces.is_empty() && n.ipoib_netplan.is_empty(),

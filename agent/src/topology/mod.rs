@@ -43,7 +43,9 @@ pub struct Tree<'a> {
 
 impl std::fmt::Debug for Tree<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tree").field("roots", &self.roots).finish_non_exhaustive()
+        f.debug_struct("Tree")
+            .field("roots", &self.roots)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,3 +79,6 @@ fn located(tree: &Tree<'_>, names: &[&str]) -> BTreeMap<String, Option<String>> 
         .map(|n| ((*n).to_owned(), (tree.find)(n).map(|p| p.display().to_string())))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

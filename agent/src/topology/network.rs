@@ -40,7 +40,10 @@ pub(super) fn read(tree: &Tree<'_>) -> SliceNetwork {
 fn nat(tree: &Tree<'_>) -> Option<bool> {
     let nft = (tree.ask)("nft", &["list", "ruleset"]);
     let legacy = (tree.ask)("iptables-save", &["-t", "nat"]);
-    let says = |text: &Option<String>| text.as_ref().map(|t| t.to_ascii_lowercase().contains("masquerade"));
+    let says = |text: &Option<String>| {
+        text.as_ref()
+            .map(|t| t.to_ascii_lowercase().contains("masquerade"))
+    };
     match (says(&nft), says(&legacy)) {
         (None, None) => None,
         (a, b) => Some(a == Some(true) || b == Some(true)),
@@ -62,7 +65,8 @@ mod tests {
 
     #[test]
     fn an_interface_is_named_by_its_section_alone() {
-        let text = "network:\n  ethernets:\n    ibp1s0:\n      dhcp4: no\n    \"ib1\":\n      mtu: 2044 # ib2:x\n";
+        let text =
+            "network:\n  ethernets:\n    ibp1s0:\n      dhcp4: no\n    \"ib1\":\n      mtu: 2044 # ib2:x\n";
         assert!(names(text, "ibp1s0") && names(text, "ib1") && !names(text, "ib2") && !names(text, "ib"));
     }
 }

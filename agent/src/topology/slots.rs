@@ -26,7 +26,9 @@ pub(super) struct Slots {
 pub(super) fn pair(bus: &Bus, disks: &[NvmeDevice], host: &str) -> Slots {
     let mut slots = Slots::default();
     if bus.gpus.is_empty() {
-        slots.blockers.push("there is no NVIDIA GPU on the bus".to_owned());
+        slots
+            .blockers
+            .push("there is no NVIDIA GPU on the bus".to_owned());
     }
     let mut disks: Vec<&NvmeDevice> = disks
         .iter()
@@ -39,10 +41,14 @@ pub(super) fn pair(bus: &Bus, disks: &[NvmeDevice], host: &str) -> Slots {
         let at = gpu.pci_address.as_str();
         slots.blockers.extend(alone(bus, gpu));
         if disk.is_none() {
-            slots.blockers.push(format!("GPU {at}: no NVMe namespace is left that nothing uses and that has a stable name"));
+            slots.blockers.push(format!(
+                "GPU {at}: no NVMe namespace is left that nothing uses and that has a stable name"
+            ));
         }
         if function.is_none() && !bus.fabric.is_empty() {
-            slots.blockers.push(format!("GPU {at}: no virtual function of the fabric is left; write sriov_numvfs"));
+            slots.blockers.push(format!(
+                "GPU {at}: no virtual function of the fabric is left; write sriov_numvfs"
+            ));
         }
         let (Some(slot_id), Some(mac_address)) = (name(at), mac(host, at)) else {
             continue;
@@ -140,18 +146,39 @@ mod tests {
             .into(),
             fabric: Vec::new(),
         };
-        let disks = [disk("nvme0n1", 1, false), disk("nvme1n1", 0, true), disk("nvme2n1", 0, false)];
+        let disks = [
+            disk("nvme0n1", 1, false),
+            disk("nvme1n1", 0, true),
+            disk("nvme2n1", 0, false),
+        ];
         let slots = pair(&bus, &disks, "host");
-        let took: Vec<_> = slots.candidates.iter().map(|c| c.nvme_device.clone().unwrap()).collect();
-        assert_eq!(took, ["/dev/disk/by-id/nvme-nvme2n1", "/dev/disk/by-id/nvme-nvme0n1"]);
-        assert_eq!(slots.blockers, ["GPU 0000:b1:00.0 shares IOMMU group 2 with 0000:b2:00.0"]);
+        let took: Vec<_> = slots
+            .candidates
+            .iter()
+            .map(|c| c.nvme_device.clone().unwrap())
+            .collect();
+        assert_eq!(
+            took,
+            ["/dev/disk/by-id/nvme-nvme2n1", "/dev/disk/by-id/nvme-nvme0n1"]
+        );
+        assert_eq!(
+            slots.blockers,
+            ["GPU 0000:b1:00.0 shares IOMMU group 2 with 0000:b2:00.0"]
+        );
         let again = pair(&bus, &disks, "host");
         assert_eq!(again.candidates, slots.candidates);
         let elsewhere = pair(&bus, &disks, "other");
-        assert_ne!(elsewhere.candidates[0].mac_address, slots.candidates[0].mac_address);
+        assert_ne!(
+            elsewhere.candidates[0].mac_address,
+            slots.candidates[0].mac_address
+        );
         assert_eq!(slots.candidates[1].private_ip.to_string(), "10.77.0.17");
         let short = pair(&bus, &disks[..1], "host");
-        assert!(short.blockers.iter().any(|b| b.contains("no NVMe namespace")), "{:?}", short.blockers);
+        assert!(
+            short.blockers.iter().any(|b| b.contains("no NVMe namespace")),
+            "{:?}",
+            short.blockers
+        );
         assert_eq!(short.candidates[1].nvme_device, None);
     }
 }

@@ -41,25 +41,45 @@ fn an_accelerator_counts_when_a_stock_kernel_ran_by_it_and_is_tried_once() {
     assert!(begun.elapsed().as_secs() < 2);
     // QEMU for Linux has no NVMM, whatever it lists.
     let e = prober(&memory).select(Accel::Nvmm, now).unwrap_err().to_string();
-    assert!(e.starts_with("selected_accel not supported by host: nvmm: "), "{e}");
+    assert!(
+        e.starts_with("selected_accel not supported by host: nvmm: "),
+        "{e}"
+    );
     // /dev/kvm may be there, may be deceptive, may be good: what counts is what was seen.
     let kvm = prober(&memory).evidence(Accel::Kvm, now);
-    println!("/dev/kvm: {}; kvm: {kvm:?}", std::path::Path::new("/dev/kvm").exists());
+    println!(
+        "/dev/kvm: {}; kvm: {kvm:?}",
+        std::path::Path::new("/dev/kvm").exists()
+    );
     let chosen = prober(&memory).select(Accel::Auto, now).unwrap();
     assert_eq!(chosen, if kvm.works { Accel::Kvm } else { Accel::Tcg });
     let asked = prober(&memory).select(Accel::Kvm, now);
     assert_eq!(asked.is_ok(), kvm.works);
     // Without a kernel nothing is claimed.
-    let none = Prober::new(QEMU.as_ref(), None, dir.path(), &memory).unwrap_err().to_string();
-    assert!(none.contains("no stock kernel") && none.contains("probe_kernel"), "{none}");
+    let none = Prober::new(QEMU.as_ref(), None, dir.path(), &memory)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        none.contains("no stock kernel") && none.contains("probe_kernel"),
+        "{none}"
+    );
 }
 
 #[test]
 fn a_launch_by_what_does_not_work_here_is_refused_in_the_runbooks_words() {
     let dir = place();
     let node = Node::start(dir.path());
-    let result = node.run("task-1", "vm.launch", &launch("vm-n", &serde_json::json!({"accel": "nvmm"})));
+    let result = node.run(
+        "task-1",
+        "vm.launch",
+        &launch("vm-n", &serde_json::json!({"accel": "nvmm"})),
+    );
     assert_eq!(result.code.as_deref(), Some("not_supported"));
-    assert!(result.detail.unwrap().contains("selected_accel not supported by host"));
+    assert!(
+        result
+            .detail
+            .unwrap()
+            .contains("selected_accel not supported by host")
+    );
     assert!(left(&node.host, "vm-n").is_empty());
 }

@@ -62,7 +62,11 @@ pub(crate) fn guest() -> &'static Guest {
         fs::create_dir_all(folder.join("images")).unwrap();
         build(&folder, &kernel, &image);
         let sha256 = hex(&fs::read(&image).unwrap());
-        Guest { image, kernel, sha256 }
+        Guest {
+            image,
+            kernel,
+            sha256,
+        }
     })
 }
 
@@ -82,7 +86,11 @@ fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
 fn kernel(folder: &Path) -> PathBuf {
     let find = || {
         let boot = folder.join("kernel/boot");
-        let mut all: Vec<PathBuf> = fs::read_dir(boot).into_iter().flatten().map(|e| e.unwrap().path()).collect();
+        let mut all: Vec<PathBuf> = fs::read_dir(boot)
+            .into_iter()
+            .flatten()
+            .map(|e| e.unwrap().path())
+            .collect();
         all.retain(|p| p.file_name().unwrap().to_str().unwrap().starts_with("vmlinuz-"));
         all.pop()
     };
@@ -90,14 +98,20 @@ fn kernel(folder: &Path) -> PathBuf {
         return found;
     }
     let depends = run("apt-cache", &["depends", PACKAGE], folder);
-    let name = depends.split_whitespace().find(|w| w.starts_with("linux-image-")).unwrap_or(PACKAGE);
+    let name = depends
+        .split_whitespace()
+        .find(|w| w.starts_with("linux-image-"))
+        .unwrap_or(PACKAGE);
     let name = depends
         .lines()
         .find_map(|l| l.trim().strip_prefix("Depends: "))
         .unwrap_or(name);
     run("apt-get", &["download", "-q", name], folder);
     let package = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
-    let package = package.filter(|p| p.extension().is_some_and(|e| e == "deb")).last().unwrap();
+    let package = package
+        .filter(|p| p.extension().is_some_and(|e| e == "deb"))
+        .last()
+        .unwrap();
     run("dpkg-deb", &["-x", package.to_str().unwrap(), "kernel"], folder);
     find().expect("the package has no kernel")
 }
@@ -117,7 +131,11 @@ fn build(folder: &Path, kernel: &Path, image: &Path) {
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755)).unwrap();
     let mut order: Vec<String> = Vec::new();
     for module in MODULES {
-        let needed = run("modprobe", &["-d", "kernel", "-S", version, "--show-depends", module], folder);
+        let needed = run(
+            "modprobe",
+            &["-d", "kernel", "-S", version, "--show-depends", module],
+            folder,
+        );
         for line in needed.lines().filter_map(|l| l.strip_prefix("insmod ")) {
             let path = line.split_whitespace().next().unwrap().to_owned();
             if !order.contains(&path) {
@@ -131,7 +149,14 @@ fn build(folder: &Path, kernel: &Path, image: &Path) {
     }
     let iso = folder.join("iso/boot/grub");
     fs::create_dir_all(&iso).unwrap();
-    run("sh", &["-c", "cd root && find . | cpio -o -H newc --quiet | gzip -1 > ../iso/boot/initrd"], folder);
+    run(
+        "sh",
+        &[
+            "-c",
+            "cd root && find . | cpio -o -H newc --quiet | gzip -1 > ../iso/boot/initrd",
+        ],
+        folder,
+    );
     fs::copy(kernel, folder.join("iso/boot/vmlinuz")).unwrap();
     let menu = "set timeout=0\nlinux /boot/vmlinuz console=ttyS0 quiet panic=-1\ninitrd /boot/initrd\nboot\n";
     fs::write(iso.join("grub.cfg"), menu).unwrap();

@@ -8,3 +8,4 @@ mod guest;
 mod life;
 mod node;
 mod refusal;
+mod users;

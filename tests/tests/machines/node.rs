@@ -26,9 +26,13 @@ use super::guest::{READY, guest};
 
 /// Longest wait for a result: emulation on a busy host.
 const PATIENCE: Duration = Duration::from_secs(400);
+/// A node with this file is let as a whole.
+pub(crate) const WHOLE_NODE: &str = "whole_node";
+/// Ids of tenants here.
+pub(crate) const FIRST_UID: u32 = 28_700;
 /// Tells a copy of this program to be a domain, and where.
 const CHILD: &str = "HPC_TEST_DOMAIN";
-pub(crate) const FAULT: &str = "VIRTENGINE_AGENT_FAULT";
+const FAULT: &str = "VIRTENGINE_AGENT_FAULT";
 
 struct Key(SigningKey);
 
@@ -90,13 +94,28 @@ pub(crate) fn place() -> tempfile::TempDir {
 }
 
 pub(crate) fn host(dir: &Path) -> Host {
+    let whole = dir.join(WHOLE_NODE).exists();
     let mut policy = Policy {
-        mode: Some(NodeMode::Slice),
+        mode: Some(if whole {
+            NodeMode::WholeNode
+        } else {
+            NodeMode::Slice
+        }),
         ..Policy::default()
     };
+    policy.users.min_uid = FIRST_UID;
+    policy.users.max_uid = FIRST_UID + 99;
+    if whole {
+        // No machine is made there, and no guest for it.
+        return on(dir, policy);
+    }
     policy.machines.image_directories = vec![text(guest().image.parent().unwrap())];
     policy.machines.probe_kernel = Some(text(&guest().kernel));
     policy.machines.reserve_memory_mib = 0;
+    on(dir, policy)
+}
+
+fn on(dir: &Path, policy: Policy) -> Host {
     Host {
         roots: Roots::default(),
         dir: TaskDir::new(&dir.join("tasks")),
@@ -152,7 +171,8 @@ impl Node {
         let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if let Output::Result { task_id, result } = self.said.recv_timeout(left).expect("no result in time")
+            if let Output::Result { task_id, result } =
+                self.said.recv_timeout(left).expect("no result in time")
                 && task_id == task.task_id
             {
                 return *result;
@@ -170,18 +190,18 @@ impl Node {
     /// The same for one that has to be completed; its result.
     pub(crate) fn done(&self, id: &str, kind: &str, params: &Value) -> Value {
         let result = self.run(id, kind, params);
-        assert_eq!(result.outcome, TaskOutcome::Completed, "{result:?} {:?}", result.detail);
+        assert_eq!(
+            result.outcome,
+            TaskOutcome::Completed,
+            "{result:?} {:?}",
+            result.detail
+        );
         serde_json::from_str(result.result.get()).unwrap()
     }
 
     /// Owners that hold something.
     pub(crate) fn held(&self) -> usize {
         self.domain.ledger().held("vm").len()
-    }
-
-    pub(crate) fn stop(self) -> Host {
-        self.domain.stop();
-        self.host
     }
 }
 
@@ -204,7 +224,10 @@ pub(crate) fn left(host: &Host, vm_id: &str) -> Vec<String> {
         .collect();
     left.extend(processes(host).into_iter().map(|pid| format!("process {pid}")));
     for hierarchy in ["memory", "cpu", "pids", "."] {
-        let group = Path::new("/sys/fs/cgroup").join(hierarchy).join("virtengine-machines").join(vm_id);
+        let group = Path::new("/sys/fs/cgroup")
+            .join(hierarchy)
+            .join("virtengine-machines")
+            .join(vm_id);
         if group.exists() {
             left.push(group.display().to_string());
         }
@@ -215,7 +238,9 @@ pub(crate) fn left(host: &Host, vm_id: &str) -> Vec<String> {
 /// Processes that name this node's machines in their arguments, and that are no zombies.
 pub(crate) fn processes(host: &Host) -> Vec<u32> {
     let machines = host.dir.machines().display().to_string();
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|e| e.unwrap().file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(&machines)
@@ -233,7 +258,21 @@ pub(crate) struct Apart {
 impl Apart {
     /// `fault` is where it kills itself.
     pub(crate) fn start(dir: &Path, fault: Option<&str>) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::of(Command::new(std::env::current_exe().unwrap()), dir, fault)
+    }
+
+    /// The same on an `/etc` and a `/home` of its own: `etc` and `home` in `dir`.
+    pub(crate) fn private(dir: &Path, fault: Option<&str>) -> Self {
+        let mut command = Command::new("unshare");
+        let mounts = "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home && shift && exec \"$@\"";
+        command
+            .args(["--mount", "--", "/bin/sh", "-c", mounts, "sh"])
+            .arg(dir);
+        command.arg(std::env::current_exe().unwrap());
+        Self::of(command, dir, fault)
+    }
+
+    fn of(mut command: Command, dir: &Path, fault: Option<&str>) -> Self {
         command
             .args(["--exact", "node::a_domain_of_its_own", "--nocapture"])
             .env(CHILD, dir)

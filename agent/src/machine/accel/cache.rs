@@ -102,7 +102,12 @@ mod tests {
         let (memory, qemu) = (dir.path().join("accel.json"), dir.path().join("qemu"));
         fs::write(&qemu, "1").unwrap();
         let load = || Known::load(&memory, key(&qemu, Path::new("/k")));
-        let evidence = |works| Evidence { works, detail: String::new(), took_ms: 1, at: 1000 };
+        let evidence = |works| Evidence {
+            works,
+            detail: String::new(),
+            took_ms: 1,
+            at: 1000,
+        };
         let mut known = load();
         assert_eq!(known.of(Accel::Tcg, 1000), None);
         known.put(Accel::Tcg, &evidence(true));

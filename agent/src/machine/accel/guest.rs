@@ -92,7 +92,9 @@ impl Seen {
         match error {
             None if self.begun && self.through => "a stock kernel ran through".to_owned(),
             None => format!("a stock kernel ended before it had run through; {last}"),
-            Some(ToolError::Deadline { .. }) => format!("a stock kernel hangs: not through within {limit:?}; {last}"),
+            Some(ToolError::Deadline { .. }) => {
+                format!("a stock kernel hangs: not through within {limit:?}; {last}")
+            }
             Some(e) => e.to_string(),
         }
     }
@@ -105,12 +107,24 @@ mod tests {
     #[test]
     fn only_a_kernel_that_began_and_came_through_counts() {
         let mut seen = Seen::default();
-        seen.line(b"\x1b[2JKernel command line: console=ttyS0 virtengine_probe=abcd\r", "abcd");
+        seen.line(
+            b"\x1b[2JKernel command line: console=ttyS0 virtengine_probe=abcd\r",
+            "abcd",
+        );
         assert!(seen.begun && !seen.through);
-        assert!(seen.tell(None, Duration::ZERO).contains("before it had run through"));
-        let late = ToolError::Deadline { path: String::new(), deadline: Duration::from_secs(1) };
+        assert!(
+            seen.tell(None, Duration::ZERO)
+                .contains("before it had run through")
+        );
+        let late = ToolError::Deadline {
+            path: String::new(),
+            deadline: Duration::from_secs(1),
+        };
         assert!(seen.tell(Some(&late), Duration::from_secs(15)).contains("hangs"));
-        seen.line(b"Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)", "abcd");
+        seen.line(
+            b"Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
+            "abcd",
+        );
         assert_eq!(seen.tell(None, Duration::ZERO), "a stock kernel ran through");
     }
 
@@ -118,7 +132,12 @@ mod tests {
     fn the_newest_kernel_is_taken_by_number() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(kernel(dir.path()), None);
-        for name in ["vmlinuz-6.9.0-1", "vmlinuz-6.10.0-1", "config-7", "vmlinuz-6.10.0-0"] {
+        for name in [
+            "vmlinuz-6.9.0-1",
+            "vmlinuz-6.10.0-1",
+            "config-7",
+            "vmlinuz-6.10.0-0",
+        ] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(kernel(dir.path()), Some(dir.path().join("vmlinuz-6.10.0-1")));

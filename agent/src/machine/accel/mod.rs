@@ -23,7 +23,9 @@ pub enum AccelError {
         detail: String,
     },
     /// There is nothing to try it with.
-    #[error("no stock kernel to probe accelerators with: {looked}; install one (Debian: linux-image-cloud-amd64) or name one in machines.probe_kernel of the policy")]
+    #[error(
+        "no stock kernel to probe accelerators with: {looked}; install one (Debian: linux-image-cloud-amd64) or name one in machines.probe_kernel of the policy"
+    )]
     NoKernel {
         /// Where was looked.
         looked: String,
@@ -95,7 +97,11 @@ impl Prober {
         }
         let detail = match wanted {
             Accel::Auto => said.join("; "),
-            _ => said.pop().unwrap_or_default().split_once(": ").map_or_else(String::new, |(_, d)| d.to_owned()),
+            _ => said
+                .pop()
+                .unwrap_or_default()
+                .split_once(": ")
+                .map_or_else(String::new, |(_, d)| d.to_owned()),
         };
         Err(AccelError::Unsupported {
             accel: wanted.as_str(),

@@ -88,8 +88,13 @@ impl Machine {
     /// Waits until its monitor answers.
     fn up(&self, scene: Scene<'_>, child: &mut Child, words: &Words) -> Result<(), EffectError> {
         let failed = |what: String| {
-            let said = String::from_utf8_lossy(&words.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
-            EffectError::Stopped(Failure::failed(format!("{} {what}: {}", self.program, said.trim())))
+            let said =
+                String::from_utf8_lossy(&words.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+            EffectError::Stopped(Failure::failed(format!(
+                "{} {what}: {}",
+                self.program,
+                said.trim()
+            )))
         };
         let limit = Instant::now().checked_add(SETUP);
         loop {
@@ -127,7 +132,10 @@ impl Act for Machine {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
         let group = self.cgroup();
         if group.exists() {
-            return Err(EffectError::Busy(format!("the control group {} exists already", self.group)));
+            return Err(EffectError::Busy(format!(
+                "the control group {} exists already",
+                self.group
+            )));
         }
         let mut child = self.spawn(scene)?;
         let pid = child.id();
@@ -153,7 +161,9 @@ impl Act for Machine {
             end(scene.host, pid, start, END)?;
         }
         let group = self.cgroup();
-        group.remove().map_err(|e| EffectError::Unknown(format!("control group {}: {e}", self.group)))
+        group
+            .remove()
+            .map_err(|e| EffectError::Unknown(format!("control group {}: {e}", self.group)))
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
@@ -161,7 +171,11 @@ impl Act for Machine {
             Some(Trace::Process { pid, start }) => start_of(scene.host, *pid) == Some(*start),
             _ => !Self::all(scene, trace)?.is_empty(),
         };
-        Ok(if lives || self.cgroup().exists() { Seen::Ours } else { Seen::Absent })
+        Ok(if lives || self.cgroup().exists() {
+            Seen::Ours
+        } else {
+            Seen::Absent
+        })
     }
 
     fn shown(&self) -> String {
@@ -191,7 +205,9 @@ fn listen(child: &mut Child) -> Words {
             }
         }
     };
-    let thread = std::thread::Builder::new().name("qemu-words".to_owned()).stack_size(64 << 10);
+    let thread = std::thread::Builder::new()
+        .name("qemu-words".to_owned())
+        .stack_size(64 << 10);
     if let Err(e) = thread.spawn(listener) {
         tracing::warn!("what QEMU says is not heard: {e}");
     }

@@ -37,18 +37,29 @@ fn comment(mark: &Mark) -> String {
 
 impl User {
     fn entry(&self, host: &Host) -> Result<Option<Entry>, EffectError> {
-        Ok(entries(&host.roots.etc)?.into_iter().find(|e| e.name == self.name.as_str()))
+        Ok(entries(&host.roots.etc)?
+            .into_iter()
+            .find(|e| e.name == self.name.as_str()))
     }
 }
 
 impl Act for User {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
         let all = entries(&scene.host.roots.etc)?;
-        if let Some(other) = all.iter().find(|e| e.name == self.name.as_str() || e.uid == self.uid) {
-            return Err(EffectError::Busy(format!("the user {} ({}) exists already", other.name, other.uid)));
+        if let Some(other) = all
+            .iter()
+            .find(|e| e.name == self.name.as_str() || e.uid == self.uid)
+        {
+            return Err(EffectError::Busy(format!(
+                "the user {} ({}) exists already",
+                other.name, other.uid
+            )));
         }
         // Written down before it is there; whether it is ours its comment says.
-        note(Trace::User { uid: self.uid, gid: self.uid })?;
+        note(Trace::User {
+            uid: self.uid,
+            gid: self.uid,
+        })?;
         let id = self.uid.to_string();
         let text = comment(scene.mark);
         Program::new(&program("groupadd")?)
@@ -92,7 +103,10 @@ impl Act for User {
         }
         // userdel takes the user's own group along, or the agent was killed between the two.
         let groups = crate::task::users::groups(&scene.host.roots.etc)?;
-        if groups.iter().any(|(name, gid)| name == self.name.as_str() && *gid == self.uid) {
+        if groups
+            .iter()
+            .any(|(name, gid)| name == self.name.as_str() && *gid == self.uid)
+        {
             run("groupdel", &self.name, scene.stop)?;
         }
         Ok(())
@@ -103,7 +117,10 @@ impl Act for User {
         Ok(match self.entry(scene.host)? {
             None => Seen::Absent,
             Some(e) if e.comment == comment(scene.mark) => Seen::Ours,
-            Some(_) => Seen::Foreign(format!("the user {} is not the one that the task made", self.name)),
+            Some(_) => Seen::Foreign(format!(
+                "the user {} is not the one that the task made",
+                self.name
+            )),
         })
     }
 
@@ -133,7 +150,9 @@ fn settle(scene: Scene<'_>) -> Result<(), EffectError> {
     let begun = Instant::now();
     while !find_marked(scene.host, scene.mark)?.is_empty() {
         if begun.elapsed() > LIMIT {
-            return Err(EffectError::Unknown("useradd of an earlier run does not end".to_owned()));
+            return Err(EffectError::Unknown(
+                "useradd of an earlier run does not end".to_owned(),
+            ));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -5,6 +5,7 @@ mod topology_discover;
 mod user_deprovision;
 mod user_provision;
 mod vm_launch;
+mod vm_prepare;
 mod vm_ready;
 mod vm_steward;
 mod vm_terminate;
@@ -23,9 +24,7 @@ pub fn handler(kind: TaskType) -> Option<&'static dyn Handler> {
         TaskType::VmTerminate => Some(&vm_terminate::Terminate),
         TaskType::AllocationProvisionUser => Some(&user_provision::Provision),
         TaskType::AllocationDeprovisionUser => Some(&user_deprovision::Deprovision),
-        TaskType::SliceVmProvision
-        | TaskType::SliceVmRelease
-        | TaskType::NodePrerequisitesInstall => None,
+        TaskType::SliceVmProvision | TaskType::SliceVmRelease | TaskType::NodePrerequisitesInstall => None,
     }
 }
 

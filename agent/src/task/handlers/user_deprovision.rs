@@ -72,8 +72,14 @@ fn deprovision(context: &mut Context<'_>, p: &DeprovisionUser) -> Result<UserDep
     };
     let Some(holding) = holdings.first() else {
         // Not ours to take away, or gone already.
-        if entries(&host.roots.etc)?.iter().any(|u| u.name == p.username.as_str()) {
-            let what = format!("username: {} is a user of this host that no task has made", p.username);
+        if entries(&host.roots.etc)?
+            .iter()
+            .any(|u| u.name == p.username.as_str())
+        {
+            let what = format!(
+                "username: {} is a user of this host that no task has made",
+                p.username
+            );
             return Err(Failure::new(Code::PolicyDenied, what));
         }
         return Ok(done(false, (0, 0)));
@@ -92,7 +98,11 @@ fn deprovision(context: &mut Context<'_>, p: &DeprovisionUser) -> Result<UserDep
     context.phase("belongings")?;
     remove_belongings(p.username.as_str(), uid)?;
     context.phase("release")?;
-    let home = holding.facts.get("home").and_then(Value::as_str).map(PathBuf::from);
+    let home = holding
+        .facts
+        .get("home")
+        .and_then(Value::as_str)
+        .map(PathBuf::from);
     let undone = context.release(&owner)?;
     if let Some(why) = undone.stuck.first() {
         return Err(Failure::new(Code::OutcomeUnknown, why));
@@ -100,7 +110,10 @@ fn deprovision(context: &mut Context<'_>, p: &DeprovisionUser) -> Result<UserDep
     context.phase("verify")?;
     let left = left(&host, p.username.as_str(), uid, home.as_deref())?;
     if let Some(first) = left.first() {
-        return Err(Failure::new(Code::OutcomeUnknown, format!("{first} is left of {}", p.username)));
+        return Err(Failure::new(
+            Code::OutcomeUnknown,
+            format!("{first} is left of {}", p.username),
+        ));
     }
     Ok(done(true, counted))
 }
@@ -108,10 +121,14 @@ fn deprovision(context: &mut Context<'_>, p: &DeprovisionUser) -> Result<UserDep
 /// No new session: the account has expired and has no password. Keys do not let in to an expired account.
 fn lock(context: &Context<'_>, p: &DeprovisionUser) -> Result<(), Failure> {
     let there = entries(&context.host().roots.etc)?;
-    let Some(usermod) = find("usermod", None).filter(|_| there.iter().any(|u| u.name == p.username.as_str())) else {
+    let Some(usermod) = find("usermod", None).filter(|_| there.iter().any(|u| u.name == p.username.as_str()))
+    else {
         return Ok(());
     };
-    let program = Program::new(&usermod).flag("--lock").flag("--expiredate").value("1")?;
+    let program = Program::new(&usermod)
+        .flag("--lock")
+        .flag("--expiredate")
+        .value("1")?;
     context.run(program.value(p.username.as_str())?)?;
     Ok(())
 }
@@ -166,17 +183,29 @@ fn remove_belongings(name: &str, uid: u32) -> Result<(), Failure> {
 
 /// Files with the user's name, and what it owns where everybody writes.
 fn belongings(name: &str, uid: u32) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = NAMED.iter().map(|d| Path::new(d).join(name)).filter(|p| p.exists()).collect();
+    let mut all: Vec<PathBuf> = NAMED
+        .iter()
+        .map(|d| Path::new(d).join(name))
+        .filter(|p| p.exists())
+        .collect();
     for folder in SHARED.map(Path::new) {
         let owned = |path: &Path| fs::symlink_metadata(path).is_ok_and(|m| m.uid() == uid);
-        all.extend(names_in(folder).iter().map(|n| folder.join(n)).filter(|p| owned(p)));
+        all.extend(
+            names_in(folder)
+                .iter()
+                .map(|n| folder.join(n))
+                .filter(|p| owned(p)),
+        );
     }
     all
 }
 
 fn left(host: &Host, name: &str, uid: u32, home: Option<&Path>) -> Result<Vec<String>, Failure> {
     let mut left = Vec::new();
-    if entries(&host.roots.etc)?.iter().any(|u| u.name == name || u.uid == uid) {
+    if entries(&host.roots.etc)?
+        .iter()
+        .any(|u| u.name == name || u.uid == uid)
+    {
         left.push("the user's entry".to_owned());
     }
     if !processes(&host.roots.proc, uid).is_empty() {

@@ -43,11 +43,14 @@ impl Handler for Provision {
     }
 
     fn allow(&self, params: &Params, policy: &Policy) -> Result<(), Failure> {
-        let Params::ProvisionUser(p) = params else { return Ok(()) };
+        let Params::ProvisionUser(p) = params else {
+            return Ok(());
+        };
         let (least, most) = (policy.users.min_uid.max(LEAST), policy.users.max_uid);
         match p.uid {
             Some(uid) if !(least..=most).contains(&uid) => {
-                let what = format!("uid: {uid} is not a tenant's here; users of the policy has {least} to {most}");
+                let what =
+                    format!("uid: {uid} is not a tenant's here; users of the policy has {least} to {most}");
                 Err(Failure::new(Code::PolicyDenied, what))
             }
             _ => Ok(()),
@@ -103,7 +106,10 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
         },
     }))?;
     // From the inside out: the user comes in when all is its own.
-    for path in skeleton.into_iter().chain([key_file, home.join(".ssh"), home.clone()]) {
+    for path in skeleton
+        .into_iter()
+        .chain([key_file, home.join(".ssh"), home.clone()])
+    {
         lchown(&path, Some(uid), Some(uid)).map_err(at("change owner of", &path))?;
     }
     context.phase("verify")?;
@@ -128,14 +134,24 @@ fn provisioned(p: &ProvisionUser, uid: u32, home: HostPath, existed: bool) -> Us
 }
 
 /// Asked for twice, made once; asked for otherwise, refused.
-fn there_already(host: &Host, p: &ProvisionUser, holding: &Holding, keys: &str) -> Result<UserProvisioned, Failure> {
+fn there_already(
+    host: &Host,
+    p: &ProvisionUser,
+    holding: &Holding,
+    keys: &str,
+) -> Result<UserProvisioned, Failure> {
     let fact = |name: &str| holding.facts.get(name);
-    let uid = fact("uid").and_then(Value::as_u64).and_then(|u| u32::try_from(u).ok());
+    let uid = fact("uid")
+        .and_then(Value::as_u64)
+        .and_then(|u| u32::try_from(u).ok());
     let same = fact("allocation_id") == Some(&json!(p.allocation_id))
         && fact("keys") == Some(&json!(keys))
         && p.uid.is_none_or(|asked| Some(asked) == uid);
     let Some(uid) = uid.filter(|_| same) else {
-        let what = format!("{} was made for another allocation, id or keys; deprovision it first", p.username);
+        let what = format!(
+            "{} was made for another allocation, id or keys; deprovision it first",
+            p.username
+        );
         return Err(Failure::new(Code::ResourceBusy, what));
     };
     let home = fact("home").and_then(Value::as_str).unwrap_or_default();
@@ -148,7 +164,10 @@ fn choose(host: &Host, p: &ProvisionUser) -> Result<u32, Failure> {
     let (users, groups) = (entries(&host.roots.etc)?, groups(&host.roots.etc)?);
     let busy = |what: String| Err(Failure::new(Code::ResourceBusy, what));
     if users.iter().any(|u| u.name == p.username.as_str()) {
-        return busy(format!("username: {} is a user of this host that no task has made", p.username));
+        return busy(format!(
+            "username: {} is a user of this host that no task has made",
+            p.username
+        ));
     }
     if groups.iter().any(|(name, _)| name == p.username.as_str()) {
         return busy(format!("username: {} is a group of this host", p.username));
@@ -178,7 +197,9 @@ fn authorized_keys(p: &ProvisionUser) -> Vec<u8> {
 
 /// What `pam_limits` reads; none if nothing is limited.
 fn limits(user: &str, limits: &UserLimits) -> Option<String> {
-    let locked = limits.locked_memory_mib.map(|mib| u64::from(mib).saturating_mul(1024));
+    let locked = limits
+        .locked_memory_mib
+        .map(|mib| u64::from(mib).saturating_mul(1024));
     let lines: Vec<String> = [
         ("nproc", limits.processes.map(u64::from)),
         ("nofile", limits.open_files.map(u64::from)),
@@ -195,7 +216,9 @@ fn skeleton(from: &Path, home: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut made = Vec::new();
     for name in crate::probe::names_in(from) {
         let source = from.join(&name);
-        let Ok(meta) = fs::symlink_metadata(&source) else { continue };
+        let Ok(meta) = fs::symlink_metadata(&source) else {
+            continue;
+        };
         if !meta.is_file() || meta.len() > SKELETON {
             continue;
         }
@@ -215,17 +238,29 @@ fn skeleton(from: &Path, home: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Looks whether all is there as it should be.
 fn verify(host: &Host, p: &ProvisionUser, uid: u32, home: &Path) -> Result<(), Failure> {
-    let found = entries(&host.roots.etc)?.into_iter().find(|u| u.name == p.username.as_str());
+    let found = entries(&host.roots.etc)?
+        .into_iter()
+        .find(|u| u.name == p.username.as_str());
     let sound = |path: &Path, mode: u32| {
-        fs::symlink_metadata(path).is_ok_and(|m| m.uid() == uid && m.gid() == uid && m.mode() & 0o7777 == mode)
+        fs::symlink_metadata(path)
+            .is_ok_and(|m| m.uid() == uid && m.gid() == uid && m.mode() & 0o7777 == mode)
     };
     let user = found.is_some_and(|u| u.uid == uid && u.gid == uid && Path::new(&u.home) == home);
-    let files = sound(home, 0o700) && sound(&home.join(".ssh"), 0o700) && sound(&home.join(".ssh/authorized_keys"), 0o600);
+    let files = sound(home, 0o700)
+        && sound(&home.join(".ssh"), 0o700)
+        && sound(&home.join(".ssh/authorized_keys"), 0o600);
     if user && files {
         return Ok(());
     }
-    let what = if user { "its home or its keys are" } else { "its entry is" };
-    Err(Failure::failed(format!("{}: {what} not as they were made; deprovision it", p.username)))
+    let what = if user {
+        "its home or its keys are"
+    } else {
+        "its entry is"
+    };
+    Err(Failure::failed(format!(
+        "{}: {what} not as they were made; deprovision it",
+        p.username
+    )))
 }
 
 fn text(path: &Path) -> Result<HostPath, Failure> {
@@ -248,6 +283,9 @@ mod tests {
             open_files: None,
             locked_memory_mib: Some(64),
         };
-        assert_eq!(limits("bob", &some).unwrap(), "bob - nproc 512\nbob - memlock 65536\n");
+        assert_eq!(
+            limits("bob", &some).unwrap(),
+            "bob - nproc 512\nbob - memlock 65536\n"
+        );
     }
 }

@@ -9,28 +9,26 @@ use hpc_schema::code::Code;
 use hpc_schema::task::{Accel, HostPath, Params, VmLaunch, VmLaunched, VmNetwork};
 use serde_json::{Value, json};
 
-use crate::files::at;
 use crate::machine::accel::Prober;
-use crate::machine::admission::{Ask, OVERHEAD_MIB, Room, admit};
+use crate::machine::admission::OVERHEAD_MIB;
 use crate::machine::qmp::Qmp;
-use crate::machine::{
-    Folder, Guest, Image, Lease, Moment, Size, Tools, User, arguments, documents, held, image, writer,
-};
+use crate::machine::{Folder, Guest, Image, Lease, Moment, Size, Tools, User, arguments, image};
 use crate::task::context::Context;
-use crate::task::effect::{Directory, Effect, File, Machine, Produced, Trace, machine::ids};
+use crate::task::effect::{Effect, Machine, Trace, machine::ids};
 use crate::task::failure::Failure;
 use crate::task::handler::{Handler, Owner};
 use crate::task::host::Host;
 use crate::task::policy::Policy;
 
+use super::vm_prepare::{disk_size, hand_over, overlay, reserve, seed};
 use super::vm_ready;
 
 /// Kind of owners.
 pub(super) const KIND: &str = "vm";
 /// How long QEMU's monitor may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Who is let in next sees those that are being made.
-static ADMISSION: Mutex<()> = Mutex::new(());
+/// One probe after the other: who comes second finds what the first has seen.
+static PROBE: Mutex<()> = Mutex::new(());
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +43,28 @@ impl Handler for Launch {
     }
 
     fn allow(&self, params: &Params, policy: &Policy) -> Result<(), Failure> {
-        let Params::VmLaunch(p) = params else { return Ok(()) };
+        let Params::VmLaunch(p) = params else {
+            return Ok(());
+        };
         let bounds = &policy.machines;
-        most("vcpu_count", u64::from(p.vcpu_count), u64::from(bounds.max_vcpus), "max_vcpus")?;
-        most("memory_mib", u64::from(p.memory_mib), u64::from(bounds.max_memory_mib), "max_memory_mib")?;
-        most("lease_seconds", p.lease_seconds, bounds.max_lease_seconds, "max_lease_seconds")?;
+        most(
+            "vcpu_count",
+            u64::from(p.vcpu_count),
+            u64::from(bounds.max_vcpus),
+            "max_vcpus",
+        )?;
+        most(
+            "memory_mib",
+            u64::from(p.memory_mib),
+            u64::from(bounds.max_memory_mib),
+            "max_memory_mib",
+        )?;
+        most(
+            "lease_seconds",
+            p.lease_seconds,
+            bounds.max_lease_seconds,
+            "max_lease_seconds",
+        )?;
         let disk = u64::from(p.disk_gib.unwrap_or(0));
         most("disk_gib", disk, u64::from(bounds.max_disk_gib), "max_disk_gib")?;
         if p.network == VmNetwork::User && !bounds.user_network {
@@ -68,7 +83,7 @@ impl Handler for Launch {
     }
 }
 
-fn most(field: &str, value: u64, bound: u64, key: &str) -> Result<(), Failure> {
+pub(super) fn most(field: &str, value: u64, bound: u64, key: &str) -> Result<(), Failure> {
     if value <= bound {
         return Ok(());
     }
@@ -79,7 +94,10 @@ fn most(field: &str, value: u64, bound: u64, key: &str) -> Result<(), Failure> {
 fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure> {
     let owner = Owner::new(KIND, p.vm_id.as_str());
     if !context.holdings(&owner).is_empty() {
-        let what = format!("vm_id: {} is a machine already; terminate it, or choose another id", p.vm_id);
+        let what = format!(
+            "vm_id: {} is a machine already; terminate it, or choose another id",
+            p.vm_id
+        );
         return Err(Failure::new(Code::ResourceBusy, what));
     }
     let host = context.host().clone();
@@ -124,7 +142,10 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
         user: ids(user.0),
         cgroups: text(&host.roots.sys.join("fs/cgroup"))?,
         group: p.vm_id.to_string(),
-        memory: size.memory_mib.saturating_add(OVERHEAD_MIB.saturating_mul(2)).saturating_mul(1 << 20),
+        memory: size
+            .memory_mib
+            .saturating_add(OVERHEAD_MIB.saturating_mul(2))
+            .saturating_mul(1 << 20),
         // Half a processor beside the guest's, for QEMU's own work.
         cpu: p.vcpu_count.saturating_mul(100).saturating_add(50),
     };
@@ -171,129 +192,19 @@ fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
     let kernel = machines.probe_kernel.as_ref().map(path);
     let memory = host.dir.path().join("accel.json");
     let unsupported = |e| Failure::new(Code::NotSupported, e);
-    // One after the other: who comes second finds what the first has seen.
-    let _one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut prober =
-        Prober::new(&tools.qemu, kernel, Path::new(crate::machine::accel::BOOT), &memory).map_err(unsupported)?;
+    let _one = PROBE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut prober = Prober::new(
+        &tools.qemu,
+        kernel,
+        Path::new(crate::machine::accel::BOOT),
+        &memory,
+    )
+    .map_err(unsupported)?;
     let wanted = match wanted {
         Accel::Auto => machines.accel,
         named => named,
     };
     prober.select(wanted, host.clock.seconds()).map_err(unsupported)
-}
-
-fn disk_size(host: &Host, p: &VmLaunch, image: u64) -> Result<u64, Failure> {
-    const GIB: u64 = 1 << 30;
-    let asked = p.disk_gib.map_or(image, |g| u64::from(g).saturating_mul(GIB));
-    if asked < image {
-        let what = format!("disk_gib: the image alone has {image} bytes; ask for at least {} GiB", image.div_ceil(GIB));
-        return Err(Failure::new(Code::InvalidField, what));
-    }
-    let bound = u64::from(host.policy.machines.max_disk_gib);
-    most("disk_gib", asked.div_ceil(GIB), bound, "max_disk_gib")?;
-    Ok(asked)
-}
-
-/// Makes the machine's folder with what it may take, if there is room for it.
-fn reserve(context: &mut Context<'_>, folder: &Folder, size: Size) -> Result<(), Failure> {
-    let machines = context.host().dir.machines();
-    let _one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
-    let ask = Ask {
-        vcpus: size.vcpus,
-        memory_mib: size.memory_mib,
-        disk: size.disk,
-    };
-    admit(ask, held(&machines), room(context.host(), &machines)?)
-        .map_err(|full| Failure::new(Code::ResourceBusy, full))?;
-    context.apply(Effect::Directory(Directory {
-        path: text(folder.path())?,
-        mode: 0o700,
-    }))?;
-    let bytes = serde_json::to_vec(&size).map_err(Failure::failed)?;
-    context.apply(Effect::File(File::new(text(&folder.size())?, 0o600, bytes)))?;
-    Ok(())
-}
-
-fn room(host: &Host, machines: &Path) -> Result<Room, Failure> {
-    let bounds = &host.policy.machines;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = crate::probe::memory::MemoryProbe::new(&host.roots)
-        .read()
-        .ok_or_else(|| Failure::failed("/proc/meminfo cannot be read"))?;
-    let disk = rustix::fs::statvfs(machines)
-        .map_err(|e| at("read", machines)(e.into()))?;
-    let mib = |bytes: u64| bytes >> 20;
-    Ok(Room {
-        vcpus: u32::try_from(cores).unwrap_or(u32::MAX).saturating_sub(bounds.reserve_vcpus),
-        memory_mib: mib(memory.total).saturating_sub(u64::from(bounds.reserve_memory_mib)),
-        memory_available_mib: mib(memory.available),
-        disk_free: disk.f_bavail.saturating_mul(disk.f_frsize),
-        machines: bounds.max_count,
-    })
-}
-
-fn overlay(
-    context: &mut Context<'_>,
-    folder: &Folder,
-    tools: &Tools,
-    image: &Image,
-    p: &VmLaunch,
-    bytes: u64,
-) -> Result<(), Failure> {
-    let base = text(&image.path)?;
-    // -u: what the base is was read by us; qemu-img shall not look for it.
-    let words = ["create", "-q", "-u", "-f", "qcow2", "-F", p.image_format.as_str(), "-b", base.as_str(), "{}"];
-    let mut arguments: Vec<String> = words.map(str::to_owned).into();
-    arguments.push(bytes.to_string());
-    context.apply(Effect::Produced(Produced {
-        path: text(&folder.disk())?,
-        mode: 0o600,
-        program: text(&tools.image)?,
-        arguments,
-        limit_seconds: 60,
-    }))?;
-    Ok(())
-}
-
-fn seed(
-    context: &mut Context<'_>,
-    folder: &Folder,
-    tools: &Tools,
-    p: &VmLaunch,
-    uuid: &str,
-) -> Result<(), Failure> {
-    let (user, meta) = documents(p, uuid);
-    let mut made = Vec::new();
-    for (name, bytes) in [("user-data", user), ("meta-data", meta)] {
-        let path = text(&folder.file(name))?;
-        made.push(context.apply(Effect::File(File::new(path, 0o600, bytes.into_bytes())))?);
-    }
-    context.apply(Effect::Produced(Produced {
-        path: text(&folder.seed())?,
-        mode: 0o600,
-        program: text(&tools.iso)?,
-        arguments: writer(&tools.iso, folder.path()),
-        limit_seconds: 60,
-    }))?;
-    made.into_iter().try_for_each(|handle| context.undo(handle))
-}
-
-/// Gives QEMU's user what is QEMU's.
-fn hand_over(context: &mut Context<'_>, folder: &Folder, user: User) -> Result<(), Failure> {
-    context.apply(Effect::Directory(Directory {
-        path: text(&folder.run())?,
-        mode: 0o700,
-    }))?;
-    if let Some(owner) = user.0 {
-        for path in [folder.run(), folder.disk(), folder.seed()] {
-            std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid))
-                .map_err(at("change owner of", &path))?;
-        }
-        // All secrets are in files of their own by now; QEMU has to get through.
-        let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-        std::fs::set_permissions(folder.path(), through).map_err(at("change mode of", folder.path()))?;
-    }
-    Ok(())
 }
 
 /// What whoever looks after the machine has to know; `public.` is for heartbeats and `/v1/capacity`.
@@ -308,7 +219,8 @@ fn note(context: &mut Context<'_>, p: &VmLaunch, uuid: &str, lease: &Lease) -> R
 /// A port of the loopback that is free now. Should somebody take it before QEMU does, the launch fails and says so.
 fn free_port() -> Result<u16, Failure> {
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
-    free.map(|a| a.port()).map_err(|e| Failure::failed(format!("no port of the loopback is free: {e}")))
+    free.map(|a| a.port())
+        .map_err(|e| Failure::failed(format!("no port of the loopback is free: {e}")))
 }
 
 /// Version 4 (RFC 9562).
@@ -317,7 +229,13 @@ fn uuid() -> Result<String, Failure> {
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;
     let hex = hex::encode(b);
-    let parts = [hex.get(..8), hex.get(8..12), hex.get(12..16), hex.get(16..20), hex.get(20..)];
+    let parts = [
+        hex.get(..8),
+        hex.get(8..12),
+        hex.get(12..16),
+        hex.get(16..20),
+        hex.get(20..),
+    ];
     Ok(parts.map(Option::unwrap_or_default).join("-"))
 }
 
@@ -326,7 +244,7 @@ fn path(text: &HostPath) -> &Path {
 }
 
 /// As the journal has it.
-fn text(path: &Path) -> Result<HostPath, Failure> {
+pub(super) fn text(path: &Path) -> Result<HostPath, Failure> {
     let refuse = |what: String| Failure::failed(format!("{}: {what}", path.display()));
     path.to_str()
         .ok_or_else(|| refuse("is no UTF-8".to_owned()))?

@@ -56,7 +56,9 @@ fn read(qmp: &mut Qmp) -> Result<Vec<u8>, QmpError> {
         Value::String(text) => text.as_str(),
         _ => "",
     };
-    STANDARD.decode(text).map_err(|e| QmpError::Strange(e.to_string()))
+    STANDARD
+        .decode(text)
+        .map_err(|e| QmpError::Strange(e.to_string()))
 }
 
 /// Whether `line` stands in what came up to now; keeps what could be its beginning.

@@ -90,7 +90,9 @@ impl VmSteward {
             .filter(|w| w.retry.is_none())
             .filter_map(|w| Some(PollFd::new(w.handle.as_ref()?, PollFlags::IN)))
             .collect();
-        let Ok(timeout) = Timespec::try_from(LOOK) else { return };
+        let Ok(timeout) = Timespec::try_from(LOOK) else {
+            return;
+        };
         if fds.is_empty() || poll(&mut fds, Some(&timeout)).is_err() {
             std::thread::sleep(LOOK);
         }
@@ -129,7 +131,13 @@ impl Watched {
             return;
         };
         let uuid = |q: &mut Qmp| -> Option<String> {
-            Some(q.execute("query-uuid", None).ok()?.get("UUID")?.as_str()?.to_owned())
+            Some(
+                q.execute("query-uuid", None)
+                    .ok()?
+                    .get("UUID")?
+                    .as_str()?
+                    .to_owned(),
+            )
         };
         let expected = holding.facts.get("uuid").and_then(|u| u.as_str());
         match Qmp::connect(&folder.events(), PATIENCE) {
@@ -141,7 +149,10 @@ impl Watched {
                 }
             }
             // It is killed at its time all the same.
-            Err(e) => tracing::warn!(vm_id = holding.owner.name(), "the monitor cannot be listened to: {e}"),
+            Err(e) => tracing::warn!(
+                vm_id = holding.owner.name(),
+                "the monitor cannot be listened to: {e}"
+            ),
         }
     }
 
@@ -200,7 +211,11 @@ impl Watched {
             }
             Ok(undone) => {
                 self.retry = Instant::now().checked_add(AGAIN);
-                tracing::error!(vm_id, "a machine cannot be taken away wholly: {}", undone.stuck.join("; "));
+                tracing::error!(
+                    vm_id,
+                    "a machine cannot be taken away wholly: {}",
+                    undone.stuck.join("; ")
+                );
             }
             // A task works on it: that takes it away, or leaves it to us.
             Err(e) => {

@@ -81,10 +81,13 @@ fn terminate(context: &mut Context<'_>, p: &VmTerminate) -> Result<VmTerminated,
 
 /// QEMU and the time of its start.
 pub(super) fn process(holding: &Holding) -> Option<(u32, u64)> {
-    holding.effects.iter().find_map(|(_, effect, trace)| match (effect, trace) {
-        (Effect::Machine(_), Some(Trace::Process { pid, start })) => Some((*pid, *start)),
-        _ => None,
-    })
+    holding
+        .effects
+        .iter()
+        .find_map(|(_, effect, trace)| match (effect, trace) {
+            (Effect::Machine(_), Some(Trace::Process { pid, start })) => Some((*pid, *start)),
+            _ => None,
+        })
 }
 
 fn machine(holding: &Holding) -> Option<(Mark, &Machine)> {
@@ -102,7 +105,8 @@ fn machine(holding: &Holding) -> Option<(Mark, &Machine)> {
 
 /// Presses the power button. A monitor that does not answer changes nothing: the machine is killed in the end.
 pub(super) fn press(folder: &Folder) {
-    let pressed = Qmp::connect(&folder.control(), PATIENCE).and_then(|mut q| q.execute("system_powerdown", None));
+    let pressed =
+        Qmp::connect(&folder.control(), PATIENCE).and_then(|mut q| q.execute("system_powerdown", None));
     if let Err(e) = pressed {
         tracing::warn!("the power button cannot be pressed: {e}");
     }
@@ -131,7 +135,9 @@ fn look(
     before: &[Holding],
     held: bool,
 ) -> Result<VmProof, Failure> {
-    let gone = |path: &std::path::Path| std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    let gone = |path: &std::path::Path| {
+        std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
     let mut process_gone = true;
     for holding in before {
         if let Some((pid, start)) = process(holding) {
