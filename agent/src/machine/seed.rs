@@ -52,7 +52,7 @@ mod tests {
     fn parameters(change: &Value) -> VmLaunch {
         let mut all = json!({
             "vm_id": "vm-1", "image_path": "/i/a", "image_sha256": "0".repeat(64), "image_format": "raw",
-            "vcpus": 1, "memory_mib": 256, "lease_seconds": 60
+            "vcpu_count": 1, "memory_mib": 256, "lease_seconds": 60
         });
         for (key, value) in change.as_object().unwrap() {
             all[key] = value.clone();

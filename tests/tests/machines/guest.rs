@@ -51,16 +51,19 @@ pub(crate) struct Guest {
     pub(crate) sha256: String,
 }
 
-/// Made once a run.
+/// Made once for each kernel and `INIT`; copies of this program find what the first has made.
 pub(crate) fn guest() -> &'static Guest {
     static GUEST: OnceLock<Guest> = OnceLock::new();
     GUEST.get_or_init(|| {
         let folder = root().join("target/guest/tiny");
         fs::create_dir_all(&folder).unwrap();
         let kernel = kernel(&folder);
-        let image = folder.join("images/tiny.img");
-        fs::create_dir_all(folder.join("images")).unwrap();
-        build(&folder, &kernel, &image);
+        let key = hex(format!("{INIT}{}", kernel.display()).as_bytes());
+        let images = folder.join("images");
+        let image = images.join(format!("tiny-{}.img", &key[..12]));
+        if !image.exists() {
+            build(&folder, &kernel, &image);
+        }
         let sha256 = hex(&fs::read(&image).unwrap());
         Guest {
             image,
@@ -147,6 +150,7 @@ fn build(folder: &Path, kernel: &Path, image: &Path) {
         let name = Path::new(path).file_name().unwrap().to_str().unwrap();
         fs::copy(folder.join(path), root.join(format!("lib/{n:02}-{name}"))).unwrap();
     }
+    fs::create_dir_all(image.parent().unwrap()).unwrap();
     let iso = folder.join("iso/boot/grub");
     fs::create_dir_all(&iso).unwrap();
     run(
