@@ -174,7 +174,7 @@ pub(super) async fn result(
     PathIds((path_node, path_task)): PathIds<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
-    let within = gateway.config.gateway.request_timeout.duration();
+    let within = gateway.live.get().gateway.request_timeout.duration();
     let bytes = body::read(request, MAX_TASK_RESULT_BYTES + AROUND, within).await?;
     let peer = connection.node(&gateway, &path_node, clock::now())?;
     let id = task_id(&path_task)?;
@@ -229,7 +229,7 @@ pub(super) async fn progress(
     PathIds((path_node, path_task)): PathIds<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
-    let within = gateway.config.gateway.request_timeout.duration();
+    let within = gateway.live.get().gateway.request_timeout.duration();
     let bytes = body::read(request, MAX_PROGRESS_BYTES, within).await?;
     let peer = connection.node(&gateway, &path_node, clock::now())?;
     let id = task_id(&path_task)?;
