@@ -7,3 +7,4 @@ mod foreign;
 mod identity;
 mod onboarding;
 mod refusals;
+mod tasks;

@@ -12,6 +12,7 @@ mod order;
 mod registration;
 mod reload;
 mod status;
+mod task;
 mod token;
 
 pub use act::Act;
@@ -22,6 +23,7 @@ pub use node::{NodeFull, NodeRow, Refused};
 pub use order::{MAX_DEADLINE_SECONDS, Order};
 pub use registration::Waiting;
 pub use status::Status;
+pub use task::{MAX_LIFE_SECONDS, Submission, TaskFull};
 pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
 
 use crate::config::Config;

@@ -31,5 +31,6 @@ mod reload;
 mod rotation;
 mod settlement;
 mod site;
+mod tasks;
 mod tokens;
 mod watch;
