@@ -169,7 +169,9 @@ impl Client {
         let endpoint = self.endpoint();
         let limit = self.limit.saturating_add(wait);
         let request = self.request(method, path, body)?;
-        match timeout(limit.saturating_add(self.limit), self.unbounded(request, limit)).await {
+        let all = limit.saturating_add(self.limit);
+        // Large; kept off the stacks of all who ask.
+        match timeout(all, Box::pin(self.unbounded(request, limit))).await {
             Ok(result) => result,
             Err(_) => {
                 self.connection = None;

@@ -250,7 +250,7 @@ fn a_task_that_is_too_large_is_refused() {
         ),
         case(
             PROBE,
-            format!(r#"{{"checks":[{}]}}"#, vec!["\"gpu\""; 7].join(",")),
+            format!(r#"{{"checks":[{}]}}"#, ["\"gpu\""; 7].join(",")),
             field,
         ),
         case("vm.terminate", format!(r#"{{"vm_id":"{}"}}"#, big(49)), field),

@@ -73,10 +73,13 @@ pub(super) async fn control(
             }
             Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
         }
-        tokio::select! {
-            () = nudges.heard() => wake(&store, &gateway).await,
-            () = sleep(CONTROL_EVERY) => {}
+        let nudged = tokio::select! {
+            () = nudges.heard() => true,
+            () = sleep(CONTROL_EVERY) => false,
             _ = stop.wait_for(|s| *s) => return,
+        };
+        if nudged {
+            wake(&store, &gateway).await;
         }
     }
 }

@@ -108,8 +108,7 @@ async fn a_task_goes_to_the_node_that_waits_and_ends_by_the_result_that_it_signe
     assert!(wait(&agent, &client, &site, 0).await.is_none());
     let (waited, id) = tokio::join!(wait(&agent, &client, &site, 60), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let submitted = tokio::task::block_in_place(|| submit(&site, &["--params", r#"{"checks":["gpu"]}"#]));
-        submitted
+        tokio::task::block_in_place(|| submit(&site, &["--params", r#"{"checks":["gpu"]}"#]))
     });
     let delivered = waited.unwrap().tasks.pop().unwrap();
     assert_eq!(delivered.task.task_id.as_str(), id);
