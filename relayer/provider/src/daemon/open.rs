@@ -154,7 +154,7 @@ pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
             Ok(()) => return Ok(lock),
             // One that has just ended may leave it for a moment in a program that was being started.
             Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
-                sleep(Duration::from_millis(50)).await
+                sleep(Duration::from_millis(50)).await;
             }
             Err(fs::TryLockError::WouldBlock) => return Err(StartError::Locked(home.dir().to_owned())),
             Err(fs::TryLockError::Error(e)) => return Err(file(e)),
