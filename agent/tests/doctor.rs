@@ -199,13 +199,14 @@ async fn what_becomes_of_heartbeats_is_told_with_codes_and_bodies() {
         if let Some(refusal) = Code::from_word(code).filter(|_| state == NodeState::Active) {
             gateway.behaviour().refuse.extend([refusal]);
         }
-        let _agent = start(&config);
+        let mut agent = start(&config);
         until_told(&config, code).await;
+        agent.kill().await.unwrap();
     }
     // Off by more than a minute.
     gateway.behaviour().node_state = NodeState::Active;
     gateway.behaviour().clock_offset = 90;
-    let agent = start(&config);
+    let mut agent = start(&config);
     until_told(&config, "clock_skew").await;
     // Watched, one picture after the other.
     let mut watch = command(&["status", "--watch"], &config);
@@ -214,5 +215,5 @@ async fn what_becomes_of_heartbeats_is_told_with_codes_and_bodies() {
     watch.start_kill().unwrap();
     let text = String::from_utf8(watch.wait_with_output().await.unwrap().stdout).unwrap();
     assert!(text.matches("not healthy").count() >= 2, "{text}");
-    drop(agent);
+    agent.kill().await.unwrap();
 }

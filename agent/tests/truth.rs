@@ -11,6 +11,9 @@
     reason = "tests"
 )]
 
+mod gateway;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -153,14 +156,18 @@ impl Exporter {
     }
 
     fn scrape(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        scrape(self.1)
     }
+}
+
+fn scrape(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 impl Drop for Exporter {
@@ -283,5 +290,80 @@ fn under_load_every_figure_is_of_this_node_and_of_the_interval_within_five_point
         // No physical disk: absent, not 0.
         (ours, None) => assert_eq!(ours, None),
         (None, Some(name)) => panic!("{name} is a disk, and nothing is said of it"),
+    }
+}
+
+/// Name and labels, whatever their order, with the value; and each family's type.
+type Samples = (
+    BTreeMap<(String, BTreeSet<String>), f64>,
+    BTreeMap<String, String>,
+);
+
+fn samples(metrics: &str) -> Samples {
+    let (mut values, mut types) = (BTreeMap::new(), BTreeMap::new());
+    for line in metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            types.insert(name.to_owned(), kind.to_owned());
+        } else if let Some((name, value)) = line.rsplit_once(' ').filter(|_| line.starts_with("node_")) {
+            let (name, labels) = name.split_once('{').unwrap_or((name, ""));
+            // No label here holds a comma before a quote.
+            let labels = labels.trim_end_matches('}').split("\",");
+            let labels = labels.map(|l| l.trim_end_matches('"').to_owned()).collect();
+            if let Ok(value) = value.parse() {
+                values.insert((name.to_owned(), labels), value);
+            }
+        }
+    }
+    (values, types)
+}
+
+#[tokio::test]
+async fn metrics_with_the_exporters_names_have_its_labels_types_and_values() {
+    let gateway = gateway::Gateway::start().await;
+    let home = gateway::Home::new();
+    gateway::registered(&gateway, &home).await;
+    let config = home.configure(&[gateway.url()], None);
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = door.local_addr().unwrap().port();
+    drop(door);
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        text.replace("{listen: 'off'}", &format!("{{listen: '127.0.0.1:{port}'}}")),
+    )
+    .unwrap();
+    let mut agent = tokio::process::Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+        .args(["run", "--config"])
+        .arg(&config)
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    gateway.until_heartbeats(1).await;
+    let exporter = Exporter::start();
+    let (ours, our_types) = samples(&scrape(port));
+    let (theirs, their_types) = samples(&exporter.scrape());
+    agent.kill().await.unwrap();
+    assert!(ours.len() >= 9, "{ours:?}");
+    for ((name, labels), value) in &ours {
+        assert_eq!(our_types.get(name), their_types.get(name), "{name}");
+        let key = (name.clone(), labels.clone());
+        let other = theirs.get(&key).unwrap_or_else(|| {
+            let same: Vec<_> = theirs.keys().filter(|(n, _)| n == name).collect();
+            panic!("{name} {labels:?} is not among {same:?}")
+        });
+        let tolerance = match name.as_str() {
+            // Taken up to half a minute apart, on a machine that compiles meanwhile.
+            "node_load1" | "node_load5" | "node_load15" => 5.0,
+            "node_time_seconds" | "node_boot_time_seconds" => 5.0,
+            "node_memory_MemAvailable_bytes" => other * 0.25,
+            "node_filesystem_avail_bytes" | "node_filesystem_free_bytes" => other * 0.05,
+            _ => 0.0,
+        };
+        assert!(
+            (value - other).abs() <= tolerance,
+            "{name}: {value} here, {other} there"
+        );
     }
 }

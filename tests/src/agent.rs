@@ -31,6 +31,16 @@ impl Agent {
         Process::start("agent", command, &self.log)
     }
 
+    /// Starts the process that takes tasks.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_tasks(&self) -> Result<Process> {
+        let mut command = Command::new(program::path("virtengine-node-agent")?);
+        command.args(["tasks", "--config", &self.path("config.yaml")]);
+        Process::start("tasks", command, &self.log.with_extension("tasks.log"))
+    }
+
     /// Adds to its configuration, which ends within `sampling`. Whatever Slurm is installed on this machine is not the
     /// node's, unless a section `slurm` is among what is added.
     ///

@@ -103,3 +103,18 @@ Examples:
 pub(super) const COMPLETION: &str = "\
 Examples:
   virtengine-node-agent completion bash > /etc/bash_completion.d/virtengine-node-agent";
+
+pub(super) const TASKS: &str = "\
+Examples:
+  virtengine-node-agent tasks
+  virtengine-node-agent tasks --config /etc/virtengine/node-agent/config.yaml
+  virtengine-node-agent tasks list";
+
+pub(super) const TASKS_LIST: &str = "\
+Examples:
+  virtengine-node-agent tasks list
+  virtengine-node-agent tasks list --output json";
+
+pub(super) const TASKS_TRUST: &str = "\
+Examples:
+  virtengine-node-agent tasks trust";

@@ -17,6 +17,7 @@ mod service;
 mod sign_pkcs11;
 mod status;
 mod store;
+mod tasks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +50,9 @@ enum Command {
     /// Measure and report until told to stop (SIGTERM); SIGHUP reads the configuration again
     #[command(after_help = examples::RUN)]
     Run(run::Run),
+    /// Take tasks of the provider until told to stop (SIGTERM): a process apart from run
+    #[command(after_help = examples::TASKS)]
+    Tasks(tasks::Tasks),
     /// How the agent is doing; exit code 0 if it is well
     #[command(after_help = examples::STATUS)]
     Status(status::StatusCommand),
@@ -77,6 +81,9 @@ enum Command {
     /// Ask NVML and print what it says as JSON: the agent starts this as a process of its own
     #[command(name = crate::probe::gpu::COMMAND, hide = true)]
     ProbeGpu(probe_gpu::ProbeGpu),
+    /// Speak with the gateway about tasks: the task agent starts this as a process of its own
+    #[command(name = crate::task::process::LINK_COMMAND, hide = true)]
+    TaskLink(tasks::TaskLink),
     /// Sign what comes in with a key in an HSM: the agent starts this as a process of its own
     #[command(name = crate::key::PKCS11_COMMAND, hide = true)]
     SignPkcs11,
@@ -166,6 +173,8 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Key(c) => c.run(),
         Command::Register(c) => c.run(),
         Command::Run(c) => c.run(),
+        Command::Tasks(c) => c.run(),
+        Command::TaskLink(c) => c.run(),
         Command::Status(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Service(c) => c.run(),
@@ -212,6 +221,19 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_manual_page_has_every_command() {
+        let page = include_str!("../../../deploy/package/virtengine-node-agent.8");
+        let words: Vec<&str> = page.split([' ', '\n']).collect();
+        for command in Arguments::command().get_subcommands() {
+            let shown = !command.is_hide_set() && command.get_name() != "help";
+            let named = words
+                .windows(2)
+                .any(|w| w[0] == ".B" && w[1] == command.get_name());
+            assert!(!shown || named, "{} is missing", command.get_name());
+        }
+    }
 
     #[test]
     fn every_command_explains_itself_with_an_example_that_it_understands() {

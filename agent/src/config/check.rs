@@ -37,6 +37,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         update,
         health,
         api,
+        tasks,
         sampling,
         logging,
     } = file;
@@ -96,6 +97,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         checks: super::health::resolve(health)?,
         api: super::api::resolve(api)?,
         accel: None,
+        tasks: super::tasks::resolve(tasks)?,
         sampling: resolve_sampling(&sampling)?,
         logging: resolve_logging(logging)?,
         state_dir,

@@ -35,6 +35,9 @@ pub struct File {
     pub health: super::health::Health,
     /// The local HTTP interface.
     pub api: super::api::Api,
+    /// Whether and how this node takes tasks; absent: it takes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<super::tasks::Tasks>,
     /// How often each figure is measured.
     pub sampling: Sampling,
     /// Where messages go.

@@ -10,6 +10,7 @@ mod load;
 mod probe;
 mod sources;
 mod suggest;
+mod tasks;
 mod update;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use duration::{DurationError, HumanDuration};
 pub use file::{File, Reserve, json_schema, parse};
 pub use load::{Overrides, load, read_token_file};
 pub use probe::ResponderConfig;
+pub use tasks::TasksConfig;
 pub use update::UpdateConfig;
 
 use crate::accel::Accel;
@@ -89,6 +91,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// The accelerator of virtual machines that the administrator wants; none: the best that works.
     pub accel: Option<Accel>,
+    /// Whether and how it takes tasks.
+    pub tasks: Option<TasksConfig>,
     /// How often each figure is measured.
     pub sampling: SamplingConfig,
     /// Where messages go.

@@ -21,7 +21,7 @@ use crate::state::{CertificateStatus, Registration, StateDir};
 use crate::uplink::{Answer, Identity, TlsError, Trust, check_issued, client_config, newest};
 
 /// The newest certificate of this node: as `register` wrote it, or renewed.
-pub(super) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
+pub(crate) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
     let renewed = state.renewed_identity();
     let configured = (config.tls.client_cert.as_path(), config.tls.client_key.as_path());
     let (found, problems) = newest(&[configured, (&renewed, &renewed)]);
@@ -44,7 +44,7 @@ pub(super) fn best(config: &Config, state: &StateDir, registration: &Registratio
 }
 
 /// TLS that trusts the CA of the registration token, as long as the registration lasts.
-pub(super) fn tls(
+pub(crate) fn tls(
     config: &Config,
     registration: &Registration,
     identity: Option<&Identity>,

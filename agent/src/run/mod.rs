@@ -4,7 +4,7 @@ mod adopt;
 mod agent;
 mod answer;
 mod beat;
-mod certificate;
+pub(crate) mod certificate;
 mod cycle;
 mod diagnose;
 mod error;

@@ -12,11 +12,14 @@ pub mod handlers;
 mod host;
 pub mod journal;
 mod ledger;
+pub mod link;
 pub mod policy;
+pub mod process;
 mod saga;
 mod steward;
 mod stop;
 mod undo;
+pub mod user;
 pub mod verify;
 
 pub use authority::Authority;

@@ -147,10 +147,31 @@ impl Client {
     /// # Errors
     /// [`UplinkError`].
     pub async fn post(&mut self, path: &str, body: Vec<u8>) -> Result<Answer, UplinkError> {
+        self.ask("POST", path, body, Duration::ZERO).await
+    }
+
+    /// Gets what may take the gateway up to `wait` to have.
+    ///
+    /// # Errors
+    /// [`UplinkError`].
+    pub async fn get(&mut self, path: &str, wait: Duration) -> Result<Answer, UplinkError> {
+        self.ask("GET", path, Vec::new(), wait).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: &'static str,
+        path: &str,
+        body: Vec<u8>,
+        wait: Duration,
+    ) -> Result<Answer, UplinkError> {
         self.go_back().await;
         let endpoint = self.endpoint();
-        let limit = self.limit;
-        match timeout(limit.saturating_mul(2), self.post_unbounded(path, body)).await {
+        let limit = self.limit.saturating_add(wait);
+        let request = self.request(method, path, body)?;
+        let all = limit.saturating_add(self.limit);
+        // Large; kept off the stacks of all who ask.
+        match timeout(all, Box::pin(self.unbounded(request, limit))).await {
             Ok(result) => result,
             Err(_) => {
                 self.connection = None;
@@ -178,8 +199,11 @@ impl Client {
         }
     }
 
-    async fn post_unbounded(&mut self, path: &str, body: Vec<u8>) -> Result<Answer, UplinkError> {
-        let mut request = self.request(path, body)?;
+    async fn unbounded(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+        limit: Duration,
+    ) -> Result<Answer, UplinkError> {
         let mut fresh = false;
         loop {
             if self.connection.as_ref().is_none_or(Connection::is_closed) {
@@ -192,7 +216,6 @@ impl Client {
                 continue;
             };
             let sent = Instant::now();
-            let limit = self.limit;
             let result = timeout(limit, async {
                 if let Err(e) = connection.ready().await {
                     return Err((e, None));
@@ -224,9 +247,14 @@ impl Client {
         }
     }
 
-    fn request(&self, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, UplinkError> {
+    fn request(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Request<Full<Bytes>>, UplinkError> {
         let mut request = Request::builder()
-            .method("POST")
+            .method(method)
             .uri(path)
             .header(header::CONTENT_TYPE, "application/json")
             .header(

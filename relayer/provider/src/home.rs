@@ -78,6 +78,12 @@ impl Home {
         self.0.join("keys/keyring")
     }
 
+    /// Where the daemon hears that another process has decided something.
+    #[must_use]
+    pub fn wake_socket(&self) -> PathBuf {
+        self.0.join("wake.sock")
+    }
+
     /// The SQLite database.
     #[must_use]
     pub fn store(&self) -> PathBuf {

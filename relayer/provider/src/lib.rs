@@ -24,3 +24,4 @@ pub mod registry;
 pub mod settle;
 pub mod spool;
 pub mod store;
+pub mod task;

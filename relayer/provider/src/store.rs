@@ -204,6 +204,7 @@ fn migrations() -> Migrator {
         (20, "events", include_str!("../migrations/0020_events.sql")),
         (21, "alerts", include_str!("../migrations/0021_alerts.sql")),
         (22, "proofs", include_str!("../migrations/0022_proofs.sql")),
+        (40, "tasks", include_str!("../migrations/0040_tasks.sql")),
     ];
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
         Migration::new(

@@ -9,3 +9,4 @@ mod identity;
 mod onboarding;
 mod proof;
 mod refusals;
+mod tasks;

@@ -1,6 +1,7 @@
 //! The part of the task domain that acts: it takes tasks that are signed for this node, carries each out once over all
 //! restarts, and says how it ended. It knows nothing of the network.
 
+mod deliver;
 mod jobs;
 mod publish;
 mod say;
@@ -10,14 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hpc_schema::code::Code;
 use hpc_schema::id::TaskId;
-use hpc_schema::key::ZebraVerifier;
-use hpc_schema::task::{
-    Cancellation, Delivered, KeyRotation, ProgressRequest, Task, TaskResult, verify_cancellation,
-};
+use hpc_schema::task::{Cancellation, Delivered, KeyRotation, ProgressRequest, TaskResult};
 use serde::{Deserialize, Serialize};
 
 use super::authority::Authority;
@@ -26,12 +23,14 @@ use super::host::Host;
 use super::journal::{JournalError, Record};
 use super::ledger::{Ledger, lock};
 use super::steward::Steward;
-use super::verify::{self, Handlers};
+use super::verify::Handlers;
 use jobs::Jobs;
 pub use publish::{Held, Holdings};
 
 /// Words that wait to be read.
 const QUEUE: usize = 256;
+/// How often results are said again of which the gateway has not heard.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// How often it looks around when nothing happens.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -147,6 +146,7 @@ impl Domain {
             out,
             damaged: damaged.iter().filter_map(name_of).collect(),
             published: None,
+            said: Instant::now(),
         };
         state.take_up();
         let thread = std::thread::Builder::new()
@@ -210,6 +210,8 @@ struct State {
     damaged: BTreeMap<TaskId, String>,
     /// What was last written for others.
     published: Option<Vec<u8>>,
+    /// When all that was not heard was last said.
+    said: Instant,
 }
 
 impl State {
@@ -231,6 +233,9 @@ impl State {
                 Ok(input) => self.told(input),
                 Err(RecvTimeoutError::Timeout) => {
                     self.jobs.keep_alive(&self.out);
+                    if self.said.elapsed() >= SAY_AGAIN {
+                        self.say_all();
+                    }
                     self.ledger.forget(self.host.clock.seconds());
                 }
             }
@@ -298,85 +303,4 @@ impl State {
             }
         }
     }
-
-    fn deliver(&mut self, delivered: Delivered) {
-        let Delivered {
-            task, lease_seconds, ..
-        } = delivered;
-        let id = task.task_id.clone();
-        let Some(hash) = verify::hash_of(&task, &self.authority) else {
-            tracing::warn!(task = %id, "a task without a nonce is passed over");
-            return;
-        };
-        if let Some(journal) = self.ledger.find(&id) {
-            let (same, over) = {
-                let journal = lock(&journal);
-                (
-                    journal.story().hash == hash.to_hex(),
-                    journal.story().ended.is_some(),
-                )
-            };
-            return match (same, over) {
-                (true, true) => self.say(&id),
-                (true, false) => self.jobs.said_again(&id, &self.out),
-                (false, _) => {
-                    let what = "another task was taken under this id";
-                    self.refuse(&id, hash, &Failure::new(Code::TaskMismatch, what));
-                }
-            };
-        }
-        if let Some(why) = self.damaged.get(&id) {
-            let failure = Failure::new(Code::OutcomeUnknown, why);
-            return self.refuse(&id, hash, &failure);
-        }
-        let now = self.host.clock.seconds();
-        let checked = verify::check(&task, &self.authority, &self.host.policy, self.handlers, now);
-        let taken = checked.and_then(|(handler, params)| {
-            let record = Record::Taken {
-                task: task.clone(),
-                hash: hash.to_hex(),
-                at: now,
-                owner: handler.owner(&params),
-            };
-            self.jobs.room()?;
-            Ok((handler, params, self.ledger.take(&id, record)?))
-        });
-        match taken {
-            Ok((handler, params, journal)) => {
-                tracing::info!(task = %id, kind = %task.task_type, "task taken");
-                self.jobs.add(id, journal, handler, params, lease_seconds, false);
-            }
-            Err(failure) => {
-                log_refusal(&task, &failure);
-                self.refuse(&id, hash, &failure);
-            }
-        }
-    }
-
-    fn cancel(&mut self, cancellation: &Cancellation) {
-        let id = &cancellation.task_id;
-        let scope = self.authority.scope();
-        let hash = match verify_cancellation(cancellation, &scope, &self.authority.task_key, &ZebraVerifier) {
-            Ok(hash) => hash,
-            Err(e) => return tracing::warn!(task = %id, "a cancellation is refused: {e}"),
-        };
-        let Some(journal) = self.ledger.find(id) else {
-            // It never came here; nothing is to be undone.
-            let failure = Failure::new(Code::TaskCancelled, "taken back before it came here");
-            return self.refuse(id, hash, &failure);
-        };
-        if lock(&journal).story().hash != hash.to_hex() {
-            return tracing::warn!(task = %id, "a cancellation of another task with this id is passed over");
-        }
-        if lock(&journal).story().ended.is_some() {
-            return self.say(id);
-        }
-        tracing::info!(task = %id, "task taken back");
-        self.jobs.cancel(id);
-    }
-}
-
-fn log_refusal(task: &Task, failure: &Failure) {
-    let (id, kind, detail) = (&task.task_id, &task.task_type, &failure.detail);
-    tracing::warn!(task = %id, kind, code = %failure.code, "task refused: {detail}");
 }

@@ -13,7 +13,8 @@ use crate::task::saga::detail;
 
 impl State {
     /// Says how every task ended of which the gateway has not heard.
-    pub(super) fn say_all(&self) {
+    pub(super) fn say_all(&mut self) {
+        self.said = std::time::Instant::now();
         for journal in self.ledger.all() {
             let unheard = {
                 let journal = lock(&journal);

@@ -69,6 +69,14 @@ impl Site {
         }
     }
 
+    /// The same names, another task key.
+    pub(super) fn of_another_key() -> Self {
+        Self {
+            task_key: SigningKey::from([4; 32]),
+            ..Self::new()
+        }
+    }
+
     pub(super) fn agent_key(&self) -> AgentKey {
         AgentKey::from_bytes(VerificationKey::from(&self.agent).into()).unwrap()
     }

@@ -1,4 +1,6 @@
 mod bench;
 mod domain;
 mod effects;
+mod hostile;
 mod journal;
+mod kill;

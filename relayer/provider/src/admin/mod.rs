@@ -13,6 +13,7 @@ mod proof;
 mod registration;
 mod reload;
 mod status;
+mod task;
 mod token;
 
 pub use act::Act;
@@ -23,6 +24,7 @@ pub use node::{NodeFull, NodeRow, Refused};
 pub use order::{MAX_DEADLINE_SECONDS, Order};
 pub use registration::Waiting;
 pub use status::Status;
+pub use task::{MAX_LIFE_SECONDS, Submission, TaskFull};
 pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
 
 use crate::config::Config;

@@ -16,6 +16,7 @@ mod node;
 mod output;
 mod run;
 mod status;
+mod task;
 mod token;
 mod watch;
 
@@ -28,7 +29,7 @@ use crate::config::{Config, ConfigError};
 use crate::daemon::StartError;
 use crate::home::Home;
 use crate::store::{Store, StoreError};
-use args::{Args, Command};
+use args::{Args, Command, TaskCommand};
 use output::Output;
 
 /// Runs the program; gives its exit code.
@@ -84,6 +85,8 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::NodeToken(command) => Box::pin(token::run(&desk(home).await?, command, out)).await,
         Command::Node(command) => Box::pin(node::run(&desk(home).await?, command, out)).await,
         Command::Order(command) => Box::pin(command::run(&desk(home).await?, command, out)).await,
+        Command::Task(TaskCommand::Catalog) => task::catalog(out),
+        Command::Task(command) => Box::pin(task::run(&desk(home).await?, command, out)).await,
         Command::Heartbeat(command) => Box::pin(heartbeat::run(&desk(home).await?, command, out)).await,
         Command::Alert(command) => alert::run(&desk(home).await?, command, out).await,
         Command::Certificate(command) => Box::pin(certificate::run(&desk(home).await?, command, out)).await,

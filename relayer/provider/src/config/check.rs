@@ -34,6 +34,7 @@ impl Config {
                 fail(key, e.to_string())?;
             }
         }
+        self.tasks.check()?;
         range("chain.poll", self.chain.poll, Span::millis(50), Span::seconds(30))?;
         range(
             "chain.tx_lifetime",

@@ -9,6 +9,7 @@ mod load;
 mod network;
 mod span;
 mod suggest;
+mod tasks;
 mod work;
 
 use schemars::JsonSchema;
@@ -20,6 +21,7 @@ pub use live::{Change, Live};
 pub use load::{ConfigError, ENV_PREFIX};
 pub use network::{Admin, Chain, Gateway, Ops};
 pub use span::Span;
+pub use tasks::Tasks;
 pub use work::{Agents, Audit, Batch, Keys, Log, LogFormat, Stop, Store};
 
 /// The whole configuration.
@@ -46,6 +48,8 @@ pub struct Config {
     pub store: Store,
     /// Who is told what is wrong.
     pub alerts: Alerts,
+    /// Typed tasks of nodes.
+    pub tasks: Tasks,
     /// Logs.
     pub log: Log,
     /// How long a graceful stop may take.

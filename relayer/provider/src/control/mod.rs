@@ -2,6 +2,7 @@
 //! nodes are to be told. On disk, written by whoever holds the directory; in memory for every request. The daemon
 //! looks for changes four times a second.
 
+mod nudge;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
@@ -10,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
 
+pub use nudge::{Nudges, nudge};
 pub use rows::{Disabled, Version, disable, disabled, enable, touch, touch_files, version};
 
 use crate::command::{self, CommandRow};

@@ -226,7 +226,12 @@ impl Daemon {
             )),
             tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
-            tokio::spawn(tasks::control(shared.clone(), reload.clone(), rest_stops.clone())),
+            tokio::spawn(tasks::control(
+                shared.clone(),
+                reload.clone(),
+                Arc::downgrade(&gateway),
+                rest_stops.clone(),
+            )),
             tokio::spawn(tasks::keep(
                 shared,
                 Arc::downgrade(&gateway),

@@ -6,14 +6,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Live;
-use crate::control::{Controls, Refreshed};
+use crate::control::{Controls, Nudges, Refreshed};
 use crate::gateway::{Gateway, ServerCertificate};
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, events, prove, spool};
+use crate::{clock, command, events, prove, spool, task};
 
 use super::check::{ServerState, server_state};
 use super::reload::Reload;
@@ -45,13 +45,20 @@ pub(super) struct Shared {
 }
 
 /// Looks for operators' decisions; a quarter of a second is how late a revocation takes effect.
-pub(super) async fn control(shared: Shared, reload: Reload, mut stop: watch::Receiver<bool>) {
+pub(super) async fn control(
+    shared: Shared,
+    reload: Reload,
+    gateway: Weak<Gateway>,
+    mut stop: watch::Receiver<bool>,
+) {
     let Shared {
+        home,
         store,
         controls,
         health,
         ..
     } = shared;
+    let nudges = Nudges::listen(&home);
     loop {
         match controls.refresh(&store).await {
             Ok(found) => {
@@ -60,13 +67,36 @@ pub(super) async fn control(shared: Shared, reload: Reload, mut stop: watch::Rec
                     // Said and shown by itself.
                     drop(reload.run().await);
                 }
+                if found != Refreshed::Same {
+                    wake(&store, &gateway).await;
+                }
             }
             Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
         }
-        tokio::select! {
-            () = sleep(CONTROL_EVERY) => {}
+        let nudged = tokio::select! {
+            () = nudges.heard() => true,
+            () = sleep(CONTROL_EVERY) => false,
             _ = stop.wait_for(|s| *s) => return,
+        };
+        if nudged {
+            wake(&store, &gateway).await;
         }
+    }
+}
+
+/// Wakes every node for which a task or a cancellation waits.
+async fn wake(store: &Store, gateway: &Weak<Gateway>) {
+    let Some(gateway) = gateway.upgrade() else { return };
+    if gateway.waiting.count() == 0 {
+        return;
+    }
+    match task::waiting_nodes(store.reader(), clock::now_ms()).await {
+        Ok(nodes) => {
+            for (cluster, node) in nodes {
+                gateway.waiting.wake(&cluster, &node);
+            }
+        }
+        Err(e) => tracing::warn!(error = %e, "tasks that wait cannot be read"),
     }
 }
 
@@ -81,11 +111,22 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
         ..
     } = shared;
     let mut discovered: Option<Instant> = None;
+    let mut turns = registry::Turns::default();
     loop {
         let config = live.get();
         let discover = discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
         let clusters = &config.chain.clusters;
-        match registry::sync(&client, &store, &registry, clusters, discover, clock::now_ms()).await {
+        match registry::sync(
+            &client,
+            &store,
+            &registry,
+            clusters,
+            &mut turns,
+            discover,
+            clock::now_ms(),
+        )
+        .await
+        {
             Ok(()) => {
                 health.clear("not_synced");
                 if discover {
@@ -117,6 +158,8 @@ pub(super) async fn keep(
         }
         if let Some(gateway) = gateway.upgrade() {
             gateway.judge.prune(clock::now());
+            // Leases that are over.
+            wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {
                 looked = Instant::now();
                 renew(&shared, &gateway, &certificate);
@@ -151,6 +194,9 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
     command::expire(&mut tx, now).await?;
     command::prune(&mut tx, now.minus(COMMANDS_KEPT_SECONDS)).await?;
+    task::keep(&mut tx, clock::now_ms()).await?;
+    let kept = u64::try_from(live.get().tasks.history.duration().as_millis()).unwrap_or(u64::MAX);
+    task::prune(&mut tx, clock::now_ms().saturating_sub(kept)).await?;
     spool::prune(&mut tx, before).await?;
     settle::prune_batches(&mut tx, before).await?;
     events::prune(&mut tx, clock::now_ms().saturating_sub(EVENTS_KEPT_MS)).await?;

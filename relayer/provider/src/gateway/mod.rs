@@ -14,6 +14,7 @@ mod pace;
 mod path;
 mod register;
 mod router;
+mod tasks;
 mod tls;
 
 use std::net::IpAddr;
@@ -39,9 +40,12 @@ use crate::ops::Metrics;
 use crate::registry::{Registry, TaskKeys};
 use crate::settle::Wake;
 use crate::store::Store;
+use crate::task::Waiters;
 
 /// Requests without a client certificate that one address may make within a minute.
 const ANONYMOUS_PER_MINUTE: u32 = 600;
+/// Requests about tasks that one node may make within a minute.
+const WORKING_PER_MINUTE: u32 = 1200;
 /// Keys that a limiter remembers.
 const LIMITER_KEYS: usize = 65_536;
 
@@ -70,7 +74,11 @@ pub struct Gateway {
     pub challenges: Challenges,
     /// What operators have decided.
     pub controls: Arc<Controls>,
+    /// Nodes that wait for tasks.
+    pub waiting: Arc<Waiters>,
     nodes: Limiter<(ClusterId, NodeId)>,
+    /// The same of requests about tasks: a task has many phases.
+    working: Limiter<(ClusterId, NodeId)>,
     anonymous: Limiter<IpAddr>,
     /// Places of connections without a certificate, by address.
     strangers: Arc<Budget<IpAddr>>,
@@ -153,6 +161,8 @@ impl Gateway {
             wake,
             challenges: Challenges::default(),
             controls,
+            waiting: Arc::default(),
+            working: Limiter::new(WORKING_PER_MINUTE, LIMITER_KEYS),
             nodes,
             anonymous,
             strangers,

@@ -6,7 +6,7 @@ use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::REGISTER_PATH;
@@ -16,7 +16,7 @@ use tower::Service as _;
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::{Gateway, body, certificate, heartbeat, register};
+use super::{Gateway, body, certificate, heartbeat, register, tasks};
 use crate::clock;
 use crate::ops::RequestLabels;
 
@@ -45,9 +45,21 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
             "/api/v1/hpc/nodes/{node_id}/certificate/recover",
             post(certificate::recover),
         )
+        .route("/internal/v1/nodes/{node_id}/tasks/wait", get(tasks::wait))
+        .route(
+            "/internal/v1/nodes/{node_id}/tasks/{task_id}/result",
+            post(tasks::result),
+        )
+        .route(
+            "/internal/v1/nodes/{node_id}/tasks/{task_id}/progress",
+            post(tasks::progress),
+        )
         .fallback(|| async { Failure::new(404, Refusal::whole(Code::Malformed, "there is no such path")) })
         .method_not_allowed_fallback(|| async {
-            Failure::new(405, Refusal::whole(Code::Malformed, "this path takes POST only"))
+            Failure::new(
+                405,
+                Refusal::whole(Code::Malformed, "this path takes another method"),
+            )
         })
         .layer(from_fn_with_state(Arc::clone(&gateway), guard))
         .with_state(gateway)
@@ -108,7 +120,7 @@ async fn guarded(
     request: Request,
     run: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let admitted = admit(gateway, connection).and_then(|()| bounded(request.headers()));
+    let admitted = admit(gateway, connection, route).and_then(|()| bounded(request.headers()));
     let mut response = match admitted {
         Err(failure) => {
             body::discard(request, DISCARD_WITHIN).await;
@@ -116,7 +128,10 @@ async fn guarded(
         }
         Ok(()) => {
             // Once for the body, once for the answer.
-            let within = gateway.live.get().gateway.request_timeout.duration() * 2;
+            let mut within = gateway.live.get().gateway.request_timeout.duration() * 2;
+            if route == "tasks_wait" {
+                within += tasks::LONGEST_WAIT;
+            }
             timeout(within, run(request))
                 .await
                 .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())
@@ -135,9 +150,12 @@ async fn guarded(
     response
 }
 
-fn admit(gateway: &Gateway, connection: &Connection) -> Result<(), Failure> {
+fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), Failure> {
     let now = clock::now_ms();
     let taken = match &connection.peer {
+        Some(peer) if route.starts_with("task") => gateway
+            .working
+            .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
         Some(peer) => gateway
             .nodes
             .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
@@ -182,6 +200,9 @@ fn route_name(request: &Request) -> &'static str {
         Some(path) if path.ends_with("/challenge") => "challenge",
         Some(path) if path.ends_with("/recover") => "recover",
         Some(path) if path.ends_with("/certificate") => "certificate",
+        Some(path) if path.ends_with("/tasks/wait") => "tasks_wait",
+        Some(path) if path.ends_with("/result") => "task_result",
+        Some(path) if path.ends_with("/progress") => "task_progress",
         _ => "other",
     }
 }

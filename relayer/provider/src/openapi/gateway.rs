@@ -3,18 +3,21 @@ use hpc_schema::gateway::{
     RecoverRequest, RegisterPending, RegisterRequest, RegisterResponse,
 };
 use hpc_schema::heartbeat::HeartbeatRequest;
-use hpc_schema::id::NodeId;
+use hpc_schema::id::{NodeId, TaskId};
+use hpc_schema::task::{ProgressRequest, TaskResult, WaitAnswer};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::operation::Operation;
 use crate::admin::http::Shape;
 
-/// A path of the gateway; all of them take POST.
+/// A path of the gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct GatewayPath {
     /// With `{node_id}` where the node's id stands.
     pub path: &'static str,
+    /// `post`, but for what is waited for.
+    pub method: &'static str,
     id: &'static str,
     summary: &'static str,
     /// By the node's certificate; else whoever knows the CA may ask.
@@ -27,6 +30,7 @@ pub struct GatewayPath {
 pub const GATEWAY_PATHS: &[GatewayPath] = &[
     GatewayPath {
         path: REGISTER_PATH,
+        method: "post",
         id: "register",
         summary: "Register a node, or rotate its key, with a token; repeat the same request until 200",
         mutual: false,
@@ -34,6 +38,7 @@ pub const GATEWAY_PATHS: &[GatewayPath] = &[
     },
     GatewayPath {
         path: "/api/v1/hpc/nodes/{node_id}/heartbeat",
+        method: "post",
         id: "heartbeat",
         summary: "A node's signed heartbeat",
         mutual: true,
@@ -41,6 +46,7 @@ pub const GATEWAY_PATHS: &[GatewayPath] = &[
     },
     GatewayPath {
         path: "/api/v1/hpc/nodes/{node_id}/certificate",
+        method: "post",
         id: "renewCertificate",
         summary: "Renew a certificate that still counts",
         mutual: true,
@@ -48,13 +54,39 @@ pub const GATEWAY_PATHS: &[GatewayPath] = &[
     },
     GatewayPath {
         path: "/api/v1/hpc/nodes/{node_id}/certificate/challenge",
+        method: "post",
         id: "certificateChallenge",
         summary: "What the agent signs to recover a certificate that counts no more",
         mutual: false,
         also: &[404],
     },
     GatewayPath {
+        path: "/internal/v1/nodes/{node_id}/tasks/wait",
+        method: "get",
+        id: "waitForTasks",
+        summary: "Tasks that are signed for the node, as soon as there are any; 204 if none come in time",
+        mutual: true,
+        also: &[404, 409],
+    },
+    GatewayPath {
+        path: "/internal/v1/nodes/{node_id}/tasks/{task_id}/progress",
+        method: "post",
+        id: "taskProgress",
+        summary: "How far a task is",
+        mutual: true,
+        also: &[404],
+    },
+    GatewayPath {
+        path: "/internal/v1/nodes/{node_id}/tasks/{task_id}/result",
+        method: "post",
+        id: "taskResult",
+        summary: "How a task ended, signed by the agent's key",
+        mutual: true,
+        also: &[404, 409],
+    },
+    GatewayPath {
         path: "/api/v1/hpc/nodes/{node_id}/certificate/recover",
+        method: "post",
         id: "recoverCertificate",
         summary: "Recover a certificate with the agent's key",
         mutual: false,
@@ -72,6 +104,20 @@ struct OfNode {
     /// Its id.
     node_id: NodeId,
 }
+
+/// The path of a task.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema")]
+struct OfTask {
+    /// The node.
+    node_id: NodeId,
+    /// Its task.
+    task_id: TaskId,
+}
+
+/// Nothing: the status says it all.
+#[derive(JsonSchema)]
+struct Empty {}
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
@@ -93,6 +139,12 @@ pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerato
                 schema::<CertificateResponse>(generator),
             ),
             "certificateChallenge" => (None, schema::<ChallengeResponse>(generator)),
+            "waitForTasks" => (None, schema::<WaitAnswer>(generator)),
+            "taskProgress" => (
+                Some(schema::<ProgressRequest>(generator)),
+                schema::<Empty>(generator),
+            ),
+            "taskResult" => (Some(schema::<TaskResult>(generator)), schema::<Empty>(generator)),
             _ => (
                 Some(schema::<RecoverRequest>(generator)),
                 schema::<CertificateResponse>(generator),
@@ -107,15 +159,25 @@ pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerato
                 Some(pending),
             ));
         }
+        if known.id == "waitForTasks" {
+            answers.push((204, "Nothing came in time", None));
+        }
+        let of_task = known.path.contains("{task_id}");
         let operation = Operation {
             path: known.path.to_owned(),
-            method: "post",
+            method: known.method,
             tag: "gateway",
             id: known.id,
             summary: known.summary.to_owned(),
             security: known.mutual.then_some("node_certificate"),
             shape: Shape {
-                path: known.path.contains('{').then(|| OfNode::json_schema(generator)),
+                path: known.path.contains('{').then(|| {
+                    if of_task {
+                        OfTask::json_schema(generator)
+                    } else {
+                        OfNode::json_schema(generator)
+                    }
+                }),
                 query: None,
                 body,
                 answer,

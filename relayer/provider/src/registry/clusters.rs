@@ -1,7 +1,8 @@
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::Cluster;
-use sqlx::{Row as _, SqlitePool};
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, text};
 
 /// Clusters as last read from the chain, in the order of their ids.
 ///
@@ -20,4 +21,19 @@ pub async fn clusters(pool: &SqlitePool) -> Result<Vec<Cluster>, StoreError> {
             })
         })
         .collect()
+}
+
+/// Clusters that have a node of this id.
+///
+/// # Errors
+/// If the store fails.
+pub async fn clusters_of(conn: &mut SqliteConnection, node: &NodeId) -> Result<Vec<ClusterId>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT cluster_id FROM cluster c WHERE EXISTS
+         (SELECT 1 FROM node n WHERE n.cluster_id = c.cluster_id AND n.node_id = ?) ORDER BY cluster_id",
+    )
+    .bind(node.as_str())
+    .fetch_all(conn)
+    .await?;
+    rows.iter().map(|row| text(row, "cluster_id")).collect()
 }

@@ -9,9 +9,9 @@ mod sync;
 mod task_keys;
 mod view;
 
-pub use clusters::clusters;
+pub use clusters::{clusters, clusters_of};
 pub use node::{Contact, Node, Order, OrderKind};
 pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};
-pub use sync::{SyncError, served, sync, sync_cluster, sync_nodes};
+pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;
 pub use view::{Registry, Tip};

@@ -1,4 +1,5 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
@@ -16,6 +17,9 @@ use crate::{command, spool};
 
 /// Nodes asked for at once; the contract answers at most 100.
 const CHUNK: usize = 100;
+/// Nodes of a cluster read in one round. What happens to a node comes with the contract's events, so that reading all of a
+/// large cluster every few seconds would only cost: it is done in turns.
+const A_ROUND: usize = 500;
 /// Pages of a cluster's list read at most: 6,400,000 nodes.
 const MAX_LIST_PAGES: usize = 65_536;
 
@@ -46,8 +50,34 @@ pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<
     Ok(clusters)
 }
 
-/// Reads parameters, clusters and their nodes; `discover` also asks which nodes there are, which finds
-/// again what a lost disk has forgotten.
+/// Whose turn it is: the last node read of each cluster.
+#[derive(Debug, Default)]
+pub struct Turns(BTreeMap<ClusterId, NodeId>);
+
+impl Turns {
+    /// The next of these, at most [`A_ROUND`]; after the last come the first.
+    fn next(&mut self, cluster: &ClusterId, ids: &BTreeSet<NodeId>) -> Vec<NodeId> {
+        if ids.len() <= A_ROUND {
+            return ids.iter().cloned().collect();
+        }
+        let last = self.0.get(cluster);
+        let after = last.map(|last| ids.range((Excluded(last.clone()), Unbounded)));
+        let next: Vec<NodeId> = after
+            .into_iter()
+            .flatten()
+            .chain(ids)
+            .take(A_ROUND)
+            .cloned()
+            .collect();
+        if let Some(last) = next.last() {
+            self.0.insert(cluster.clone(), last.clone());
+        }
+        next
+    }
+}
+
+/// Reads parameters, clusters and those of their nodes whose turn it is; `discover` asks which nodes there are, which
+/// finds again what a lost disk has forgotten, and reads them all.
 ///
 /// # Errors
 /// [`SyncError`]; what was read before stays.
@@ -56,6 +86,7 @@ pub async fn sync(
     db: &Store,
     registry: &Registry,
     configured: &[ClusterId],
+    turns: &mut Turns,
     discover: bool,
     now_ms: u64,
 ) -> Result<(), SyncError> {
@@ -76,10 +107,12 @@ pub async fn sync(
             .filter(|n| n.cluster_id == cluster_id)
             .map(|n| n.node_id.clone())
             .collect();
-        if discover {
+        let ids = if discover {
             ids.extend(list(client, &cluster_id).await?);
-        }
-        let ids: Vec<NodeId> = ids.into_iter().collect();
+            ids.into_iter().collect()
+        } else {
+            turns.next(&cluster_id, &ids)
+        };
         sync_nodes(client, db, registry, &cluster_id, &ids, now_ms).await?;
     }
     registry.refresh_peers(now_ms);
@@ -243,6 +276,32 @@ mod tests {
             offline_since: None,
             drain: None,
         }
+    }
+
+    #[test]
+    fn every_node_of_a_large_cluster_has_its_turn() {
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let named = |range: std::ops::Range<usize>| -> BTreeSet<NodeId> {
+            range.map(|n| format!("node-{n:05}").parse().unwrap()).collect()
+        };
+        let mut turns = Turns::default();
+        let few = named(0..A_ROUND);
+        assert_eq!(turns.next(&cluster, &few).len(), few.len(), "all of a small one");
+        assert_eq!(turns.next(&cluster, &few).len(), few.len(), "each time");
+
+        let mut all = named(0..1700);
+        let mut seen = BTreeSet::new();
+        for _ in 0..all.len().div_ceil(A_ROUND) {
+            let next = turns.next(&cluster, &all);
+            assert_eq!(next.len(), A_ROUND);
+            seen.extend(next);
+        }
+        assert_eq!(seen, all);
+        // Those that go and come do not keep others from their turn.
+        all.retain(|id| !id.as_str().ends_with('0'));
+        all.extend(named(1700..1800));
+        let round: BTreeSet<_> = (0..4).flat_map(|_| turns.next(&cluster, &all)).collect();
+        assert_eq!(round, all);
     }
 
     async fn epoch_on_disk(db: &Store) -> Option<i64> {

@@ -32,5 +32,6 @@ mod reload;
 mod rotation;
 mod settlement;
 mod site;
+mod tasks;
 mod tokens;
 mod watch;

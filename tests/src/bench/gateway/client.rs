@@ -108,6 +108,9 @@ fn end_of_answer(bytes: &[u8]) -> Result<Option<usize>> {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(bytes.get(..head).unwrap_or_default()).to_ascii_lowercase();
+    if text.starts_with("http/1.1 204") {
+        return Ok(Some(head + 4));
+    }
     let length = text
         .lines()
         .find_map(|l| l.strip_prefix("content-length:"))

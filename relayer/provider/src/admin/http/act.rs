@@ -1,16 +1,18 @@
 //! What may be done.
 
 use hpc_schema::command::CommandType;
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::task::{TaskState, TaskType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::call::{Call, Done, Nothing};
-use super::look::{OfCommand, OfNode};
-use crate::admin::{AdminError, Certificates, Drain, Order};
+use super::look::{OfCommand, OfNode, OfTask};
+use crate::admin::{AdminError, Certificates, Drain, Order, Submission};
 use crate::clock;
 use crate::control::Disabled;
+use crate::task::TaskRow;
 
 type Answer<T> = Result<T, AdminError>;
 
@@ -20,8 +22,8 @@ const DONE: Done = Done { done: true };
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InCluster {
-    /// Its cluster, if several have a node of this id.
-    cluster_id: Option<ClusterId>,
+    /// Its cluster, if several have a node, or a task, of this id.
+    pub(super) cluster_id: Option<ClusterId>,
 }
 
 /// A token.
@@ -92,6 +94,34 @@ pub(super) struct Send {
 pub(super) struct Sent {
     /// Its id.
     command_id: String,
+}
+
+/// A task.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubmitTask {
+    /// Its id; the same submission may be repeated under it. Without it a new one is drawn.
+    task_id: Option<TaskId>,
+    /// The node.
+    node_id: NodeId,
+    /// Its cluster, if several have a node of this id.
+    cluster_id: Option<ClusterId>,
+    /// What is to be done: a type of schema/tasks/catalog.json.
+    #[serde(rename = "type")]
+    kind: TaskType,
+    /// By the type's schema.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    params: Option<Box<RawValue>>,
+    /// Not to be begun later than so many seconds from now; without it an hour.
+    #[schemars(range(min = 1, max = 604_800))]
+    expires_seconds: Option<u64>,
+}
+
+/// How a task stands that was taken back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct TaskStands {
+    /// `cancelled`, or what it was: then its node is told to end it.
+    state: TaskState,
 }
 
 /// Which certificates: name either.
@@ -179,6 +209,35 @@ pub(super) async fn send(call: Call<Nothing, Nothing, Send>) -> Answer<Sent> {
 pub(super) async fn cancel(call: Call<OfCommand, Nothing, Nothing>) -> Answer<Done> {
     call.desk.cancel(&call.by, &call.path.command_id).await?;
     Ok(DONE)
+}
+
+pub(super) async fn submit_task(call: Call<Nothing, Nothing, SubmitTask>) -> Answer<TaskRow> {
+    let body = call.body;
+    let submission = Submission {
+        task_id: body.task_id.as_ref(),
+        node_id: &body.node_id,
+        cluster_id: body.cluster_id.as_ref(),
+        kind: body.kind,
+        params: body.params.as_deref().map_or("{}", RawValue::get),
+        expires_seconds: body.expires_seconds.unwrap_or(3600),
+    };
+    call.desk.submit_task(&call.by, &submission).await
+}
+
+pub(super) async fn cancel_task(call: Call<OfTask, InCluster, Nothing>) -> Answer<TaskStands> {
+    let cluster = call.query.cluster_id.as_ref();
+    let state = call
+        .desk
+        .cancel_task(&call.by, &call.path.task_id, cluster)
+        .await?;
+    Ok(TaskStands { state })
+}
+
+pub(super) async fn approve_task(call: Call<OfTask, InCluster, Nothing>) -> Answer<TaskRow> {
+    let cluster = call.query.cluster_id.as_ref();
+    call.desk
+        .approve_task(&call.by, &call.path.task_id, cluster)
+        .await
 }
 
 pub(super) async fn revoke_token(call: Call<OfToken, Nothing, Nothing>) -> Answer<RevokedToken> {

@@ -1,17 +1,20 @@
 //! What may be looked at.
 
 use hpc_chain::proof::Proof;
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::task::TaskState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::act::InCluster;
 use super::call::{Call, Nothing};
 use crate::admin::credential::Credential;
-use crate::admin::{AdminError, NodeFull, NodeRow, Shown, Status, Waiting};
+use crate::admin::{AdminError, NodeFull, NodeRow, Shown, Status, TaskFull, Waiting};
 use crate::alert::{self, AlertRow};
 use crate::audit::{self, Row};
 use crate::command::CommandRow;
 use crate::enrol::{CertificateRow, JoinRow, TokenRow};
+use crate::task::TaskRow;
 
 type Answer<T> = Result<T, AdminError>;
 
@@ -28,6 +31,26 @@ pub(super) struct OfCommand {
     /// Its id.
     #[schemars(length(min = 1, max = 64))]
     pub(super) command_id: String,
+}
+
+/// A task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct OfTask {
+    /// Its id.
+    pub(super) task_id: TaskId,
+}
+
+/// Which tasks.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhichTasks {
+    /// Only of this node.
+    node_id: Option<NodeId>,
+    /// Only in this state.
+    state: Option<TaskState>,
+    /// At most so many, 1 to 10000.
+    #[schemars(range(min = 1, max = 10_000))]
+    limit: Option<u32>,
 }
 
 /// Which nodes.
@@ -140,6 +163,21 @@ pub(super) async fn commands(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<
 
 pub(super) async fn command(call: Call<OfCommand, Nothing, Nothing>) -> Answer<CommandRow> {
     call.desk.order(&call.path.command_id).await
+}
+
+pub(super) async fn tasks(call: Call<Nothing, WhichTasks, Nothing>) -> Answer<Vec<TaskRow>> {
+    let WhichTasks {
+        node_id,
+        state,
+        limit,
+    } = &call.query;
+    let limit = limit.unwrap_or(1000).clamp(1, 10_000);
+    Ok(call.desk.tasks(node_id.as_ref(), *state, limit).await?)
+}
+
+pub(super) async fn task(call: Call<OfTask, InCluster, Nothing>) -> Answer<TaskFull> {
+    let cluster = call.query.cluster_id.as_ref();
+    call.desk.task_full(&call.path.task_id, cluster).await
 }
 
 pub(super) async fn tokens(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Shown<TokenRow>>> {

@@ -62,6 +62,11 @@ table! {
     "post" "/commands" "sendCommand" Operator [404 409] SOON act::send: "Order something of a node";
     "get" "/commands/{command_id}" "showCommand" Viewer [404] SOON look::command: "One order and what became of it";
     "post" "/commands/{command_id}/cancel" "cancelCommand" Operator [404 409] SOON act::cancel: "Take back an order that has not been acknowledged";
+    "get" "/tasks" "listTasks" Viewer [] SOON look::tasks: "Tasks, newest first";
+    "post" "/tasks" "submitTask" Operator [404 409] SOON act::submit_task: "Submit a task of the catalogue; a node that waits has it at once";
+    "get" "/tasks/{task_id}" "showTask" Viewer [404 409] SOON look::task: "One task, its phases and its signed result";
+    "post" "/tasks/{task_id}/cancel" "cancelTask" Operator [404 409] SOON act::cancel_task: "Take a task back; what a node has done of it is undone";
+    "post" "/tasks/{task_id}/approve" "approveTask" Admin [404 409] SOON act::approve_task: "Let a task be delivered that waits for approval";
     "get" "/node-tokens" "listNodeTokens" Viewer [] SOON look::tokens: "Registration tokens of one node each; never the tokens themselves";
     "post" "/node-tokens" "createNodeTokens" Operator [] SOON secrets::tokens: "Make a registration token for each of up to 5000 nodes, or for none";
     "post" "/node-tokens/{jti}/revoke" "revokeToken" Operator [404] SOON act::revoke_token: "Take back a token or a join token";

@@ -6,6 +6,7 @@ mod init;
 mod keys;
 mod node;
 mod order;
+mod task;
 mod token;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub(super) use init::InitArgs;
 pub(super) use keys::KeysCommand;
 pub(super) use node::NodeCommand;
 pub(super) use order::{OrderCommand, SendArgs};
+pub(super) use task::{SubmitArgs, TaskCommand, WhichTask};
 pub(super) use token::TokenCommand;
 
 /// The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
@@ -70,6 +72,9 @@ pub(super) enum Command {
     /// Orders to nodes and what became of them; works while the daemon runs.
     #[command(subcommand, name = "command")]
     Order(OrderCommand),
+    /// Typed tasks for nodes, and how they ended; works while the daemon runs.
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Heartbeats and what proves them; works while the daemon runs.
     #[command(subcommand)]
     Heartbeat(super::heartbeat::HeartbeatCommand),

@@ -1,0 +1,220 @@
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output::{print, say};
+use super::{ConfigArguments, Failure, Format, examples, runtime};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::log;
+use crate::state::{Registration, StateDir};
+use crate::task::journal::load_all;
+use crate::task::process::{LINK_COMMAND, LinkStart, TaskProcess};
+use crate::task::{Authority, TaskDir, link, user};
+
+/// `tasks`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Tasks {
+    #[command(flatten)]
+    config: ConfigArguments,
+    #[command(subcommand)]
+    command: Option<TasksCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum TasksCommand {
+    /// Every task on record here, and how it stands
+    #[command(after_help = examples::TASKS_LIST)]
+    List {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+    /// Take tasks of the present registration from now on, and of no other
+    #[command(after_help = examples::TASKS_TRUST)]
+    Trust {
+        #[command(flatten)]
+        config: ConfigArguments,
+    },
+}
+
+/// The process that speaks with the gateway.
+#[derive(Debug, Args)]
+pub(super) struct TaskLink {
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+impl Tasks {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            None => serve(&self.config),
+            Some(TasksCommand::List { config, output }) => list(&config, output),
+            Some(TasksCommand::Trust { config }) => trust(&config),
+        }
+    }
+}
+
+fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
+    let config = arguments.load()?;
+    log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
+    let start = LinkStart {
+        program: std::env::current_exe().map_err(|e| Failure::new(1, e))?,
+        arguments: link_arguments(arguments),
+        user: link_user(&config)?,
+    };
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        let stop = stopped().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
+        let process = TaskProcess::start(&config, start).map_err(|e| Failure::new(2, e.detail))?;
+        // Without a service manager there is nobody to tell.
+        sd_notify::notify(&[sd_notify::NotifyState::Ready]).ok();
+        process.serve(stop).await.map_err(|e| Failure::new(1, e.detail))
+    });
+    runtime.shutdown_background();
+    if let Err(Failure { message, .. }) = &result {
+        tracing::error!("{message}");
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Ends with SIGTERM or SIGINT.
+fn stopped() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// What was given to us by flags or environment, as flags: the link's environment is empty.
+fn link_arguments(given: &ConfigArguments) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec![
+        LINK_COMMAND.into(),
+        "--config".into(),
+        given.config.clone().into(),
+    ];
+    let texts = [
+        ("--endpoint", given.endpoint.clone()),
+        ("--log-level", given.log_level.clone()),
+    ];
+    for (flag, text) in texts {
+        if let Some(text) = text {
+            arguments.extend([flag.into(), text.into()]);
+        }
+    }
+    arguments
+}
+
+/// The link runs as this user; only root can change to another.
+fn link_user(config: &Config) -> Result<Option<(u32, u32)>, Failure> {
+    let Some(tasks) = &config.tasks else {
+        return Ok(None);
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let Some(name) = &tasks.user else { return Ok(None) };
+    let found = user::find(&config.roots.etc, name).map_err(|e| Failure::new(2, e))?;
+    match found {
+        Some(ids) => Ok(Some(ids)),
+        None => Err(Failure::new(
+            2,
+            format_args!("tasks.user: there is no user {name}; make it, or name another"),
+        )),
+    }
+}
+
+impl TaskLink {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.config.load()?;
+        log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
+        let runtime = runtime()?;
+        let result = runtime.block_on(Box::pin(link::serve_pipes(config)));
+        runtime.shutdown_background();
+        result.map_err(|e| Failure::new(1, e))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn dir(config: &Config) -> Result<TaskDir, Failure> {
+    match &config.tasks {
+        Some(tasks) => Ok(TaskDir::new(&tasks.dir)),
+        None => Err(Failure::new(
+            2,
+            "this node takes no tasks: the configuration has no section tasks (docs/tasks.md)",
+        )),
+    }
+}
+
+fn list(arguments: &ConfigArguments, output: Format) -> Result<ExitCode, Failure> {
+    let config = arguments.load()?;
+    let journals = load_all(&dir(&config)?.journal()).map_err(|e| Failure::new(1, e))?;
+    let rows: Vec<serde_json::Value> = journals
+        .iter()
+        .map(|journal| match journal {
+            Ok(journal) => {
+                let story = journal.story();
+                serde_json::json!({
+                    "task_id": story.task.task_id, "type": story.task.task_type, "taken_at": story.taken_at,
+                    "state": story.ended.as_ref().map_or("running", |e| e.outcome.as_str()),
+                    "code": story.ended.as_ref().and_then(|e| e.code.clone()),
+                    "holds": story.holds().map(ToString::to_string),
+                    "effects_left": story.steps.iter().filter(|s| s.remains()).count(),
+                    "heard": story.heard,
+                })
+            }
+            Err(e) => serde_json::json!({"damaged": e.to_string()}),
+        })
+        .collect();
+    if output != Format::Text {
+        return print(&serde_json::Value::Array(rows), output);
+    }
+    for row in rows {
+        let text = |name: &str| row.get(name).and_then(|v| v.as_str()).unwrap_or("-").to_owned();
+        match row.get("damaged") {
+            Some(_) => say!("damaged: {}", text("damaged")),
+            None => say!(
+                "{}  {}  {}  {}  {}",
+                text("task_id"),
+                text("type"),
+                text("state"),
+                text("code"),
+                text("holds")
+            ),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trust(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
+    let config = arguments.load()?;
+    let dir = dir(&config)?;
+    let registration = Registration::load(&StateDir::new(&config.state_dir))
+        .map_err(|e| Failure::new(1, e))?
+        .ok_or_else(|| {
+            Failure::new(
+                3,
+                "this node is not registered; run virtengine-node-agent register",
+            )
+        })?;
+    let authority =
+        Authority::of(&registration, Clock::system().seconds()).map_err(|e| Failure::new(3, e.detail))?;
+    dir.create().map_err(|e| Failure::new(1, e))?;
+    authority.save(&dir).map_err(|e| Failure::new(1, e.detail))?;
+    say!(
+        "tasks of {}/{} count from now on, if the task key {} signed them; start the task agent anew",
+        authority.cluster_id,
+        authority.node_id,
+        authority.task_key
+    );
+    Ok(ExitCode::SUCCESS)
+}

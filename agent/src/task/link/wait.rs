@@ -1,0 +1,171 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use hpc_schema::id::NodeId;
+use hpc_schema::task::{WaitAnswer, wait_path};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::sleep;
+
+use super::identity::Identities;
+use crate::config::Config;
+use crate::random;
+use crate::task::domain::Input;
+use crate::uplink::{Answer, Backoff, Client, UplinkError};
+
+/// How long the gateway may keep us waiting.
+const WAIT: Duration = Duration::from_secs(50);
+/// Pause after another connection of this node took our place.
+const SUPERSEDED: Duration = Duration::from_secs(20);
+
+/// Waits for tasks, for ever.
+pub(super) struct Wait {
+    node: NodeId,
+    client: Option<Client>,
+    config: Config,
+    identities: Arc<Mutex<Identities>>,
+    tell: mpsc::Sender<Input>,
+    backoff: Backoff,
+}
+
+/// What follows.
+enum Then {
+    Again,
+    Pause(Option<Duration>),
+}
+
+impl Wait {
+    pub(super) fn new(
+        config: &Config,
+        node: NodeId,
+        identities: Arc<Mutex<Identities>>,
+        tell: mpsc::Sender<Input>,
+    ) -> Self {
+        Self {
+            node,
+            client: None,
+            config: config.clone(),
+            identities,
+            tell,
+            backoff: backoff(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut greet = true;
+        let path = format!("{}?wait_seconds={}", wait_path(&self.node), WAIT.as_secs());
+        loop {
+            if greet && self.tell.send(Input::Hello).await.is_err() {
+                return;
+            }
+            greet = false;
+            let then = match self.ask(&path).await {
+                Ok(answer) => self.take(&answer).await,
+                Err(e) => {
+                    tracing::warn!(code = e.code(), "waiting for tasks: {e}; {}", e.remedy());
+                    if let Some(client) = &mut self.client {
+                        client.fail_over();
+                    }
+                    if e.certificate_refused() {
+                        self.client = None;
+                    }
+                    Then::Pause(None)
+                }
+            };
+            if let Then::Pause(wanted) = then {
+                // What was said meanwhile may be lost.
+                greet = true;
+                let drawn = self.backoff.next(random::up_to);
+                sleep(wanted.unwrap_or(drawn).max(drawn)).await;
+            }
+            if self.tell.is_closed() {
+                return;
+            }
+        }
+    }
+
+    async fn ask(&mut self, path: &str) -> Result<Answer, UplinkError> {
+        if self.client.is_none() {
+            self.client = Some(client(&self.config, &self.identities).await?);
+        }
+        match &mut self.client {
+            Some(client) => client.get(path, WAIT).await,
+            None => Err(UplinkError::Connect {
+                endpoint: String::new(),
+                message: "no client".into(),
+            }),
+        }
+    }
+
+    async fn take(&mut self, answer: &Answer) -> Then {
+        match answer.status {
+            200 => match serde_json::from_slice::<WaitAnswer>(&answer.body) {
+                Ok(answer) => {
+                    self.backoff.reset();
+                    self.hand_over(answer).await;
+                    Then::Again
+                }
+                Err(e) => {
+                    tracing::warn!("the gateway's answer cannot be read: {e}");
+                    Then::Pause(None)
+                }
+            },
+            204 => {
+                self.backoff.reset();
+                Then::Again
+            }
+            409 => {
+                tracing::warn!(
+                    "another connection of this node waits for its tasks; run one task agent a node"
+                );
+                Then::Pause(Some(SUPERSEDED))
+            }
+            401 | 403 => {
+                let text = String::from_utf8_lossy(&answer.body);
+                tracing::warn!(
+                    status = answer.status,
+                    "the gateway gives no tasks: {}",
+                    text.trim()
+                );
+                // The heartbeat sees to a new certificate.
+                self.client = None;
+                Then::Pause(None)
+            }
+            status => {
+                let text = String::from_utf8_lossy(&answer.body);
+                tracing::warn!(status, "the gateway gives no tasks: {}", text.trim());
+                Then::Pause(answer.retry_after)
+            }
+        }
+    }
+
+    async fn hand_over(&self, answer: WaitAnswer) {
+        let keys = Input::Keys {
+            steps: answer.task_keys,
+        };
+        let tasks = answer.tasks.into_iter().map(|d| Input::Deliver(Box::new(d)));
+        let cancel = answer.cancel.into_iter().map(Input::Cancel);
+        // Rotations first: what follows may be signed by the new key.
+        let keys = std::iter::once(keys).filter(|k| !matches!(k, Input::Keys { steps } if steps.is_empty()));
+        for input in keys.chain(tasks).chain(cancel) {
+            if self.tell.send(input).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+pub(super) fn backoff() -> Backoff {
+    Backoff::new(Duration::from_secs(1), Duration::from_secs(30))
+}
+
+/// A connection with the newest certificate.
+pub(super) async fn client(
+    config: &Config,
+    identities: &Arc<Mutex<Identities>>,
+) -> Result<Client, UplinkError> {
+    let tls = identities.lock().await.tls().map_err(|e| UplinkError::Connect {
+        endpoint: String::new(),
+        message: e.to_string(),
+    })?;
+    Ok(Client::new(config.endpoints.clone(), tls, config.request_timeout))
+}

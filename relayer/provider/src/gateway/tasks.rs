@@ -1,0 +1,257 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::refusal::{Refusal, RefusalKind};
+use hpc_schema::task::{MAX_TASK_RESULT_BYTES, ProgressRequest, TaskHash, TaskResult, WaitAnswer};
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep_until};
+
+use super::answer::Failure;
+use super::certificate::may_have_one;
+use super::connection::Connection;
+use super::path::PathIds;
+use super::{Gateway, body};
+use crate::identity::PeerIdentity;
+use crate::store::StoreError;
+use crate::task::{self, Taken, Woken};
+use crate::{audit, clock};
+
+/// The longest that a node may wait.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// How long a node waits that does not say.
+const USUAL_WAIT: Duration = Duration::from_secs(30);
+/// What stands around a result.
+const AROUND: usize = 8 * 1024;
+const MAX_PROGRESS_BYTES: usize = 4 * 1024;
+
+/// `GET …/{node_id}/tasks/wait` over mutual TLS: what is there for the node, or what comes within its time.
+pub(super) async fn wait(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    PathIds(path_node): PathIds<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let until = Instant::now() + wished(request.uri().query());
+    drop(request);
+    let peer = known(&gateway, &connection, &path_node)?.clone();
+    // From here on no wake-up is lost; who waited for this node before waits no more.
+    let parked = gateway.waiting.park(&peer.cluster_id, &peer.node_id);
+    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
+    let mut look = task::waits_for(gateway.store.reader(), (cluster, node), clock::now_ms()).await?;
+    loop {
+        if look {
+            // It may have been revoked or disabled meanwhile.
+            known(&gateway, &connection, &path_node)?;
+            if let Some(answer) = claim(&gateway, &peer).await? {
+                return Ok(Json(answer).into_response());
+            }
+        }
+        tokio::select! {
+            woken = parked.woken() => match woken {
+                Woken::Look => look = true,
+                Woken::Superseded => {
+                    let what = "a newer connection of this node waits for its tasks";
+                    return Err(Failure::new(409, Refusal::whole(Code::SessionSuperseded, what)));
+                }
+            },
+            () = sleep_until(until) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        }
+    }
+}
+
+/// `wait_seconds` of the query.
+fn wished(query: Option<&str>) -> Duration {
+    let mut pairs = query.unwrap_or_default().split('&');
+    let seconds = pairs.find_map(|p| p.strip_prefix("wait_seconds=")?.parse().ok());
+    seconds.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT)
+}
+
+/// The node, if the certificate is its, counts, and it may work.
+fn known<'a>(
+    gateway: &Gateway,
+    connection: &'a Connection,
+    path_node: &str,
+) -> Result<&'a PeerIdentity, Failure> {
+    let peer = connection.node(gateway, path_node, clock::now())?;
+    let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
+    may_have_one(gateway, node.as_deref())?;
+    Ok(peer)
+}
+
+async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnswer>, Failure> {
+    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
+    let key = match gateway.tasks.get(cluster) {
+        Ok(Some(key)) => key,
+        Ok(None) => {
+            tracing::warn!(%cluster, "a task cannot be signed: the cluster has no task key here");
+            return Err(Failure::unavailable(60, "the cluster has no task key here"));
+        }
+        Err(e) => {
+            tracing::error!(%cluster, error = %e, "a task cannot be signed");
+            return Err(Failure::unavailable(60, "the cluster's task key cannot be read"));
+        }
+    };
+    let limits = &gateway.config.tasks;
+    let lease = limits.lease.duration();
+    let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    let mut tx = gateway.store.begin().await?;
+    let of = (cluster, node);
+    let claimed = task::claim(&mut tx, of, limits.per_node, lease_ms, clock::now_ms()).await?;
+    if claimed.is_empty() {
+        return Ok(None);
+    }
+    let rotations = task::rotations(&mut tx, cluster).await?;
+    for row in &claimed.tasks {
+        let detail =
+            serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
+        audited(
+            &mut tx,
+            "task.dispatch",
+            target(cluster, node, &row.task_id),
+            "done",
+            detail,
+        )
+        .await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    for row in &claimed.tasks {
+        tracing::info!(%cluster, %node, task = %row.task_id, kind = %row.kind, attempt = row.attempts, "task delivered");
+        gateway.waiting.tell(cluster, &row.task_id);
+    }
+    let registry = &gateway.registry;
+    let scope = (registry.chain_id(), registry.contract());
+    let seconds = u32::try_from(lease.as_secs()).unwrap_or(u32::MAX);
+    Ok(Some(task::answer(&claimed, rotations, scope, &key, seconds)))
+}
+
+fn target(cluster: &ClusterId, node: &NodeId, task: &TaskId) -> String {
+    format!("task {cluster}/{task} of {node}")
+}
+
+/// What the daemon did, in the transaction of the act itself.
+async fn audited(
+    conn: &mut sqlx::SqliteConnection,
+    action: &'static str,
+    target: String,
+    result: &'static str,
+    detail: serde_json::Value,
+) -> Result<(), StoreError> {
+    let entry = audit::Entry {
+        at: clock::now_ms(),
+        by: audit::Actor::daemon(),
+        action,
+        target,
+        result,
+        detail,
+    };
+    audit::append(conn, &entry).await
+}
+
+fn task_id(text: &str) -> Result<TaskId, Failure> {
+    text.parse().map_err(|e| Failure::malformed("task_id", e))
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let status = match (refusal.kind, refusal.code) {
+        (RefusalKind::Malformed, _) => 400,
+        (_, Code::UnknownTask) => 404,
+        (_, Code::BodyTooLarge) => 413,
+        _ => 409,
+    };
+    Failure::new(status, refusal)
+}
+
+/// `POST …/{node_id}/tasks/{task_id}/result`: durable when it is answered.
+pub(super) async fn result(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    PathIds((path_node, path_task)): PathIds<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let within = gateway.config.gateway.request_timeout.duration();
+    let bytes = body::read(request, MAX_TASK_RESULT_BYTES + AROUND, within).await?;
+    let peer = connection.node(&gateway, &path_node, clock::now())?;
+    let id = task_id(&path_task)?;
+    let result: TaskResult = body::json(&bytes)?;
+    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
+    let known = gateway.registry.node(cluster, node);
+    let Some(known) = known else {
+        let what = "the node is not registered";
+        return Err(Failure::new(404, Refusal::whole(Code::UnknownNode, what)));
+    };
+    let mut tx = gateway.store.begin().await?;
+    let taken = task::finish(
+        &mut tx,
+        (cluster, node),
+        &id,
+        &result,
+        known.key(),
+        clock::now_ms(),
+    )
+    .await?;
+    if taken == Taken::Recorded {
+        let digest = Sha256::digest(result.result.get().as_bytes());
+        let detail = serde_json::json!({
+            "outcome": result.outcome, "code": result.code, "hash": result.task_hash,
+            "result_sha256": hex::encode(digest), "signature": result.signature,
+        });
+        let said = if result.code.is_none() { "done" } else { "failed" };
+        audited(&mut tx, "task.result", target(cluster, node, &id), said, detail).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    match taken {
+        Taken::Recorded => {
+            let outcome = result.outcome.as_str();
+            tracing::info!(%cluster, %node, task = %id, outcome, code = result.code, "task ended");
+            gateway.waiting.tell(cluster, &id);
+            // Another one may have its turn now.
+            gateway.waiting.wake(cluster, node);
+            Ok(StatusCode::OK)
+        }
+        Taken::Known => Ok(StatusCode::OK),
+        Taken::Refused(refusal) => {
+            tracing::warn!(%cluster, %node, task = %id, "a result is refused: {refusal}");
+            Err(refused(refusal))
+        }
+    }
+}
+
+/// `POST …/{node_id}/tasks/{task_id}/progress`.
+pub(super) async fn progress(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(connection): Extension<Connection>,
+    PathIds((path_node, path_task)): PathIds<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let within = gateway.config.gateway.request_timeout.duration();
+    let bytes = body::read(request, MAX_PROGRESS_BYTES, within).await?;
+    let peer = connection.node(&gateway, &path_node, clock::now())?;
+    let id = task_id(&path_task)?;
+    let progress: ProgressRequest = body::json(&bytes)?;
+    if progress.phase.is_empty() || progress.phase.len() > 48 {
+        return Err(Failure::malformed("phase", "must have 1 to 48 bytes"));
+    }
+    let hash = TaskHash::from_hex(&progress.task_hash)
+        .ok_or_else(|| Failure::malformed("task_hash", "must be the lower-case hex of 32 bytes"))?;
+    let of = (&peer.cluster_id, &peer.node_id);
+    let lease = gateway.config.tasks.lease.duration();
+    let times = (
+        u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+        clock::now_ms(),
+    );
+    let mut tx = gateway.store.begin().await?;
+    let noted = task::note(&mut tx, of, &id, hash, &progress, times).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    if noted {
+        gateway.waiting.tell(of.0, &id);
+        return Ok(StatusCode::OK);
+    }
+    let what = "is not under way here";
+    Err(refused(Refusal::field(Code::UnknownTask, "task_id", what)))
+}

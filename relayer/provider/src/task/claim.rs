@@ -1,0 +1,125 @@
+use hpc_schema::id::{ClusterId, NodeId};
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::row::TaskRow;
+use crate::store::{StoreError, int, text};
+
+/// What a node is given at once.
+const AT_ONCE: usize = 4;
+/// A cancellation that nobody answers is told again after so long.
+const TOLD_AGAIN_MS: u64 = 10_000;
+
+/// What a node that waits is given.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// Tasks to begin, or to say a word of.
+    pub tasks: Vec<TaskRow>,
+    /// Tasks that are taken back.
+    pub cancel: Vec<TaskRow>,
+}
+
+impl Claimed {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.cancel.is_empty()
+    }
+}
+
+/// Takes what waits for the node: a task at a time, each in one statement, so that no two connections get the same.
+/// `at_once` of its tasks may be under way; one whose lease is over is given again.
+///
+/// # Errors
+/// If the store fails.
+pub async fn claim(
+    conn: &mut SqliteConnection,
+    (cluster, node): (&ClusterId, &NodeId),
+    per_node: u32,
+    lease_ms: u64,
+    now_ms: u64,
+) -> Result<Claimed, StoreError> {
+    let mut claimed = Claimed::default();
+    while claimed.tasks.len() < AT_ONCE {
+        let row = sqlx::query(
+            "UPDATE task SET state = CASE state WHEN 'queued' THEN 'dispatched' ELSE state END,
+                 attempts = attempts + 1, lease_until_ms = ?5, dispatched_ms = coalesce(dispatched_ms, ?4)
+             WHERE cluster_id = ?1 AND task_id = (
+                 SELECT task_id FROM task WHERE cluster_id = ?1 AND node_id = ?2
+                 AND ((state = 'queued' AND approval <> 'waiting' AND expires_at_s * 1000 >= ?4
+                       AND (SELECT count(*) FROM task WHERE cluster_id = ?1 AND node_id = ?2
+                            AND state IN ('dispatched', 'running')) < ?3)
+                      OR (state IN ('dispatched', 'running') AND lease_until_ms <= ?4))
+                 ORDER BY submitted_ms, task_id LIMIT 1)
+             RETURNING *",
+        )
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .bind(i64::from(per_node))
+        .bind(int(now_ms))
+        .bind(int(now_ms.saturating_add(lease_ms)))
+        .fetch_optional(&mut *conn)
+        .await?;
+        match row {
+            Some(row) => claimed.tasks.push(TaskRow::read(&row)?),
+            None => break,
+        }
+    }
+    let rows = sqlx::query(
+        "UPDATE task SET cancel_told_ms = ?3 WHERE cluster_id = ?1 AND node_id = ?2
+         AND state IN ('dispatched', 'running') AND cancelled_by IS NOT NULL
+         AND (cancel_told_ms IS NULL OR cancel_told_ms <= ?4) RETURNING *",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(int(now_ms))
+    .bind(int(now_ms.saturating_sub(TOLD_AGAIN_MS)))
+    .fetch_all(conn)
+    .await?;
+    for row in &rows {
+        claimed.cancel.push(TaskRow::read(row)?);
+    }
+    Ok(claimed)
+}
+
+/// Nodes for which something waits.
+///
+/// # Errors
+/// If the store fails.
+pub async fn waiting_nodes(pool: &SqlitePool, now_ms: u64) -> Result<Vec<(ClusterId, NodeId)>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT DISTINCT cluster_id, node_id FROM task
+         WHERE (state = 'queued' AND approval <> 'waiting')
+            OR (state IN ('dispatched', 'running') AND (lease_until_ms <= ?1
+                OR (cancelled_by IS NOT NULL AND coalesce(cancel_told_ms, 0) <= ?2)))",
+    )
+    .bind(int(now_ms))
+    .bind(int(now_ms.saturating_sub(TOLD_AGAIN_MS)))
+    .fetch_all(pool)
+    .await?;
+    rows.iter()
+        .map(|row| Ok((text(row, "cluster_id")?, text(row, "node_id")?)))
+        .collect()
+}
+
+/// Whether something waits for this node.
+///
+/// # Errors
+/// If the store fails.
+pub async fn waits_for(
+    pool: &SqlitePool,
+    (cluster, node): (&ClusterId, &NodeId),
+    now_ms: u64,
+) -> Result<bool, StoreError> {
+    let row = sqlx::query(
+        "SELECT 1 FROM task WHERE cluster_id = ?1 AND node_id = ?2 AND
+         ((state = 'queued' AND approval <> 'waiting') OR (state IN ('dispatched', 'running')
+          AND (lease_until_ms <= ?3 OR (cancelled_by IS NOT NULL AND coalesce(cancel_told_ms, 0) <= ?4)))) LIMIT 1",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(int(now_ms))
+    .bind(int(now_ms.saturating_sub(TOLD_AGAIN_MS)))
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.is_some())
+}

@@ -1,0 +1,191 @@
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::task::{TaskHash, TaskState, TaskType};
+use hpc_schema::time::UnixSeconds;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection, SqlitePool};
+
+use crate::store::{StoreError, bytes, opt_uint, text, uint};
+
+/// Whether a person has to say yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// Nobody has to.
+    None,
+    /// It is not delivered before.
+    Waiting,
+    /// It was given.
+    Given,
+}
+
+impl Approval {
+    /// The word in the store.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Waiting => "waiting",
+            Self::Given => "given",
+        }
+    }
+}
+
+/// A task on record.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct TaskRow {
+    /// Unique in its cluster.
+    pub task_id: TaskId,
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// What is to be done.
+    #[serde(rename = "type")]
+    pub kind: TaskType,
+    /// JSON object.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub params: Box<RawValue>,
+    #[serde(skip)]
+    pub(super) nonce: [u8; 16],
+    /// SHA-256 of what is signed, hex.
+    #[serde(serialize_with = "hex_of")]
+    #[schemars(with = "String")]
+    pub hash: TaskHash,
+    /// Who submitted it.
+    pub submitted_by: String,
+    /// When.
+    pub issued_at: UnixSeconds,
+    /// Not to be begun afterwards.
+    pub expires_at: UnixSeconds,
+    /// Whether a person has to say yes.
+    pub approval: Approval,
+    /// Who did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved_by: Option<String>,
+    /// How it stands.
+    pub state: TaskState,
+    /// How often it was delivered.
+    pub attempts: u64,
+    /// UNIX milliseconds at which it was submitted.
+    pub submitted_ms: u64,
+    /// UNIX milliseconds of the first delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatched_ms: Option<u64>,
+    /// UNIX milliseconds of the first word that it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began_ms: Option<u64>,
+    /// UNIX milliseconds of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// Who took it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<String>,
+    /// The newest phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The same for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The node's signed result, as it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub result: Option<Box<RawValue>>,
+    /// The agent's key that signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_key: Option<String>,
+}
+
+fn hex_of<S: serde::Serializer>(hash: &TaskHash, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(&hash.to_hex())
+}
+
+impl TaskRow {
+    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        let bad = |column| StoreError::Value {
+            table: "task",
+            column,
+        };
+        let raw = |column: &'static str| -> Result<Option<Box<RawValue>>, StoreError> {
+            let text: Option<String> = row.try_get(column)?;
+            text.map(|t| RawValue::from_string(t).map_err(|_| bad(column)))
+                .transpose()
+        };
+        let approval: String = row.try_get("approval")?;
+        let state: String = row.try_get("state")?;
+        Ok(Self {
+            task_id: text(row, "task_id")?,
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            kind: text(row, "kind")?,
+            params: raw("params")?.ok_or(bad("params"))?,
+            nonce: bytes(row, "nonce")?,
+            hash: TaskHash(bytes(row, "hash")?),
+            submitted_by: row.try_get("submitted_by")?,
+            issued_at: UnixSeconds(uint(row, "issued_at_s")?),
+            expires_at: UnixSeconds(uint(row, "expires_at_s")?),
+            approval: [Approval::None, Approval::Waiting, Approval::Given]
+                .into_iter()
+                .find(|a| a.as_str() == approval)
+                .ok_or(bad("approval"))?,
+            approved_by: row.try_get("approved_by")?,
+            state: state.parse().map_err(|()| bad("state"))?,
+            attempts: uint(row, "attempts")?,
+            submitted_ms: uint(row, "submitted_ms")?,
+            dispatched_ms: opt_uint(row, "dispatched_ms")?,
+            began_ms: opt_uint(row, "began_ms")?,
+            ended_ms: opt_uint(row, "ended_ms")?,
+            cancelled_by: row.try_get("cancelled_by")?,
+            phase: row.try_get("phase")?,
+            code: row.try_get("code")?,
+            detail: row.try_get("detail")?,
+            result: raw("result")?,
+            result_key: row.try_get("result_key")?,
+        })
+    }
+}
+
+/// One task; of any cluster if none is named and the id is one cluster's alone.
+///
+/// # Errors
+/// If the store fails.
+pub async fn find(
+    conn: &mut SqliteConnection,
+    cluster: Option<&ClusterId>,
+    id: &TaskId,
+) -> Result<Vec<TaskRow>, StoreError> {
+    let rows =
+        sqlx::query("SELECT * FROM task WHERE task_id = ?1 AND (?2 IS NULL OR cluster_id = ?2) LIMIT 2")
+            .bind(id.as_str())
+            .bind(cluster.map(ClusterId::as_str))
+            .fetch_all(conn)
+            .await?;
+    rows.iter().map(TaskRow::read).collect()
+}
+
+/// Tasks, newest first: of a node, in a state, or all.
+///
+/// # Errors
+/// If the store fails.
+pub async fn history(
+    pool: &SqlitePool,
+    node: Option<&NodeId>,
+    state: Option<TaskState>,
+    limit: u32,
+) -> Result<Vec<TaskRow>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT * FROM task WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR state = ?2)
+         ORDER BY submitted_ms DESC, task_id LIMIT ?3",
+    )
+    .bind(node.map(NodeId::as_str))
+    .bind(state.map(TaskState::as_str))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(TaskRow::read).collect()
+}

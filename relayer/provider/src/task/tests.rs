@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::task::{TaskState, TaskType};
+use hpc_schema::time::UnixSeconds;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::store::Store;
+
+const SCOPE: (&str, &str) = ("hpc-1", "wasm1abc");
+const NOW: u64 = 1_769_781_900_000;
+
+fn of() -> (ClusterId, NodeId) {
+    ("hpc-cluster-1".parse().unwrap(), "node-1".parse().unwrap())
+}
+
+fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
+    let (cluster_id, node_id) = of();
+    NewTask {
+        task_id: id.parse().unwrap(),
+        cluster_id,
+        node_id,
+        kind,
+        params: RawValue::from_string(params.to_owned()).unwrap(),
+        nonce: [1; 16],
+        submitted_by: "root".into(),
+        issued_at: UnixSeconds(NOW / 1000),
+        expires_at: UnixSeconds(NOW / 1000 + 60),
+    }
+}
+
+async fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+    (dir, store)
+}
+
+async fn put(store: &Store, new: &NewTask) -> Submitted {
+    let mut tx = store.begin().await.unwrap();
+    let done = submit(&mut tx, new, SCOPE, NOW).await.unwrap();
+    tx.commit().await.unwrap();
+    done
+}
+
+async fn take(store: &Store, per_node: u32, now: u64) -> Vec<(String, u64)> {
+    let (cluster, node) = of();
+    let mut tx = store.begin().await.unwrap();
+    let claimed = claim(&mut tx, (&cluster, &node), per_node, 30_000, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    claimed
+        .tasks
+        .iter()
+        .map(|t| (t.task_id.to_string(), t.attempts))
+        .collect()
+}
+
+#[tokio::test]
+async fn tasks_are_claimed_once_in_order_and_no_more_than_the_node_may_have() {
+    let (_dir, store) = store().await;
+    for id in ["t001", "t002", "t003"] {
+        assert_eq!(
+            put(&store, &task(id, TaskType::DiagHealthProbe, "{}")).await,
+            Submitted::Queued
+        );
+    }
+    assert_eq!(
+        put(&store, &task("t001", TaskType::DiagHealthProbe, "{}")).await,
+        Submitted::Known
+    );
+    let other = task("t001", TaskType::DiagHealthProbe, r#"{"checks":["gpu"]}"#);
+    assert_eq!(put(&store, &other).await, Submitted::Taken);
+    assert_eq!(
+        take(&store, 2, NOW).await,
+        [("t001".into(), 1), ("t002".into(), 1)]
+    );
+    assert!(take(&store, 2, NOW).await.is_empty());
+    // The leases are over: the same again, and not the third.
+    assert_eq!(
+        take(&store, 2, NOW + 30_000).await,
+        [("t001".into(), 2), ("t002".into(), 2)]
+    );
+    // Not delivered in time: expired. Delivered ones wait for the node's word.
+    let mut tx = store.begin().await.unwrap();
+    let swept = keep(&mut tx, NOW + 61_000).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(
+        swept,
+        Swept {
+            expired: 1,
+            unknown: 0
+        }
+    );
+    let rows = history(store.reader(), None, Some(TaskState::Expired), 10)
+        .await
+        .unwrap();
+    assert_eq!(rows[0].task_id.as_str(), "t003");
+    // For longer than any such task may run nothing is heard.
+    let mut tx = store.begin().await.unwrap();
+    let swept = keep(&mut tx, NOW + 24 * 3600 * 1000).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(swept.unknown, 2);
+    let rows = history(store.reader(), None, Some(TaskState::Failed), 10)
+        .await
+        .unwrap();
+    assert!(rows.iter().all(|r| r.code.as_deref() == Some("outcome_unknown")));
+}
+
+#[tokio::test]
+async fn a_task_that_needs_approval_is_not_delivered_before_and_cancelled_ones_never() {
+    let (_dir, store) = store().await;
+    let new = task(
+        "t001",
+        TaskType::NodePrerequisitesInstall,
+        r#"{"packages":["qemu-utils"]}"#,
+    );
+    assert_eq!(put(&store, &new).await, Submitted::Held);
+    assert!(take(&store, 4, NOW).await.is_empty());
+    let mut tx = store.begin().await.unwrap();
+    assert!(
+        approve(&mut tx, &new.cluster_id, &new.task_id, "anna")
+            .await
+            .unwrap()
+    );
+    assert!(
+        !approve(&mut tx, &new.cluster_id, &new.task_id, "anna")
+            .await
+            .unwrap()
+    );
+    tx.commit().await.unwrap();
+    assert_eq!(take(&store, 4, NOW).await.len(), 1);
+    let new = task("t002", TaskType::DiagHealthProbe, "{}");
+    put(&store, &new).await;
+    let mut tx = store.begin().await.unwrap();
+    let state = cancel(&mut tx, &new.cluster_id, &new.task_id, "anna", NOW)
+        .await
+        .unwrap();
+    assert_eq!(state, Some(TaskState::Cancelled));
+    assert_eq!(
+        cancel(&mut tx, &new.cluster_id, &new.task_id, "anna", NOW)
+            .await
+            .unwrap(),
+        None
+    );
+    tx.commit().await.unwrap();
+    assert!(take(&store, 4, NOW).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_newest_wait_counts_and_a_wake_up_before_the_wait_is_not_lost() {
+    let waiters = Arc::new(Waiters::default());
+    let (cluster, node) = of();
+    assert!(!waiters.wake(&cluster, &node));
+    let first = waiters.park(&cluster, &node);
+    assert!(waiters.wake(&cluster, &node));
+    assert_eq!(first.woken().await, Woken::Look);
+    let second = waiters.park(&cluster, &node);
+    assert_eq!(first.woken().await, Woken::Superseded);
+    drop(first);
+    assert_eq!(waiters.count(), 1, "the older one's end is not the newer one's");
+    assert!(second.is_newest());
+    drop(second);
+    assert_eq!(waiters.count(), 0);
+}

@@ -1,0 +1,149 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hpc_schema::id::{ClusterId, NodeId};
+use tokio::sync::{Notify, broadcast};
+
+use hpc_schema::id::TaskId;
+
+type Key = (ClusterId, NodeId);
+
+/// Ends and progress that wait to be read by who watches.
+const NEWS: usize = 1024;
+
+/// Nodes that wait for tasks: woken when something is there for them, and never looking by themselves.
+#[derive(Debug)]
+pub struct Waiters {
+    inner: Mutex<Inner>,
+    news: broadcast::Sender<(ClusterId, TaskId)>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    parked: HashMap<Key, Place>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    session: u64,
+    wake: Arc<Notify>,
+}
+
+/// A place; given back when dropped.
+#[derive(Debug)]
+pub struct Parked {
+    waiters: Arc<Waiters>,
+    key: Key,
+    session: u64,
+    wake: Arc<Notify>,
+}
+
+/// Why a node that waits was woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// Something may be there.
+    Look,
+    /// A newer connection of the same node waits now.
+    Superseded,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::default(),
+            news: broadcast::channel(NEWS).0,
+        }
+    }
+}
+
+impl Waiters {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a node; whoever waited for it before is told. A wake-up that comes from here on is not lost.
+    #[must_use]
+    pub fn park(self: &Arc<Self>, cluster: &ClusterId, node: &NodeId) -> Parked {
+        let key = (cluster.clone(), node.clone());
+        let wake = Arc::new(Notify::new());
+        let mut inner = self.inner();
+        let session = inner.next;
+        inner.next = inner.next.wrapping_add(1);
+        let place = Place {
+            session,
+            wake: Arc::clone(&wake),
+        };
+        let before = inner.parked.insert(key.clone(), place);
+        drop(inner);
+        if let Some(before) = before {
+            before.wake.notify_one();
+        }
+        Parked {
+            waiters: Arc::clone(self),
+            key,
+            session,
+            wake,
+        }
+    }
+
+    /// Wakes a node; whether one waits.
+    pub fn wake(&self, cluster: &ClusterId, node: &NodeId) -> bool {
+        let inner = self.inner();
+        let place = inner.parked.get(&(cluster.clone(), node.clone()));
+        place.inspect(|p| p.wake.notify_one()).is_some()
+    }
+
+    /// How many nodes wait.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.inner().parked.len()
+    }
+
+    /// Says that something of a task has changed.
+    pub fn tell(&self, cluster: &ClusterId, task: &TaskId) {
+        // Nobody watches: nobody has to know.
+        drop(self.news.send((cluster.clone(), task.clone())));
+    }
+
+    /// What changes from here on.
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<(ClusterId, TaskId)> {
+        self.news.subscribe()
+    }
+}
+
+impl Parked {
+    /// Ends when something may be there, or somebody else waits for the node.
+    pub async fn woken(&self) -> Woken {
+        self.wake.notified().await;
+        if self.is_newest() {
+            Woken::Look
+        } else {
+            Woken::Superseded
+        }
+    }
+
+    /// Whether no newer connection waits for the node.
+    #[must_use]
+    pub fn is_newest(&self) -> bool {
+        let inner = self.waiters.inner();
+        inner
+            .parked
+            .get(&self.key)
+            .is_some_and(|p| p.session == self.session)
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        let mut inner = self.waiters.inner();
+        if inner
+            .parked
+            .get(&self.key)
+            .is_some_and(|p| p.session == self.session)
+        {
+            inner.parked.remove(&self.key);
+        }
+    }
+}
