@@ -163,7 +163,7 @@ pub(super) fn file_system(folder: &Path, file: &Path, size: &str) -> Result<()> 
 ///
 /// # Errors
 /// If this is no Debian.
-fn sources() -> Result<Vec<PathBuf>> {
+pub fn sources() -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir("/etc/apt/sources.list.d")
         .context("this machine has no /etc/apt: the test needs Debian")?
         .filter_map(Result::ok)

@@ -8,5 +8,5 @@
 mod image;
 mod machine;
 
-pub use image::Image;
+pub use image::{Image, sources};
 pub use machine::{Machine, Options};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use hpc_tests::guest::sources;
 use hpc_tests::process::{self, Process};
 
 /// The release that the packages are tried on.
@@ -88,24 +89,6 @@ impl Root {
             .map(|p| p.display().to_string())
             .collect())
     }
-}
-
-/// The mirrors of this machine, as `mmdebstrap` takes them.
-fn sources() -> Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> = fs::read_dir("/etc/apt/sources.list.d")
-        .context("this machine has no /etc/apt: the test needs Debian")?
-        .filter_map(Result::ok)
-        .map(|e| e.path())
-        .filter(|p| {
-            let text = fs::read_to_string(p).unwrap_or_default();
-            text.contains(SUITE)
-        })
-        .collect();
-    let list = PathBuf::from("/etc/apt/sources.list");
-    if fs::read_to_string(&list).is_ok_and(|t| t.contains(SUITE)) {
-        files.push(list);
-    }
-    Ok(files)
 }
 
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {

@@ -72,15 +72,15 @@ pub(super) enum Command {
     /// Orders to nodes and what became of them; works while the daemon runs.
     #[command(subcommand, name = "command")]
     Order(OrderCommand),
+    /// Typed tasks for nodes, and how they ended; works while the daemon runs.
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Heartbeats and what proves them; works while the daemon runs.
     #[command(subcommand)]
     Heartbeat(super::heartbeat::HeartbeatCommand),
     /// What is wrong, as receivers of alerts are told; works while the daemon runs.
     #[command(subcommand)]
     Alert(super::alert::AlertCommand),
-    /// Typed tasks for nodes, and how they ended; works while the daemon runs.
-    #[command(subcommand)]
-    Task(TaskCommand),
     /// Certificates of nodes; works while the daemon runs.
     #[command(subcommand)]
     Certificate(CertificateCommand),

@@ -88,6 +88,16 @@ impl Driver {
             .raise_of("insufficient_funds", &self.signers.name, message);
     }
 
+    /// Fees are to be paid by a grant, and the chain takes none of the transactions.
+    pub(in crate::settle) fn no_grant(&self, granter: &str) {
+        let message = format!(
+            "chain.fee_granter: {granter} must have granted fees to {}; see the log",
+            self.signers.address
+        );
+        self.health
+            .raise_of("insufficient_funds", &self.signers.name, message);
+    }
+
     /// A transaction took effect: whatever was wrong with the account is right again.
     pub(super) fn clear_alarms(&self) {
         for code in ["insufficient_funds", "transactions_refused", "account_unknown"] {

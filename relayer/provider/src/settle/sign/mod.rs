@@ -94,13 +94,13 @@ impl Driver {
             Ok(None) => self.withdraw(request.batch).await,
             Err(SignError::Compose(ComposeError::Store(e))) => Err(e.into()),
             Err(e) => {
-                if let SignError::Query(QueryError::Refused {
-                    verdict: Verdict::InsufficientFunds,
-                    log,
-                    ..
-                }) = &e
-                {
-                    self.no_funds(log);
+                if let SignError::Query(QueryError::Refused { verdict, log, .. }) = &e {
+                    match (verdict, &self.signers.granter) {
+                        (Verdict::InsufficientFunds, _) => self.no_funds(log),
+                        // The module's answer has no code of its own.
+                        (Verdict::Other, Some(granter)) => self.no_grant(granter),
+                        _ => {}
+                    }
                 }
                 tracing::warn!(batch = request.batch.0, error = %e, "nothing is signed now");
                 self.backoff_until = clock::now_ms() + BACKOFF_MS;
