@@ -57,19 +57,15 @@ fn killed_at_any_moment_of_a_launch_nothing_is_left() {
         // Known already: the probe is none of the launch's moments.
         super::accel::remember(&host(dir.path()));
         let mut killed = Apart::start(dir.path(), Some(&format!("task.journal:{n}")));
-        killed.deliver(&task(
-            "task-1",
-            "vm.launch",
-            &launch("vm-k", &json!({"ready_line": null})),
-        ));
-        let result = killed.result();
-        killed.kill();
-        let node = Node::start(dir.path());
-        let again = task(
+        let make = task(
             "task-1",
             "vm.launch",
             &launch("vm-k", &json!({"ready_line": null})),
         );
+        killed.deliver(&make);
+        let result = killed.result();
+        killed.kill();
+        let node = Node::start(dir.path());
         if let Some(done) = result {
             assert_eq!(
                 done.outcome,
@@ -81,8 +77,8 @@ fn killed_at_any_moment_of_a_launch_nothing_is_left() {
         } else {
             interrupted += 1;
             // The gateway delivers it again: what is on record is said, nothing is done twice.
-            node.deliver(&again);
-            let said = node.result(&again);
+            node.deliver(&make);
+            let said = node.result(&make);
             println!("moment {n}: {:?} {:?}", said.outcome, said.code);
             if said.outcome == TaskOutcome::Failed {
                 assert_eq!(

@@ -57,6 +57,9 @@ pub(crate) fn guest() -> &'static Guest {
     GUEST.get_or_init(|| {
         let folder = root().join("target/guest/tiny");
         fs::create_dir_all(&folder).unwrap();
+        // Copies of this program want it too.
+        let lock = fs::File::create(folder.join("lock")).unwrap();
+        lock.lock().unwrap();
         let kernel = kernel(&folder);
         let key = hex(format!("{INIT}{}", kernel.display()).as_bytes());
         let images = folder.join("images");

@@ -48,10 +48,11 @@ pub enum VmNetwork {
 }
 
 /// What an image is. It is never guessed: a guest could have written what a guess would find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFormat {
     /// QEMU's, versions 2 and 3, without backing file, external data file or encryption.
+    #[default]
     Qcow2,
     /// The bytes of the disk.
     Raw,
@@ -83,7 +84,8 @@ pub struct VmLaunch {
     pub image_path: HostPath,
     /// Its digest, checked before each use.
     pub image_sha256: Sha256Hex,
-    /// What the image is.
+    /// What the image is; absent: qcow2.
+    #[serde(default)]
     pub image_format: ImageFormat,
     /// Virtual CPUs.
     #[schemars(range(min = 1, max = 1024))]
@@ -149,7 +151,7 @@ impl Check for VmLaunch {
         if let Some(gib) = self.disk_gib {
             within("disk_gib", gib, 1..=65_536)?;
         }
-        within("lease_seconds", self.lease_seconds, 20..=2_592_000)?;
+        within("lease_seconds", self.lease_seconds, 60..=2_592_000)?;
         within("ready_timeout_seconds", self.ready_timeout_seconds, 1..=600)?;
         if let Some(data) = &self.user_data {
             if data.len() > MAX_USER_DATA {
