@@ -104,7 +104,7 @@ pub struct VmLaunch {
     #[serde(default)]
     pub network: VmNetwork,
     /// It ends so many seconds after its start, whatever happens to gateway and agent.
-    #[schemars(range(min = 20, max = 2_592_000))]
+    #[schemars(range(min = 60, max = 2_592_000))]
     pub lease_seconds: u64,
     /// The user that cloud-init makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
