@@ -143,6 +143,13 @@ impl Program {
         self
     }
 
+    /// Adds to its environment.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
     /// Gives it something to read.
     #[must_use]
     pub fn input(mut self, bytes: Vec<u8>) -> Self {

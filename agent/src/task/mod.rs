@@ -20,6 +20,7 @@ mod steward;
 mod stop;
 mod undo;
 pub mod user;
+pub mod users;
 pub mod verify;
 
 pub use authority::Authority;

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use hpc_schema::code::Code;
-use hpc_schema::task::{HostPath, NodeMode, PackageName, TaskType};
+use hpc_schema::task::{Accel, HostPath, NodeMode, PackageName, TaskType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,20 @@ pub struct Machines {
     pub max_disk_gib: u32,
     /// Longest lease, seconds.
     pub max_lease_seconds: u64,
+    /// Processors that are kept for the host.
+    pub reserve_vcpus: u32,
+    /// Memory that is kept for the host, MiB.
+    pub reserve_memory_mib: u32,
+    /// Whether a machine may have this host's network.
+    pub user_network: bool,
+    /// How machines run that ask for `auto`.
+    pub accel: Accel,
+    /// Kernel that accelerators are tried with; absent: the host's own in `/boot`.
+    pub probe_kernel: Option<HostPath>,
+    /// Folder of QEMU's programs and the ISO writer; absent: where systems install them.
+    pub programs: Option<HostPath>,
+    /// Whom QEMU runs as, where the agent is root.
+    pub user: String,
 }
 
 impl Default for Machines {
@@ -67,6 +81,13 @@ impl Default for Machines {
             max_memory_mib: 2_097_152,
             max_disk_gib: 4096,
             max_lease_seconds: 604_800,
+            reserve_vcpus: 0,
+            reserve_memory_mib: 1024,
+            user_network: false,
+            accel: Accel::Auto,
+            probe_kernel: None,
+            programs: None,
+            user: "nobody".to_owned(),
         }
     }
 }
@@ -79,6 +100,10 @@ pub struct Users {
     pub min_uid: u32,
     /// Highest id.
     pub max_uid: u32,
+    /// Folder of homes; absent: `/home`.
+    pub home: Option<HostPath>,
+    /// What users log in to; absent: `/bin/bash`.
+    pub shell: Option<HostPath>,
 }
 
 impl Default for Users {
@@ -86,6 +111,8 @@ impl Default for Users {
         Self {
             min_uid: 20_000,
             max_uid: 29_999,
+            home: None,
+            shell: None,
         }
     }
 }

@@ -5,9 +5,11 @@ mod directory;
 mod error;
 mod file;
 mod lease;
+pub mod machine;
 mod place;
 pub mod process;
 mod produced;
+mod user;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +17,10 @@ pub use directory::Directory;
 pub use error::EffectError;
 pub use file::File;
 pub use lease::Lease;
+pub use machine::Machine;
 pub use process::Process;
 pub use produced::Produced;
+pub use user::User;
 
 use hpc_schema::id::TaskId;
 
@@ -37,6 +41,10 @@ pub enum Effect {
     Lease(Lease),
     /// A process that goes on when the task has ended.
     Process(Process),
+    /// A virtual machine.
+    Machine(Machine),
+    /// A user of the system.
+    User(User),
 }
 
 impl Effect {
@@ -47,6 +55,8 @@ impl Effect {
             Self::Produced(e) => e,
             Self::Lease(e) => e,
             Self::Process(e) => e,
+            Self::Machine(e) => e,
+            Self::User(e) => e,
         }
     }
 }
@@ -85,6 +95,13 @@ pub enum Trace {
         pid: u32,
         /// Clock ticks after boot.
         start: u64,
+    },
+    /// A user.
+    User {
+        /// Its id.
+        uid: u32,
+        /// Its group.
+        gid: u32,
     },
 }
 

@@ -112,7 +112,7 @@ pub fn spawn(process: &Process, mark: &Mark) -> Result<u32, EffectError> {
 }
 
 /// A child that ends stays a zombie until somebody asks.
-fn reap(mut child: Child) {
+pub(super) fn reap(mut child: Child) {
     let spawned = std::thread::Builder::new()
         .name("reaper".to_owned())
         .stack_size(64 << 10)
@@ -125,7 +125,13 @@ fn reap(mut child: Child) {
 /// Clock ticks after boot at which the process was started; none if it is gone or a zombie.
 #[must_use]
 pub fn start_of(host: &Host, pid: u32) -> Option<u64> {
-    let path = host.roots.proc.join(pid.to_string()).join("stat");
+    started(&host.roots.proc, pid)
+}
+
+/// The same, in any tree of processes.
+#[must_use]
+pub fn started(proc: &Path, pid: u32) -> Option<u64> {
+    let path = proc.join(pid.to_string()).join("stat");
     let text = crate::files::read_text(&path, 4096).ok()?;
     // The name in brackets may hold anything.
     let (_, rest) = text.rsplit_once(')')?;
@@ -209,6 +215,16 @@ pub fn end(host: &Host, pid: u32, start: u64, grace: Duration) -> Result<(), Eff
         }
     }
     Err(unknown("was killed and does not end; it hangs in the kernel"))
+}
+
+/// Asks this very process to end, and does not wait.
+pub fn ask(host: &Host, pid: u32, start: u64) {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let handle = raw.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+    if let Some(handle) = handle.filter(|_| is_alive(host, pid, start)) {
+        // Gone already: as good as asked.
+        pidfd_send_signal(&handle, Signal::TERM).ok();
+    }
 }
 
 /// Whether it goes in time.

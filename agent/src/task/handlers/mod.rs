@@ -1,6 +1,14 @@
 //! What tasks do, a file each.
 
 mod health_probe;
+mod topology_discover;
+mod user_deprovision;
+mod user_provision;
+mod vm_launch;
+mod vm_prepare;
+mod vm_ready;
+mod vm_steward;
+mod vm_terminate;
 
 use hpc_schema::task::TaskType;
 
@@ -11,19 +19,17 @@ use super::{Handler, Steward};
 pub fn handler(kind: TaskType) -> Option<&'static dyn Handler> {
     match kind {
         TaskType::DiagHealthProbe => Some(&health_probe::HealthProbe),
-        TaskType::SliceTopologyDiscover
-        | TaskType::SliceVmProvision
-        | TaskType::SliceVmRelease
-        | TaskType::VmLaunch
-        | TaskType::VmTerminate
-        | TaskType::AllocationProvisionUser
-        | TaskType::AllocationDeprovisionUser
-        | TaskType::NodePrerequisitesInstall => None,
+        TaskType::SliceTopologyDiscover => Some(&topology_discover::Discover),
+        TaskType::VmLaunch => Some(&vm_launch::Launch),
+        TaskType::VmTerminate => Some(&vm_terminate::Terminate),
+        TaskType::AllocationProvisionUser => Some(&user_provision::Provision),
+        TaskType::AllocationDeprovisionUser => Some(&user_deprovision::Deprovision),
+        TaskType::SliceVmProvision | TaskType::SliceVmRelease | TaskType::NodePrerequisitesInstall => None,
     }
 }
 
 /// Who looks after what tasks leave on the host.
 #[must_use]
 pub fn stewards() -> Vec<Box<dyn Steward>> {
-    Vec::new()
+    vec![Box::new(vm_steward::VmSteward::default())]
 }

@@ -285,7 +285,7 @@ impl Handler for Terminate {
 
 pub(super) fn launch(site: &Site, task: &str, vm: &str) -> Task {
     let params = format!(
-        r#"{{"vm_id":"{vm}","image_path":"/var/lib/libvirt/images/a.img","image_sha256":"{}","vcpu_count":2,"memory_mib":512,"lease_seconds":600}}"#,
+        r#"{{"vm_id":"{vm}","image_path":"/var/lib/libvirt/images/a.img","image_sha256":"{}","image_format":"raw","vcpu_count":2,"memory_mib":512,"lease_seconds":600}}"#,
         "a".repeat(64)
     );
     site.task(task, "vm.launch", &params)

@@ -14,6 +14,8 @@ pub type Timings = BTreeMap<String, u64>;
 pub struct VmLaunched {
     /// The machine.
     pub vm_id: VmId,
+    /// Its own mark.
+    pub uuid: String,
     /// Its process.
     pub pid: u32,
     /// What carries its instructions out: never `auto`.
@@ -23,8 +25,46 @@ pub struct VmLaunched {
     /// Port on this host's loopback that is the guest's port 22.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_port: Option<u16>,
+    /// Control groups that hold it: `memory`, `cpu`, `pids`; fewer where the host has fewer.
+    pub limited_by: Vec<String>,
     /// Milliseconds of each phase.
     pub timings: Timings,
+}
+
+/// What was looked at after a machine was taken away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VmProof {
+    /// No process of it, by number and start and by its mark.
+    pub process_gone: bool,
+    /// No disk.
+    pub disk_gone: bool,
+    /// No seed.
+    pub seed_gone: bool,
+    /// No monitor.
+    pub sockets_gone: bool,
+    /// No folder.
+    pub folder_gone: bool,
+    /// No control group.
+    pub group_gone: bool,
+    /// No lease.
+    pub lease_gone: bool,
+}
+
+impl VmProof {
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn all(&self) -> bool {
+        let Self {
+            process_gone,
+            disk_gone,
+            seed_gone,
+            sockets_gone,
+            folder_gone,
+            group_gone,
+            lease_gone,
+        } = *self;
+        process_gone && disk_gone && seed_gone && sockets_gone && folder_gone && group_gone && lease_gone
+    }
 }
 
 /// Of `vm.terminate`.
@@ -36,8 +76,10 @@ pub struct VmTerminated {
     pub existed: bool,
     /// Whether it had to be killed.
     pub hard_stopped: bool,
-    /// Seen afterwards: no process, no overlay, no seed, no lease.
+    /// Seen afterwards: nothing is left.
     pub verified: bool,
+    /// What was looked at.
+    pub proof: VmProof,
     /// Milliseconds of each phase.
     pub timings: Timings,
 }

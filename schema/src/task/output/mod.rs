@@ -7,7 +7,7 @@ mod user;
 
 pub use machine::{
     CleanupProof, DeviceProof, Performance, Readiness, SliceVmProvisioned, SliceVmReleased, Timings,
-    VmLaunched, VmTerminated,
+    VmLaunched, VmProof, VmTerminated,
 };
 pub use probe::{CheckResult, CheckStatus, HealthProbed, PrerequisitesInstalled};
 pub use topology::{

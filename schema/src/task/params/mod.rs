@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 pub use diagnostic::{HealthCheck, HealthProbe, PrerequisitesInstall, TopologyDiscover};
 pub use slice::{DriverStrategy, PerformanceBars, SliceSlot, SliceVmProvision, SliceVmRelease};
 pub use user::{DeprovisionUser, ProvisionUser, UserLimits};
-pub use vm::{Accel, VmLaunch, VmNetwork, VmTerminate};
+pub use vm::{Accel, ImageFormat, VmLaunch, VmNetwork, VmTerminate};
 
 /// The parameters of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]

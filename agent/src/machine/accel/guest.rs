@@ -1,0 +1,146 @@
+//! The probe's guest: a stock kernel without a root file system. It prints its command line when it starts and, having
+//! initialised everything, that it cannot mount its root; `panic=-1` then ends it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Accel, Evidence};
+use crate::machine::arguments::common;
+use crate::probe::tool::{Tool, ToolError};
+
+/// Of a line of the console.
+const LINE: usize = 64 << 10;
+/// What a kernel says that has come through: `init/do_mounts.c`, unchanged since Linux 2.4.
+const THROUGH: &str = "VFS: Unable to mount root fs";
+const MEMORY_MIB: u32 = 256;
+
+/// The kernel that runs, or the newest, in the host's folder of kernels.
+pub(super) fn kernel(boot: &Path) -> Option<PathBuf> {
+    let running = rustix::system::uname();
+    let running = boot.join(format!("vmlinuz-{}", running.release().to_string_lossy()));
+    if running.is_file() {
+        return Some(running);
+    }
+    let entries = fs::read_dir(boot).ok()?;
+    let mut all: Vec<(Vec<u64>, PathBuf)> = entries
+        .filter_map(|e| {
+            let path = e.ok()?.path();
+            let version = path.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+            path.is_file().then(|| (numbers(&version), path))
+        })
+        .collect();
+    all.sort();
+    all.pop().map(|(_, path)| path)
+}
+
+/// The numbers of a version, so that 6.10 comes after 6.9.
+fn numbers(version: &str) -> Vec<u64> {
+    version
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok())
+        .collect()
+}
+
+/// Runs the guest once, at most for `limit`.
+pub(super) fn run(qemu: &Path, kernel: &Path, accel: Accel, limit: Duration, now: u64) -> Evidence {
+    let start = Instant::now();
+    let mut seen = Seen::default();
+    let mark = crate::random::bytes::<8>().map_or_else(|_| now.to_string(), hex::encode);
+    let mut arguments = common(accel, 1, MEMORY_MIB);
+    let append = format!("console=ttyS0 panic=-1 virtengine_probe={mark}");
+    for word in ["-no-reboot", "-serial", "stdio", "-append", &append] {
+        arguments.push(word.to_owned());
+    }
+    let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+    arguments.extend(["-kernel".into(), kernel.into()]);
+    let ended = Tool::new(qemu.to_owned(), limit, LINE).run_lines(&arguments, |line| seen.line(line, &mark));
+    let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Evidence {
+        works: ended.is_ok() && seen.begun && seen.through,
+        detail: seen.tell(ended.err().as_ref(), limit),
+        took_ms: took,
+        at: now,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    begun: bool,
+    through: bool,
+    last: String,
+}
+
+impl Seen {
+    fn line(&mut self, line: &[u8], mark: &str) {
+        let text = String::from_utf8_lossy(line);
+        let printable: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+        self.begun |= printable.contains(mark);
+        self.through |= printable.contains(THROUGH);
+        if !printable.trim().is_empty() {
+            self.last = printable.trim().to_owned();
+        }
+    }
+
+    fn tell(&self, error: Option<&ToolError>, limit: Duration) -> String {
+        let last = if self.last.is_empty() {
+            "nothing on its console".to_owned()
+        } else {
+            format!("last on its console: {}", self.last)
+        };
+        match error {
+            None if self.begun && self.through => "a stock kernel ran through".to_owned(),
+            None => format!("a stock kernel ended before it had run through; {last}"),
+            Some(ToolError::Deadline { .. }) => {
+                format!("a stock kernel hangs: not through within {limit:?}; {last}")
+            }
+            Some(e) => e.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_kernel_that_began_and_came_through_counts() {
+        let mut seen = Seen::default();
+        seen.line(
+            b"\x1b[2JKernel command line: console=ttyS0 virtengine_probe=abcd\r",
+            "abcd",
+        );
+        assert!(seen.begun && !seen.through);
+        assert!(
+            seen.tell(None, Duration::ZERO)
+                .contains("before it had run through")
+        );
+        let late = ToolError::Deadline {
+            path: String::new(),
+            deadline: Duration::from_secs(1),
+        };
+        assert!(seen.tell(Some(&late), Duration::from_secs(15)).contains("hangs"));
+        seen.line(
+            b"Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
+            "abcd",
+        );
+        assert_eq!(seen.tell(None, Duration::ZERO), "a stock kernel ran through");
+    }
+
+    #[test]
+    fn the_newest_kernel_is_taken_by_number() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(kernel(dir.path()), None);
+        for name in [
+            "vmlinuz-6.9.0-1",
+            "vmlinuz-6.10.0-1",
+            "config-7",
+            "vmlinuz-6.10.0-0",
+        ] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(kernel(dir.path()), Some(dir.path().join("vmlinuz-6.10.0-1")));
+        assert_eq!(kernel(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a machine is made of before QEMU is started: its room, its disk, its seed, its user's rights.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use hpc_schema::code::Code;
+use hpc_schema::task::VmLaunch;
+
+use super::vm_launch::{most, text};
+use crate::files::at;
+use crate::machine::admission::{Ask, Room, admit};
+use crate::machine::{Folder, Image, Size, Tools, User, documents, held, writer};
+use crate::task::context::Context;
+use crate::task::effect::{Directory, Effect, File, Produced};
+use crate::task::failure::Failure;
+use crate::task::host::Host;
+
+/// Who is let in next sees those that are being made.
+static ADMISSION: Mutex<()> = Mutex::new(());
+
+pub(super) fn disk_size(host: &Host, p: &VmLaunch, image: u64) -> Result<u64, Failure> {
+    const GIB: u64 = 1 << 30;
+    let asked = p.disk_gib.map_or(image, |g| u64::from(g).saturating_mul(GIB));
+    if asked < image {
+        let what = format!(
+            "disk_gib: the image alone has {image} bytes; ask for at least {} GiB",
+            image.div_ceil(GIB)
+        );
+        return Err(Failure::new(Code::InvalidField, what));
+    }
+    let bound = u64::from(host.policy.machines.max_disk_gib);
+    most("disk_gib", asked.div_ceil(GIB), bound, "max_disk_gib")?;
+    Ok(asked)
+}
+
+/// Makes the machine's folder with what it may take, if there is room for it.
+pub(super) fn reserve(context: &mut Context<'_>, folder: &Folder, size: Size) -> Result<(), Failure> {
+    let machines = context.host().dir.machines();
+    let _one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
+    let ask = Ask {
+        vcpus: size.vcpus,
+        memory_mib: size.memory_mib,
+        disk: size.disk,
+    };
+    admit(ask, held(&machines), room(context.host(), &machines)?)
+        .map_err(|full| Failure::new(Code::ResourceBusy, full))?;
+    context.apply(Effect::Directory(Directory {
+        path: text(folder.path())?,
+        mode: 0o700,
+    }))?;
+    let bytes = serde_json::to_vec(&size).map_err(Failure::failed)?;
+    context.apply(Effect::File(File::new(text(&folder.size())?, 0o600, bytes)))?;
+    Ok(())
+}
+
+fn room(host: &Host, machines: &Path) -> Result<Room, Failure> {
+    let bounds = &host.policy.machines;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = crate::probe::memory::MemoryProbe::new(&host.roots)
+        .read()
+        .ok_or_else(|| Failure::failed("/proc/meminfo cannot be read"))?;
+    let disk = rustix::fs::statvfs(machines).map_err(|e| at("read", machines)(e.into()))?;
+    let mib = |bytes: u64| bytes >> 20;
+    Ok(Room {
+        vcpus: u32::try_from(cores)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(bounds.reserve_vcpus),
+        memory_mib: mib(memory.total).saturating_sub(u64::from(bounds.reserve_memory_mib)),
+        memory_available_mib: mib(memory.available),
+        disk_free: disk.f_bavail.saturating_mul(disk.f_frsize),
+        machines: bounds.max_count,
+    })
+}
+
+pub(super) fn overlay(
+    context: &mut Context<'_>,
+    folder: &Folder,
+    tools: &Tools,
+    image: &Image,
+    p: &VmLaunch,
+    bytes: u64,
+) -> Result<(), Failure> {
+    let base = text(&image.path)?;
+    // -u: what the base is was read by us; qemu-img shall not look for it.
+    let words = [
+        "create",
+        "-q",
+        "-u",
+        "-f",
+        "qcow2",
+        "-F",
+        p.image_format.as_str(),
+        "-b",
+        base.as_str(),
+        "{}",
+    ];
+    let mut arguments: Vec<String> = words.map(str::to_owned).into();
+    arguments.push(bytes.to_string());
+    context.apply(Effect::Produced(Produced {
+        path: text(&folder.disk())?,
+        mode: 0o600,
+        program: text(&tools.image)?,
+        arguments,
+        limit_seconds: 60,
+    }))?;
+    Ok(())
+}
+
+pub(super) fn seed(
+    context: &mut Context<'_>,
+    folder: &Folder,
+    tools: &Tools,
+    p: &VmLaunch,
+    uuid: &str,
+) -> Result<(), Failure> {
+    let (user, meta) = documents(p, uuid);
+    let mut made = Vec::new();
+    for (name, bytes) in [("user-data", user), ("meta-data", meta)] {
+        let path = text(&folder.file(name))?;
+        made.push(context.apply(Effect::File(File::new(path, 0o600, bytes.into_bytes())))?);
+    }
+    context.apply(Effect::Produced(Produced {
+        path: text(&folder.seed())?,
+        mode: 0o600,
+        program: text(&tools.iso)?,
+        arguments: writer(&tools.iso, folder.path()),
+        limit_seconds: 60,
+    }))?;
+    made.into_iter().try_for_each(|handle| context.undo(handle))
+}
+
+/// Gives QEMU's user what is QEMU's.
+pub(super) fn hand_over(context: &mut Context<'_>, folder: &Folder, user: User) -> Result<(), Failure> {
+    context.apply(Effect::Directory(Directory {
+        path: text(&folder.run())?,
+        mode: 0o700,
+    }))?;
+    if let Some(owner) = user.0 {
+        for path in [folder.run(), folder.disk(), folder.seed()] {
+            std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid))
+                .map_err(at("change owner of", &path))?;
+        }
+        // All secrets are in files of their own by now; QEMU has to get through.
+        let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(folder.path(), through).map_err(at("change mode of", folder.path()))?;
+    }
+    Ok(())
+}
