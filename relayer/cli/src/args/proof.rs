@@ -16,7 +16,7 @@ pub(crate) enum ProofCommand {
     #[command(after_help = "\
 Examples:
   virtengine proof verify heartbeat.json
-  virtengine proof verify heartbeat.json --validators-hash 5E1B… --agent-key \"$(cat agent.pub)\" -o json
+  virtengine proof verify heartbeat.json --validators-hash 5E1B… --agent-key 11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo= -o json
 
 The hash of the validators stands in every header: `curl -s NODE/header?height=H | jq -r .result.header.validators_hash`")]
     Verify {

@@ -106,7 +106,8 @@ pub(super) fn header(header: &Header, time_nanos: u64) -> Value {
     })
 }
 
-/// A block with its header. The commit of the block before carries no signatures: there are no validators.
+/// A block with its header. The commit of the block before carries no signatures here: the one validator signs when it is
+/// asked for a commit (`evidence.rs`).
 pub(super) fn block(head: &Header, block: &Block) -> Value {
     let last = head.last_block_id.map(|id| BlockId(id.hash.as_bytes().to_vec()));
     let before = head.height.value().saturating_sub(1);

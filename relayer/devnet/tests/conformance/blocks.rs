@@ -23,6 +23,38 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
+fn a_commit_is_the_one_validators_signature_over_the_blocks_hash() {
+    let scene = scene();
+    scene.chain.produce_block().unwrap();
+    let known = scene.rpc.call("validators", &json!({}));
+    assert_eq!((&known["count"], &known["total"]), (&json!("1"), &json!("1")));
+    let validator = &known["validators"][0];
+    let key = STANDARD
+        .decode(validator["pub_key"]["value"].as_str().unwrap())
+        .unwrap();
+    let address = hex::encode_upper(&Sha256::digest(&key)[..20]);
+    assert_eq!(validator["address"], address);
+    let block = scene.rpc.call("block", &json!({"height": "2"}));
+    let signed = scene.rpc.call("commit", &json!({"height": "2"}))["signed_header"].clone();
+    assert_eq!(signed["header"], block["block"]["header"]);
+    assert_eq!(signed["commit"]["block_id"]["hash"], block["block_id"]["hash"]);
+    let signatures = signed["commit"]["signatures"].as_array().unwrap();
+    assert_eq!(signatures.len(), 1);
+    assert_eq!(signatures[0]["validator_address"], address);
+    // As CometBFT's own types read it.
+    let commit: tendermint::block::Commit = serde_json::from_value(signed["commit"].clone()).unwrap();
+    assert_eq!(commit.height.value(), 2);
+    let vote = commit.signatures[0].clone();
+    assert!(matches!(
+        vote,
+        tendermint::block::CommitSig::BlockIdFlagCommit {
+            signature: Some(_),
+            ..
+        }
+    ));
+}
+
+#[test]
 fn status_reports_cometbft_0_38_and_the_newest_block() {
     let scene = scene();
     scene.chain.produce_block().unwrap();

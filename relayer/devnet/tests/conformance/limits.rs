@@ -18,7 +18,7 @@ fn methods_that_are_not_supported_are_not_found() {
         "net_info",
         "genesis",
         "subscribe",
-        "validators",
+        "consensus_state",
         "",
     ] {
         let answer = scene.rpc.error(method, &json!({}));
