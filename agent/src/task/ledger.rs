@@ -217,7 +217,7 @@ impl Ledger {
         Ok(all)
     }
 
-    /// As [`Self::give_back`], for whoever looks after what is held.
+    /// Gives back what the owner holds, for whoever looks after what is held.
     ///
     /// # Errors
     /// [`Code::ResourceBusy`] while a task works for the owner.

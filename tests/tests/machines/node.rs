@@ -1,6 +1,7 @@
 //! A node's task domain, here or in a process of its own that can be killed, and a provider that signs for it.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -57,11 +58,13 @@ fn authority() -> Authority {
     }
 }
 
-/// A signed task.
+/// A signed task. No two tests at a time have tasks of the same id: what a task has made is known on the host by it.
 pub(crate) fn task(id: &str, kind: &str, params: &Value) -> Task {
     let now = Clock::system().seconds();
+    let mut test = DefaultHasher::new();
+    std::thread::current().name().hash(&mut test);
     let mut task = Task {
-        task_id: id.parse().unwrap(),
+        task_id: format!("{id}-{:x}", test.finish()).parse().unwrap(),
         task_type: kind.to_owned(),
         params: RawValue::from_string(params.to_string()).unwrap(),
         issued_at: Rfc3339::from_unix(now, 0).unwrap(),

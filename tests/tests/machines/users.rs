@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hpc_schema::task::{TaskOutcome, TaskResult};
 use serde_json::{Value, json};
@@ -66,8 +67,15 @@ fn process_of(uid: u32, script: &str) -> Child {
         .unwrap()
 }
 
+/// One at a time: each has the first id of tenants, and ends the processes that run under it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_tenants_user_is_made_whole_and_taken_away_with_all_that_is_its() {
+    let _alone = alone();
     let dir = site();
     let mut node = Apart::private(dir.path(), None);
     let mut run = |id: &str, kind: &str, params: &Value| {
@@ -84,7 +92,7 @@ fn a_tenants_user_is_made_whole_and_taken_away_with_all_that_is_its() {
     assert_eq!((uid, made["existed"].as_bool()), (FIRST_UID, Some(false)));
     let line = entry(dir.path(), "hpctenant").unwrap();
     assert!(
-        line.contains(&format!(":{uid}:{uid}:virtengine task-1/")) && line.ends_with("/bin/bash"),
+        line.contains(&format!(":{uid}:{uid}:virtengine task-1-")) && line.ends_with("/bin/bash"),
         "{line}"
     );
     let keys = dir.path().join("home/hpctenant/.ssh/authorized_keys");
@@ -155,6 +163,7 @@ fn a_tenants_user_is_made_whole_and_taken_away_with_all_that_is_its() {
 
 #[test]
 fn system_users_and_ids_are_refused_and_left_alone() {
+    let _alone = alone();
     let dir = site();
     let before = fs::read(dir.path().join("etc/passwd")).unwrap();
     let mut node = Apart::private(dir.path(), None);
@@ -200,6 +209,7 @@ fn system_users_and_ids_are_refused_and_left_alone() {
 
 #[test]
 fn killed_at_any_moment_a_user_is_there_whole_or_not_at_all() {
+    let _alone = alone();
     let runs: u64 = std::env::var("HPC_TEST_RUNS")
         .ok()
         .and_then(|r| r.parse().ok())
