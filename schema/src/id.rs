@@ -1,6 +1,5 @@
 //! Identifiers (protocol decision 1): 4–64 of `[A-Za-z0-9._-]`, the first alphanumeric.
 
-use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -46,14 +45,6 @@ macro_rules! id_type {
             #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{3,63}$"))] String,
         );
 
-        impl $name {
-            /// The identifier as text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
         impl TryFrom<String> for $name {
             type Error = IdError;
             fn try_from(s: String) -> Result<Self, IdError> {
@@ -70,29 +61,7 @@ macro_rules! id_type {
             }
         }
 
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.0
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
+        crate::text::as_text!($name);
     };
 }
 

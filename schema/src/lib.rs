@@ -20,6 +20,7 @@ pub mod report;
 pub mod sampling;
 pub mod schemas;
 pub mod task;
+mod text;
 pub mod time;
 pub mod token;
 #[cfg(feature = "native-crypto")]

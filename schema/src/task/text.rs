@@ -1,7 +1,6 @@
 //! Texts of parameters, checked when they are read: what reaches a handler can be used as an argument, a file name
 //! or a line of a file.
 
-use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -19,14 +18,6 @@ macro_rules! checked_text {
         #[serde(try_from = "String", into = "String")]
         pub struct $name(#[schemars(regex(pattern = $pattern))] String);
 
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
         impl TryFrom<String> for $name {
             type Error = TextError;
             fn try_from(s: String) -> Result<Self, TextError> {
@@ -42,29 +33,7 @@ macro_rules! checked_text {
             }
         }
 
-        impl From<$name> for String {
-            fn from(t: $name) -> String {
-                t.0
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
+        crate::text::as_text!($name);
     };
 }
 

@@ -4,6 +4,7 @@
 mod identity;
 mod report;
 mod wait;
+mod way;
 mod wire;
 
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub async fn run(
     let identities = Arc::new(Mutex::new(Identities::load(&config, &clock)?));
     let node = identities.lock().await.node_id().clone();
     let (stop, stopped) = watch::channel(false);
-    let waiting = wait::Wait::new(&config, node.clone(), Arc::clone(&identities), tell.clone());
+    let way = || way::Way::new(&config, Arc::clone(&identities));
+    let waiting = wait::Wait::new(node.clone(), way(), tell.clone());
     let waiting = tokio::spawn(async move {
         let mut stopped = stopped;
         tokio::select! {
@@ -55,9 +57,7 @@ pub async fn run(
             _ = stopped.wait_for(|s| *s) => {}
         }
     });
-    report::Reports::new(&config, node, identities, tell)
-        .run(said)
-        .await;
+    report::Reports::new(node, way(), tell).run(said).await;
     stop.send_replace(true);
     // It ends at its next await.
     waiting.await.ok();

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_schema::code::Code;
@@ -7,15 +6,13 @@ use hpc_schema::gateway::Problem;
 use hpc_schema::id::{NodeId, TaskId};
 use hpc_schema::task::{ProgressRequest, TaskResult, progress_path, result_path};
 use serde::Serialize;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::identity::Identities;
-use super::wait::{backoff, client};
-use crate::config::Config;
+use super::way::Way;
 use crate::random;
 use crate::task::domain::{Input, Output};
-use crate::uplink::{Answer, Backoff, Client};
+use crate::uplink::{Answer, Backoff};
 
 /// Results that wait to be taken; beyond, the domain says them again later.
 const WAITING: usize = 256;
@@ -23,9 +20,7 @@ const WAITING: usize = 256;
 /// Carries results until the gateway has them, and progress while it can.
 pub(super) struct Reports {
     node: NodeId,
-    client: Option<Client>,
-    config: Config,
-    identities: Arc<Mutex<Identities>>,
+    way: Way,
     tell: mpsc::Sender<Input>,
     backoff: Backoff,
     results: VecDeque<(TaskId, Box<TaskResult>)>,
@@ -33,19 +28,12 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub(super) fn new(
-        config: &Config,
-        node: NodeId,
-        identities: Arc<Mutex<Identities>>,
-        tell: mpsc::Sender<Input>,
-    ) -> Self {
+    pub(super) fn new(node: NodeId, way: Way, tell: mpsc::Sender<Input>) -> Self {
         Self {
             node,
-            client: None,
-            config: config.clone(),
-            identities,
+            way,
             tell,
-            backoff: backoff(),
+            backoff: Way::backoff(),
             results: VecDeque::new(),
             retry_at: Instant::now(),
         }
@@ -116,19 +104,10 @@ impl Reports {
 
     async fn post<T: Serialize>(&mut self, path: &str, body: &T) -> Option<Answer> {
         let body = serde_json::to_vec(body).ok()?;
-        if self.client.is_none() {
-            self.client = client(&self.config, &self.identities).await.ok();
-        }
-        match self.client.as_mut()?.post(path, body).await {
-            Ok(answer) => {
-                if matches!(answer.status, 401 | 403) {
-                    self.client = None;
-                }
-                Some(answer)
-            }
+        match self.way.post(path, body).await {
+            Ok(answer) => Some(answer),
             Err(e) => {
                 tracing::warn!(code = e.code(), "word of a task: {e}; {}", e.remedy());
-                self.client = None;
                 sleep(Duration::from_millis(100)).await;
                 None
             }

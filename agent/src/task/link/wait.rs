@@ -1,16 +1,14 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_schema::id::NodeId;
 use hpc_schema::task::{WaitAnswer, wait_path};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::identity::Identities;
-use crate::config::Config;
+use super::way::Way;
 use crate::random;
 use crate::task::domain::Input;
-use crate::uplink::{Answer, Backoff, Client, UplinkError};
+use crate::uplink::{Answer, Backoff};
 
 /// How long the gateway may keep us waiting.
 const WAIT: Duration = Duration::from_secs(50);
@@ -20,9 +18,7 @@ const SUPERSEDED: Duration = Duration::from_secs(20);
 /// Waits for tasks, for ever.
 pub(super) struct Wait {
     node: NodeId,
-    client: Option<Client>,
-    config: Config,
-    identities: Arc<Mutex<Identities>>,
+    way: Way,
     tell: mpsc::Sender<Input>,
     backoff: Backoff,
 }
@@ -34,19 +30,12 @@ enum Then {
 }
 
 impl Wait {
-    pub(super) fn new(
-        config: &Config,
-        node: NodeId,
-        identities: Arc<Mutex<Identities>>,
-        tell: mpsc::Sender<Input>,
-    ) -> Self {
+    pub(super) fn new(node: NodeId, way: Way, tell: mpsc::Sender<Input>) -> Self {
         Self {
             node,
-            client: None,
-            config: config.clone(),
-            identities,
+            way,
             tell,
-            backoff: backoff(),
+            backoff: Way::backoff(),
         }
     }
 
@@ -58,16 +47,10 @@ impl Wait {
                 return;
             }
             greet = false;
-            let then = match self.ask(&path).await {
+            let then = match self.way.get(&path, WAIT).await {
                 Ok(answer) => self.take(&answer).await,
                 Err(e) => {
                     tracing::warn!(code = e.code(), "waiting for tasks: {e}; {}", e.remedy());
-                    if let Some(client) = &mut self.client {
-                        client.fail_over();
-                    }
-                    if e.certificate_refused() {
-                        self.client = None;
-                    }
                     Then::Pause(None)
                 }
             };
@@ -80,19 +63,6 @@ impl Wait {
             if self.tell.is_closed() {
                 return;
             }
-        }
-    }
-
-    async fn ask(&mut self, path: &str) -> Result<Answer, UplinkError> {
-        if self.client.is_none() {
-            self.client = Some(client(&self.config, &self.identities).await?);
-        }
-        match &mut self.client {
-            Some(client) => client.get(path, WAIT).await,
-            None => Err(UplinkError::Connect {
-                endpoint: String::new(),
-                message: "no client".into(),
-            }),
         }
     }
 
@@ -119,17 +89,6 @@ impl Wait {
                 );
                 Then::Pause(Some(SUPERSEDED))
             }
-            401 | 403 => {
-                let text = String::from_utf8_lossy(&answer.body);
-                tracing::warn!(
-                    status = answer.status,
-                    "the gateway gives no tasks: {}",
-                    text.trim()
-                );
-                // The heartbeat sees to a new certificate.
-                self.client = None;
-                Then::Pause(None)
-            }
             status => {
                 let text = String::from_utf8_lossy(&answer.body);
                 tracing::warn!(status, "the gateway gives no tasks: {}", text.trim());
@@ -152,20 +111,4 @@ impl Wait {
             }
         }
     }
-}
-
-pub(super) fn backoff() -> Backoff {
-    Backoff::new(Duration::from_secs(1), Duration::from_secs(30))
-}
-
-/// A connection with the newest certificate.
-pub(super) async fn client(
-    config: &Config,
-    identities: &Arc<Mutex<Identities>>,
-) -> Result<Client, UplinkError> {
-    let tls = identities.lock().await.tls().map_err(|e| UplinkError::Connect {
-        endpoint: String::new(),
-        message: e.to_string(),
-    })?;
-    Ok(Client::new(config.endpoints.clone(), tls, config.request_timeout))
 }

@@ -25,18 +25,6 @@ pub fn document() -> Value {
         let shape = (endpoint.shape)(&mut generator);
         add(&mut paths, &Operation::admin(&endpoint.spec, shape));
     }
-    let admin = json!({
-        "get": {
-            "operationId": "openapi",
-            "summary": "This document",
-            "tags": ["admin"],
-            "security": [],
-            "responses": {
-                "200": { "description": "OpenAPI 3.1", "content": { "application/json": { "schema": { "type": "object" } } } }
-            }
-        }
-    });
-    paths.insert(format!("{}/openapi.json", http::PREFIX), admin);
     gateway::add(&mut paths, &mut generator);
     ops::add(&mut paths, &mut generator);
     let problem = generator.subschema_for::<hpc_schema::gateway::Problem>();

@@ -134,9 +134,10 @@ async fn schemathesis_finds_no_5xx_and_no_undocumented_answer_of_admin_gateway_a
     assert!(after.accepted, "{after:?}");
     let admin = format!("http://{}", daemon.admin_addr().unwrap());
     // What is served is what is committed.
-    let served = reqwest::get(format!("{admin}/api/v1/admin/openapi.json"))
-        .await
-        .unwrap();
+    let address = format!("{admin}/api/v1/admin/openapi.json");
+    assert_eq!(reqwest::get(&address).await.unwrap().status(), 401);
+    let served = reqwest::Client::new().get(&address).bearer_auth(&token);
+    let served = served.send().await.unwrap();
     assert_eq!(served.json::<Value>().await.unwrap(), document());
     let header = format!("Authorization: Bearer {token}");
     put_to_the_proof(&site, &known, &admin, "^/api/v1/admin", &["-H", &header]);

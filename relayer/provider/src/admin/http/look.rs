@@ -5,6 +5,7 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::TaskState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::act::InCluster;
 use super::call::{Call, Nothing};
@@ -14,6 +15,7 @@ use crate::alert::{self, AlertRow};
 use crate::audit::{self, Row};
 use crate::command::CommandRow;
 use crate::enrol::{CertificateRow, JoinRow, TokenRow};
+use crate::openapi;
 use crate::task::TaskRow;
 
 type Answer<T> = Result<T, AdminError>;
@@ -110,6 +112,13 @@ pub(super) struct After {
     /// At most so many, 1 to 1000.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
+}
+
+pub(super) async fn document(_: Call<Nothing, Nothing, Nothing>) -> Answer<Map<String, Value>> {
+    Ok(match openapi::document() {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    })
 }
 
 pub(super) async fn status(call: Call<Nothing, Nothing, Nothing>) -> Answer<Status> {

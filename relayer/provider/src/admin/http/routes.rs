@@ -1,10 +1,8 @@
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use hpc_schema::code::Code;
 use hpc_schema::refusal::Refusal;
 
@@ -13,13 +11,9 @@ use super::call::{Endpoint, Spec, endpoint};
 use super::guard::guard;
 use super::{Api, act, look, secrets};
 use crate::audit::Role;
-use crate::openapi;
 
 /// What every path begins with.
 pub(crate) const PREFIX: &str = "/api/v1/admin";
-
-/// Made when it is first asked for.
-static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document().to_string());
 
 /// For what only asks the store.
 const SOON: Duration = Duration::from_secs(20);
@@ -49,6 +43,7 @@ macro_rules! table {
 }
 
 table! {
+    "get" "/openapi.json" "openapi" Viewer [] SOON look::document: "This document";
     "get" "/status" "status" Viewer [] SOON look::status: "Whether the daemon works, and what waits";
     "get" "/nodes" "listNodes" Viewer [] SOON look::nodes: "Nodes with what was last received and is last on chain";
     "get" "/nodes/{node_id}" "showNode" Viewer [404 409] SOON look::node: "One node, its newest events and orders, and how its newest reports ended";
@@ -92,11 +87,6 @@ pub(super) fn router(api: Arc<Api>) -> Router {
     }
     admin
         .layer(from_fn_with_state(Arc::clone(&api), guard))
-        // The description is no secret.
-        .route(
-            &format!("{PREFIX}/openapi.json"),
-            get(|| async { ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()) }),
-        )
         .fallback(|| async { Failure::new(404, Refusal::whole(Code::Malformed, "there is no such path")) })
         .method_not_allowed_fallback(|| async {
             Failure::new(
