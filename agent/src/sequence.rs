@@ -104,12 +104,17 @@ impl Sequence {
                 reserved: floor.saturating_add(BLOCK),
             },
         };
-        Ok(Self {
+        let mut sequence = Self {
             path: path.to_owned(),
             file,
             record,
             last: record.reserved,
-        })
+        };
+        if newest != Some(record) {
+            // The next start may not know this floor: what the caller was told stays true.
+            sequence.reserve(record.reserved)?;
+        }
+        Ok(sequence)
     }
 
     /// The last number handed out (or the number it continues above).
@@ -264,6 +269,15 @@ mod tests {
         assert_eq!(s.advance().unwrap(), 1);
         drop(s);
         assert_eq!(Sequence::open(&path, 6, 500).unwrap().advance().unwrap(), 501);
+    }
+
+    #[test]
+    fn a_floor_holds_after_a_restart_that_does_not_know_it() {
+        let (_dir, path) = path();
+        for floor in [0, 5] {
+            Sequence::open(&path, 1, floor).unwrap();
+        }
+        assert_eq!(Sequence::open(&path, 1, 0).unwrap().advance().unwrap(), 6);
     }
 
     #[test]

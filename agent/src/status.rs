@@ -186,7 +186,8 @@ fn inspect(s: &Status, running: bool, now: u64, problems: &mut Vec<Trouble>) {
 fn on_chain(s: &Status, now: u64, add: &mut impl FnMut(&str, String, &str)) {
     let Some(chain) = &s.chain else { return };
     let still = now.saturating_sub(s.settled_at.unwrap_or(s.started_at).max(s.started_at));
-    if still > SETTLES_WITHIN {
+    let timeout = u64::from(s.heartbeat_timeout.unwrap_or(0));
+    if still > SETTLES_WITHIN.max(timeout.saturating_mul(2)) {
         add(
             "no_chain_updates",
             format!(

@@ -122,7 +122,12 @@ fn link_user(config: &Config) -> Result<Option<(u32, u32)>, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let Some(name) = &tasks.user else { return Ok(None) };
+    let Some(name) = &tasks.user else {
+        tracing::warn!(
+            "tasks.user is not set: the process that speaks with the gateway runs as root; name a user without rights"
+        );
+        return Ok(None);
+    };
     let found = user::find(&config.roots.etc, name).map_err(|e| Failure::new(2, e))?;
     match found {
         Some(ids) => Ok(Some(ids)),
@@ -157,7 +162,7 @@ fn dir(config: &Config) -> Result<TaskDir, Failure> {
 
 fn list(arguments: &ConfigArguments, output: Format) -> Result<ExitCode, Failure> {
     let config = arguments.load()?;
-    let journals = load_all(&dir(&config)?.journal()).map_err(|e| Failure::new(1, e))?;
+    let journals = load_all(&dir(&config)?.journal(), false).map_err(|e| Failure::new(1, e))?;
     let rows: Vec<serde_json::Value> = journals
         .iter()
         .map(|journal| match journal {

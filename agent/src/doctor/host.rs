@@ -134,7 +134,7 @@ pub(super) fn accel(wanted: Option<Accel>, supported: &[Accel]) -> Check {
                 "selected_accel {wanted} not supported by host; supported: {}",
                 if known.is_empty() { "none" } else { &known }
             ),
-            "set NODE_AGENT_QEMU_ACCEL to one that is, install QEMU, or enable virtualisation in the firmware",
+            "install QEMU, enable virtualisation in the firmware, or leave NODE_AGENT_QEMU_ACCEL out: a machine takes what is proven by use",
         ),
         None if supported.is_empty() => Check::skipped(code, "no QEMU: no virtual machines on this node"),
         None => Check::good(code, known),

@@ -109,6 +109,13 @@ impl Qmp {
                 });
             }
             self.keep(&answer);
+            // Events without end are no answer.
+            if end.is_none_or(|e| Instant::now() >= e) {
+                return Err(QmpError::Late {
+                    command: command.to_owned(),
+                    waited: self.patience,
+                });
+            }
         }
     }
 
@@ -117,7 +124,8 @@ impl Qmp {
     /// # Errors
     /// See [`QmpError`].
     pub fn pump(&mut self) -> Result<bool, QmpError> {
-        loop {
+        // As much as is kept at most; a guest may have taken QEMU over and never stop.
+        for _ in 0..EVENTS {
             match self.line(Some(Instant::now()), "nothing") {
                 Ok(value) => self.keep(&value),
                 Err(QmpError::Late { .. }) => return Ok(true),
@@ -125,6 +133,7 @@ impl Qmp {
                 Err(e) => return Err(e),
             }
         }
+        Ok(true)
     }
 
     /// The oldest event that nobody has taken: its name, with the reason after a space if it has one.

@@ -77,7 +77,11 @@ impl User {
     #[must_use]
     pub fn for_accel(self, dev: &Path, accel: Accel) -> Self {
         let group = match accel {
-            Accel::Kvm => std::fs::metadata(dev.join("kvm")).ok().map(|m| m.gid()),
+            // Root's group gives more than the device.
+            Accel::Kvm => std::fs::metadata(dev.join("kvm"))
+                .ok()
+                .map(|m| m.gid())
+                .filter(|gid| *gid != 0),
             _ => None,
         };
         Self(self.0.map(|o| Owner {

@@ -38,16 +38,18 @@ impl Agent {
         }
         let problem = serde_json::from_slice::<HttpProblem>(&answer.body).ok();
         let body = answer.shown();
-        if self.status.last_refusal.is_none() {
+        let code = problem
+            .as_ref()
+            .map_or_else(|| format!("http_{}", answer.status), |p| p.code.clone());
+        // Each kind of refusal once, with what it says.
+        let said = |p: &Option<crate::state::Problem>| p.as_ref().is_some_and(|p| p.code == code);
+        if !said(&self.status.last_refusal) && !said(&self.status.last_error) {
             tracing::warn!(
                 status = answer.status,
                 body,
                 "the gateway does not take the heartbeat"
             );
         }
-        let code = problem
-            .as_ref()
-            .map_or_else(|| format!("http_{}", answer.status), |p| p.code.clone());
         let remedy = problem
             .as_ref()
             .and_then(HttpProblem::code)

@@ -21,8 +21,8 @@ pub(super) struct Service {
     watch: Watch,
     /// Slurm has been told of the present state by this process.
     told: bool,
-    /// A thread tells it.
-    telling: bool,
+    /// A thread tells it that the node is out of service, or back.
+    telling: Option<bool>,
     again_at: Option<Instant>,
     ends: mpsc::Sender<End>,
     ended: mpsc::Receiver<End>,
@@ -41,7 +41,7 @@ impl Service {
             told: record.out.is_none() && !record.in_slurm,
             record,
             watch: Watch::default(),
-            telling: false,
+            telling: None,
             again_at: None,
             ends,
             ended,
@@ -73,7 +73,10 @@ impl Agent {
         let service = &mut self.service;
         let lasts = |code: &String| findings.iter().any(|f| f.kind.code == code);
         let pardoned = service.record.pardoned.len();
-        service.record.pardoned.retain(lasts);
+        // Before all is measured nothing is known to have ended.
+        if proof.probed.is_some() {
+            service.record.pardoned.retain(lasts);
+        }
         let changed = pardoned != service.record.pardoned.len();
         let step = service.watch.step(
             service.record.out.as_ref(),
@@ -186,7 +189,7 @@ impl Agent {
 
     fn tell_slurm(&mut self, now: Instant) {
         let s = &mut self.service;
-        if s.told || s.telling || s.again_at.is_some_and(|at| now < at) {
+        if s.told || s.telling.is_some() || s.again_at.is_some_and(|at| now < at) {
             return;
         }
         s.again_at = None;
@@ -202,14 +205,19 @@ impl Agent {
         let ends = s.ends.clone();
         // One at a time: there is room for its end.
         match work.begin(move |end| drop(ends.try_send(end))) {
-            Ok(()) => s.telling = true,
+            Ok(()) => s.telling = Some(s.record.out.is_some()),
             Err(e) => self.slurm_told(End::Again(format!("no thread: {e}"))),
         }
     }
 
     /// A thread has told Slurm, or could not.
     pub(super) fn slurm_told(&mut self, end: End) {
-        self.service.telling = false;
+        let told = self.service.telling.take();
+        if told.is_some_and(|out| out != self.service.record.out.is_some()) {
+            // Another state by now: Slurm hears of it at once.
+            (self.service.told, self.service.again_at) = (false, Some(instant()));
+            return;
+        }
         match end {
             End::Done(text) => {
                 tracing::info!("service: {text}");

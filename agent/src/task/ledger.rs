@@ -73,7 +73,7 @@ impl Ledger {
     /// If the folder cannot be read.
     pub fn open(folder: PathBuf) -> Result<(Arc<Self>, Vec<JournalError>), FileError> {
         let (mut journals, mut damaged) = (BTreeMap::new(), Vec::new());
-        for journal in load_all(&folder)? {
+        for journal in load_all(&folder, true)? {
             match journal {
                 Ok(journal) => {
                     let id = journal.story().task.task_id.clone();

@@ -11,7 +11,14 @@ use super::node::{Node, launch, left, place};
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 fn prober(memory: &std::path::Path) -> Prober {
-    Prober::new(QEMU.as_ref(), Some(&guest().kernel), "/boot".as_ref(), memory).unwrap()
+    Prober::new(
+        "/proc".as_ref(),
+        QEMU.as_ref(),
+        Some(&guest().kernel),
+        "/boot".as_ref(),
+        memory,
+    )
+    .unwrap()
 }
 
 /// Lets a node know what one probe has seen: it is the same host.
@@ -56,7 +63,7 @@ fn an_accelerator_counts_when_a_stock_kernel_ran_by_it_and_is_tried_once() {
     let asked = prober(&memory).select(Accel::Kvm, now);
     assert_eq!(asked.is_ok(), kvm.works);
     // Without a kernel nothing is claimed.
-    let none = Prober::new(QEMU.as_ref(), None, dir.path(), &memory)
+    let none = Prober::new("/proc".as_ref(), QEMU.as_ref(), None, dir.path(), &memory)
         .unwrap_err()
         .to_string();
     assert!(

@@ -219,12 +219,14 @@ fn killed_at_any_moment_a_user_is_there_whole_or_not_at_all() {
     } else {
         vec![8, 20, 28, 30]
     };
+    let mut interrupted = 0;
     for n in moments {
         let dir = site();
         let mut killed = Apart::private(dir.path(), Some(&format!("task.journal:{n}")));
         let make = task("task-1", "allocation.provision_user", &provision(&json!({})));
         killed.deliver(&make);
         let ended = killed.result();
+        interrupted += u32::from(ended.is_none());
         killed.kill();
         let mut node = Apart::private(dir.path(), None);
         node.deliver(&make);
@@ -242,4 +244,5 @@ fn killed_at_any_moment_a_user_is_there_whole_or_not_at_all() {
         assert_eq!(groups.contains("hpctenant:"), whole, "moment {n}");
         node.kill();
     }
+    assert!(interrupted > 0);
 }

@@ -5,12 +5,26 @@ use std::time::Instant;
 use super::{Kind, Number, Page, Source, label, ratio};
 use crate::api::board::View;
 use crate::api::mount;
+use crate::files::read_text;
 use crate::heartbeat::capacity;
 use crate::probe::host::Load;
 use crate::probe::slurm::Answer;
 use crate::sample::Figures;
 
-pub(super) fn load(page: &mut Page, f: &Figures, now: Instant, unix: u64) {
+/// The kernel's own word, which stands still: alerts on reboots look for any change.
+fn boot_time(source: &Source) -> Option<u64> {
+    let stat = read_text(&source.roots.proc.join("stat"), STAT).ok()?;
+    stat.lines()
+        .find_map(|l| l.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// `/proc/stat` of a host with thousands of processors.
+const STAT: u64 = 4 << 20;
+
+pub(super) fn load(page: &mut Page, source: &Source, f: &Figures, now: Instant, unix: u64) {
     let load = f.load.fresh(now);
     for (name, help, pick) in [
         ("node_load1", "1m load average.", (|l| l.one) as fn(&Load) -> u64),
@@ -19,12 +33,11 @@ pub(super) fn load(page: &mut Page, f: &Figures, now: Instant, unix: u64) {
     ] {
         page.one(Kind::Gauge, name, help, load.map(|l| Number::scaled(pick(l), 6)));
     }
-    let boot = f.uptime.fresh(now).zip(f.uptime.age(now));
     page.one(
         Kind::Gauge,
         "node_boot_time_seconds",
         "Node boot time, in unixtime.",
-        boot.map(|(up, age)| Number::whole(unix.saturating_sub(age.as_secs()).saturating_sub(*up))),
+        boot_time(source).map(Number::whole),
     );
     page.one(
         Kind::Gauge,

@@ -15,7 +15,7 @@ use super::text::{Kind, Number, Page};
 pub(super) fn page(source: &Source, now: Instant, unix: u64) -> String {
     let mut page = Page::default();
     if let Some(view) = source.view() {
-        host::load(&mut page, &view.figures, now, unix);
+        host::load(&mut page, source, &view.figures, now, unix);
         host::memory(&mut page, &view.figures, now);
         host::storage(&mut page, source, &view.figures, now);
         host::work(&mut page, &view, now);

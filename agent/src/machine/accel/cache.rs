@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Accel;
-use crate::files::Durability;
+use crate::files::{Durability, read_text};
 use crate::state::{read_json, write_json};
 
 /// After this many seconds what failed is tried again: somebody may have mended it without a new kernel.
@@ -72,11 +72,21 @@ impl Known {
     }
 }
 
-/// Stands for host kernel, QEMU and probe kernel.
+/// Stands for the host's kernel since it booted, its accelerators' devices, QEMU and the probe's kernel: firmware can take
+/// virtualisation away between two boots.
 #[must_use]
-pub(super) fn key(qemu: &Path, kernel: &Path) -> String {
+pub(super) fn key(proc: &Path, qemu: &Path, kernel: &Path) -> String {
     let host = rustix::system::uname();
     let mut hash = Sha256::new();
+    let boot = read_text(&proc.join("sys/kernel/random/boot_id"), 64);
+    hash.update(boot.unwrap_or_default());
+    for device in ["/dev/kvm", "/dev/nvmm"] {
+        if let Ok(meta) = fs::metadata(device) {
+            hash.update(meta.rdev().to_le_bytes());
+            hash.update(meta.mode().to_le_bytes());
+            hash.update(meta.gid().to_le_bytes());
+        }
+    }
     for part in [host.release(), host.version(), host.machine()] {
         hash.update(part.to_bytes());
         hash.update([0]);
@@ -101,7 +111,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (memory, qemu) = (dir.path().join("accel.json"), dir.path().join("qemu"));
         fs::write(&qemu, "1").unwrap();
-        let load = || Known::load(&memory, key(&qemu, Path::new("/k")));
+        let load = || Known::load(&memory, key(Path::new("/proc"), &qemu, Path::new("/k")));
         let evidence = |works| Evidence {
             works,
             detail: String::new(),

@@ -49,7 +49,13 @@ impl Prober {
     ///
     /// # Errors
     /// [`AccelError::NoKernel`].
-    pub fn new(qemu: &Path, kernel: Option<&Path>, boot: &Path, memory: &Path) -> Result<Self, AccelError> {
+    pub fn new(
+        proc: &Path,
+        qemu: &Path,
+        kernel: Option<&Path>,
+        boot: &Path,
+        memory: &Path,
+    ) -> Result<Self, AccelError> {
         let found = match kernel {
             Some(path) => path.is_file().then(|| path.to_owned()),
             None => guest::kernel(boot),
@@ -62,7 +68,7 @@ impl Prober {
         })?;
         Ok(Self {
             qemu: qemu.to_owned(),
-            known: Known::load(memory, cache::key(qemu, &kernel)),
+            known: Known::load(memory, cache::key(proc, qemu, &kernel)),
             kernel,
         })
     }

@@ -141,9 +141,15 @@ impl Act for Machine {
         let pid = child.id();
         let words = listen(&mut child);
         // A zombie as yet, if it is gone already: `up` tells what it said.
-        if let Some(start) = start_of(scene.host, pid) {
-            note(Trace::Process { pid, start })?;
-        }
+        let Some(start) = start_of(scene.host, pid) else {
+            let up = self.up(scene, &mut child, &words);
+            reap(child);
+            up?;
+            return Err(EffectError::Unknown(
+                "QEMU was gone before it could be put on record".to_owned(),
+            ));
+        };
+        note(Trace::Process { pid, start })?;
         group.make(Limits {
             memory: self.memory,
             cpu: self.cpu,
@@ -160,6 +166,10 @@ impl Act for Machine {
         for (pid, start) in Self::all(scene, trace)? {
             end(scene.host, pid, start, END)?;
         }
+        // The group is made once the process is on record: without it, a group of this name is another's.
+        if trace.is_none() {
+            return Ok(());
+        }
         let group = self.cgroup();
         group
             .remove()
@@ -171,7 +181,7 @@ impl Act for Machine {
             Some(Trace::Process { pid, start }) => start_of(scene.host, *pid) == Some(*start),
             _ => !Self::all(scene, trace)?.is_empty(),
         };
-        Ok(if lives || self.cgroup().exists() {
+        Ok(if lives || (trace.is_some() && self.cgroup().exists()) {
             Seen::Ours
         } else {
             Seen::Absent

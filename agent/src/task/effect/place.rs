@@ -60,7 +60,8 @@ impl Place {
         );
         let folder = match opened {
             Ok(folder) => folder,
-            Err(Errno::NOENT) => return Ok(None),
+            // A link or a file in its place is somebody else's: what we made is not at this path.
+            Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => return Ok(None),
             Err(e) => return Err(EffectError::io("open, without a link on the way,", &above, e)),
         };
         let name = path.file_name().unwrap_or_default().to_owned();

@@ -181,12 +181,18 @@ fn remove_belongings(name: &str, uid: u32) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A file of the user; the mark that it lingers is root's. Folders of the system have names too.
+fn its_own(path: &Path, uid: u32) -> bool {
+    let lingers = path.starts_with("/var/lib/systemd/linger");
+    fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && (m.uid() == uid || lingers))
+}
+
 /// Files with the user's name, and what it owns where everybody writes.
 fn belongings(name: &str, uid: u32) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = NAMED
         .iter()
         .map(|d| Path::new(d).join(name))
-        .filter(|p| p.exists())
+        .filter(|p| its_own(p, uid))
         .collect();
     for folder in SHARED.map(Path::new) {
         let owned = |path: &Path| fs::symlink_metadata(path).is_ok_and(|m| m.uid() == uid);

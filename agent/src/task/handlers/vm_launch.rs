@@ -194,6 +194,7 @@ fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
     let unsupported = |e| Failure::new(Code::NotSupported, e);
     let _one = PROBE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut prober = Prober::new(
+        &host.roots.proc,
         &tools.qemu,
         kernel,
         Path::new(crate::machine::accel::BOOT),

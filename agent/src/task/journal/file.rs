@@ -77,14 +77,15 @@ impl Journal {
         })
     }
 
-    /// Reads one; none if its first record never got to the disk, so that nothing was begun. The file then is removed.
+    /// Reads one; none if its first record never got to the disk, so that nothing was begun. With `repair` the file then
+    /// is removed, and a last record that was cut off is taken away: only whoever writes the journals may do so.
     ///
     /// # Errors
     /// IO, damaged.
-    pub fn open(path: &Path) -> Result<Option<Self>, JournalError> {
+    pub fn open(path: &Path, repair: bool) -> Result<Option<Self>, JournalError> {
         let mut file = OpenOptions::new()
             .read(true)
-            .append(true)
+            .append(repair)
             .open(path)
             .map_err(at("open", path))?;
         let mut bytes = Vec::new();
@@ -119,11 +120,13 @@ impl Journal {
             good = good.saturating_add(line.len());
         }
         let Some(story) = story else {
-            std::fs::remove_file(path).map_err(at("remove", path))?;
+            if repair {
+                std::fs::remove_file(path).map_err(at("remove", path))?;
+            }
             return Ok(None);
         };
         let length = u64::try_from(good).unwrap_or(0);
-        if good < bytes.len() {
+        if repair && good < bytes.len() {
             file.set_len(length)
                 .and_then(|()| file.sync_all())
                 .map_err(at("write", path))?;
@@ -184,13 +187,13 @@ fn path_of(folder: &Path, id: &TaskId) -> PathBuf {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn load_all(folder: &Path) -> Result<Vec<Result<Journal, JournalError>>, FileError> {
+pub fn load_all(folder: &Path, repair: bool) -> Result<Vec<Result<Journal, JournalError>>, FileError> {
     let entries = std::fs::read_dir(folder).map_err(at("read", folder))?;
     let mut all = Vec::new();
     for entry in entries {
         let path = entry.map_err(at("read", folder))?.path();
         if path.extension().is_some_and(|e| e == "log") {
-            match Journal::open(&path) {
+            match Journal::open(&path, repair) {
                 Ok(Some(journal)) => all.push(Ok(journal)),
                 Ok(None) => {}
                 Err(e) => all.push(Err(e)),

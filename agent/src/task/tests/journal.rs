@@ -22,7 +22,7 @@ fn a_journal_cut_anywhere_reads_to_its_last_whole_record_and_holds_no_secret() {
     let first = bytes.iter().position(|b| *b == b'\n').unwrap() + 1;
     for cut in 0..bytes.len() {
         fs::write(&file, &bytes[..cut]).unwrap();
-        let journal = Journal::open(&file).unwrap();
+        let journal = Journal::open(&file, true).unwrap();
         assert_eq!(journal.is_some(), cut >= first, "{cut}");
         let whole = bytes[..cut]
             .iter()
@@ -42,6 +42,6 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.log");
         fs::write(&file, bytes).unwrap();
-        drop(Journal::open(&file));
+        drop(Journal::open(&file, true));
     }
 }

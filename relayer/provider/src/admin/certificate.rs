@@ -49,9 +49,10 @@ impl Admin {
     pub async fn certificates(
         &self,
         node: Option<&NodeId>,
+        cluster: Option<&ClusterId>,
         limit: u32,
     ) -> Result<Vec<CertificateRow>, StoreError> {
-        enrol::certificates(self.store.reader(), node, limit).await
+        enrol::certificates(self.store.reader(), node, cluster, limit).await
     }
 
     /// Revokes certificates; how many counted until now. It takes effect on open connections within a second.

@@ -11,6 +11,7 @@ use hpc_schema::registry::ExecuteMsg;
 use hpc_schema::time::UnixSeconds;
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::act::Act;
 use super::error::AdminError;
@@ -110,7 +111,10 @@ impl Admin {
             deadline: PATIENCE,
         };
         // Two at a time would want the same sequence number. A closed semaphore gives no place; this one never closes.
-        let _turn = TURN.acquire().await.map_err(|e| chain(&e))?;
+        let _turn = timeout(PATIENCE, TURN.acquire())
+            .await
+            .map_err(|_| chain(&"other transactions of the operator key are under way; try again"))?
+            .map_err(|e| chain(&e))?;
         let sent = send_and_wait(client.chain(), &key, &options, anys)
             .await
             .map_err(|e| refused(&e, &address))?;

@@ -1,6 +1,10 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use hpc_chain::query::QueryError;
+use hpc_schema::code::Code;
+use hpc_schema::id::ClusterId;
 use hpc_schema::registry::AnchorView;
 use hpc_schema::time::UnixSeconds;
 use serde::Serialize;
@@ -79,7 +83,12 @@ pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> any
                 chain: checked,
             };
             out.value(&verified)?;
+            let nothing = verified.chain.as_ref().is_some_and(|c| c.anchors == 0);
             match verified.chain.map_or(0, |c| c.missing.len()) {
+                0 if nothing => bail!(
+                    "the chain has no anchor of this operator key in these clusters, so nothing was compared; name a former key \
+                     with --anchored-by, and the clusters in chain.clusters"
+                ),
                 0 => Ok(()),
                 n => bail!(
                     "{n} digests that were anchored on chain are not in this log: it was cut off or written anew"
@@ -111,14 +120,24 @@ async fn anchors(desk: &Admin) -> anyhow::Result<Vec<AnchorView>> {
     desk.config.require_chain()?;
     let client = client(&desk.config)?;
     let mut all = Vec::new();
-    for cluster in registry::clusters(desk.store.reader()).await? {
+    // The store may be what was written anew: what the configuration names is asked as well.
+    let stored = registry::clusters(desk.store.reader()).await?;
+    let stored = stored.into_iter().map(|c| c.cluster_id);
+    let clusters: BTreeSet<ClusterId> = stored.chain(desk.config.chain.clusters.iter().cloned()).collect();
+    for cluster in clusters {
         let mut after = None;
         loop {
             let kind = Some(audit::KIND.to_owned());
-            let page = client
-                .anchors(cluster.cluster_id.clone(), kind, after, Some(PAGE))
-                .await
-                .with_context(|| format!("the anchors of cluster {}", cluster.cluster_id))?;
+            let asked = client.anchors(cluster.clone(), kind, after, Some(PAGE)).await;
+            // A closed cluster has none any more.
+            if let Err(QueryError::Contract {
+                code: Some(Code::UnknownCluster),
+                ..
+            }) = &asked
+            {
+                break;
+            }
+            let page = asked.with_context(|| format!("the anchors of cluster {cluster}"))?;
             all.extend(page.value.anchors);
             after = page.value.next;
             if after.is_none() {

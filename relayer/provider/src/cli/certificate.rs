@@ -8,7 +8,7 @@ use crate::admin::{Admin, Certificates};
 pub(super) async fn run(desk: &Admin, what: CertificateCommand, out: Output) -> anyhow::Result<()> {
     match what {
         CertificateCommand::List { node_id } => {
-            let rows = desk.certificates(node_id.as_ref(), 100_000).await?;
+            let rows = desk.certificates(node_id.as_ref(), None, 100_000).await?;
             let head = ["SERIAL", "CLUSTER", "NODE", "EPOCH", "UNTIL", "REVOKED"];
             out.list(&rows, &head, |r| {
                 vec![

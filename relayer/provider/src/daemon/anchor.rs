@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use hpc_schema::registry::{Cluster, ExecuteMsg};
@@ -64,10 +65,23 @@ async fn once(desk: &Admin, interval: u64, now: UnixSeconds) -> Result<usize, Ad
             due.push(cluster);
         }
     }
-    for some in due.chunks(AT_ONCE) {
-        let tx = desk
-            .operator_sends(&messages(some, &hex::encode(head.digest)))
-            .await?;
+    let digest = hex::encode(head.digest);
+    let (mut done, mut failed) = (0, None);
+    let mut waiting: VecDeque<&[Cluster]> = due.chunks(AT_ONCE).collect();
+    while let Some(some) = waiting.pop_front() {
+        let tx = match desk.operator_sends(&messages(some, &digest)).await {
+            Ok(tx) => tx,
+            // One that the contract refuses, such as a closed one, keeps no other from it.
+            Err(_) if some.len() > 1 => {
+                waiting.extend(some.chunks(1));
+                continue;
+            }
+            Err(e) => {
+                failed = Some(e);
+                continue;
+            }
+        };
+        done += some.len();
         let mut conn = desk.store.begin().await?;
         for cluster in some {
             let anchor = Anchor {
@@ -81,7 +95,10 @@ async fn once(desk: &Admin, interval: u64, now: UnixSeconds) -> Result<usize, Ad
         }
         conn.commit().await.map_err(crate::store::StoreError::from)?;
     }
-    Ok(due.len())
+    match failed {
+        Some(e) if done == 0 => Err(e),
+        _ => Ok(done),
+    }
 }
 
 fn messages(clusters: &[Cluster], digest: &str) -> Vec<ExecuteMsg> {

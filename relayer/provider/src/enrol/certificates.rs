@@ -152,12 +152,15 @@ pub async fn revoked_serials(pool: &SqlitePool) -> Result<HashSet<String>, Store
 pub async fn certificates(
     pool: &SqlitePool,
     of: Option<&NodeId>,
+    in_cluster: Option<&ClusterId>,
     limit: u32,
 ) -> Result<Vec<CertificateRow>, StoreError> {
     let rows = sqlx::query(
-        "SELECT * FROM certificate WHERE (?1 IS NULL OR node_id = ?1) ORDER BY issued_at_s DESC, serial LIMIT ?2",
+        "SELECT * FROM certificate WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR cluster_id = ?2)
+         ORDER BY issued_at_s DESC, serial LIMIT ?3",
     )
     .bind(of.map(NodeId::as_str))
+    .bind(in_cluster.map(ClusterId::as_str))
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;

@@ -31,7 +31,8 @@ pub(super) async fn formers(
             (Some(_), None) => continue,
             (Some((_, now)), Some(address)) if *now == address => continue,
             (Some(_), Some(address)) => Some((format!("{name} of {address}"), address)),
-            (None, _) if idle => continue,
+            // Its name is free for another key.
+            (None, address) if idle => Some((String::new(), address.unwrap_or_default())),
             (None, Some(address)) => {
                 formers.push((name.clone(), address));
                 None

@@ -103,7 +103,7 @@ pub struct VmLaunch {
     /// What network it has.
     #[serde(default)]
     pub network: VmNetwork,
-    /// It ends so many seconds after its start, whatever happens to gateway and agent.
+    /// It ends so many seconds after its start, whatever becomes of the gateway; the task process sees to it.
     #[schemars(range(min = 60, max = 2_592_000))]
     pub lease_seconds: u64,
     /// The user that cloud-init makes.

@@ -202,12 +202,9 @@ pub(super) async fn waiting(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec
 }
 
 pub(super) async fn certificates(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<CertificateRow>> {
-    let mut rows = call
-        .desk
-        .certificates(call.query.node_id.as_ref(), call.query.limit())
-        .await?;
-    rows.retain(|r| call.query.cluster_id.as_ref().is_none_or(|c| *c == r.cluster_id));
-    Ok(rows)
+    let Call { desk, query, .. } = &call;
+    let (node, cluster) = (query.node_id.as_ref(), query.cluster_id.as_ref());
+    Ok(desk.certificates(node, cluster, query.limit()).await?)
 }
 
 pub(super) async fn credentials(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Credential>> {
