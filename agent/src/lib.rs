@@ -25,6 +25,7 @@ pub mod sequence;
 pub mod state;
 pub mod status;
 pub mod task;
+pub mod timer;
 pub mod topology;
 pub mod update;
 pub mod uplink;

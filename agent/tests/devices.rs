@@ -316,6 +316,41 @@ async fn an_hsm_signs_and_a_lost_session_or_a_hanging_device_is_survived() {
 }
 
 #[tokio::test]
+async fn a_pin_comes_as_a_credential_of_systemd() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let hsm = Hsm::new(home.dir.path());
+    std::fs::remove_dir_all(home.path("keys")).unwrap();
+    let keys = home.path("keys");
+    // As systemd hands it to the unit: a folder of its own, a file that is readable for the unit alone.
+    let folder = home.path("credentials");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::rename(&hsm.pin, folder.join("hsm-pin")).unwrap();
+    let mut words = hsm.store();
+    words.truncate(words.len() - 2);
+    let make = |with: &[(&str, &Path)]| {
+        let mut c = agent();
+        c.envs(with.iter().copied()).env("SOFTHSM2_CONF", &hsm.conf);
+        c.args(["keygen", "--output-dir"]).arg(&keys).args(&words);
+        c.args(["--pin-credential", "hsm-pin"]).output().unwrap()
+    };
+    let out = make(&[]);
+    assert!(!out.status.success());
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("LoadCredential=hsm-pin"), "{said}");
+    good(&make(&[("CREDENTIALS_DIRECTORY", &folder)]));
+    let public: AgentKey = read(&keys.join("agent.pub")).trim().parse().unwrap();
+    let mut c = agent();
+    c.env("SOFTHSM2_CONF", &hsm.conf)
+        .env("CREDENTIALS_DIRECTORY", &folder)
+        .args(["run", "--config"])
+        .arg(config(&home, &gateway, &public));
+    let _daemon = Daemon(c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    gateway.until_heartbeats(1).await;
+    assert_eq!(gateway.seen().keys, [public]);
+}
+
+#[tokio::test]
 async fn a_key_in_a_file_is_rotated_into_an_hsm_that_makes_its_own() {
     let gateway = Gateway::start().await;
     let home = Home::new();

@@ -129,3 +129,23 @@ fn a_wedged_driver_is_left_alone_after_its_deadline() {
     assert_eq!(probe.read(start), None);
     assert!(start.elapsed() < Duration::from_millis(100));
 }
+
+/// Where there is a real NVIDIA GPU its own library is asked; elsewhere there is nothing to ask.
+#[test]
+fn a_real_gpu_answers_with_what_it_is() {
+    if !Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let report = NvidiaProbe::new(Some(Path::new(AGENT)), None).read().unwrap();
+    assert!(report.driver.is_some() && !report.gpus.is_empty(), "{report:?}");
+    for gpu in &report.gpus {
+        assert!(!gpu.lost, "{gpu:?}");
+        assert!(
+            gpu.uuid.as_deref().is_some_and(|u| u.starts_with("GPU-")),
+            "{gpu:?}"
+        );
+        assert!(gpu.memory_total.is_some_and(|b| b > 1 << 30), "{gpu:?}");
+        assert!(gpu.temperature.is_some_and(|t| (5..120).contains(&t)), "{gpu:?}");
+        assert!(gpu.utilization.is_some_and(|p| p <= 100), "{gpu:?}");
+    }
+}

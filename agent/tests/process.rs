@@ -210,6 +210,54 @@ async fn a_hangup_reloads_the_configuration_and_a_wrong_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn after_a_hangup_the_new_endpoint_and_interval_are_in_force() {
+    let (first, second) = (Gateway::start().await, Gateway::start().await);
+    let home = Home::new();
+    first.behaviour().next_heartbeat_seconds = 10;
+    let config = home.configure(&[first.url()], Some(&first.token(&home.key.public())));
+    let child = start(&config);
+    first.until_heartbeats(1).await;
+    // The second gateway is another door of the same site.
+    drop(second);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let second = Gateway::start_at(address, std::sync::Arc::clone(&first.shared)).await;
+    assert_ne!(first.address, second.address);
+    let shared = std::sync::Arc::clone(&first.shared);
+    drop(first);
+    home.configure(&[second.url()], None);
+    signal(&child, rustix::process::Signal::HUP);
+    let seen = shared.seen.lock().unwrap().heartbeats.len();
+    second.until_heartbeats(seen + 1).await;
+    drop(child);
+}
+
+#[tokio::test]
+async fn a_hangup_while_it_registers_takes_the_corrected_file() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let token = gateway.token(&home.key.public());
+    let config = home.configure(&["https://localhost:1".to_owned()], Some(&token));
+    let child = start(&config);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    std::fs::write(&config, "samplng: {}").unwrap();
+    signal(&child, rustix::process::Signal::HUP);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    home.configure(&[gateway.url()], Some(&token));
+    signal(&child, rustix::process::Signal::HUP);
+    gateway.until_heartbeats(1).await;
+    signal(&child, rustix::process::Signal::TERM);
+    let (status, log) = stderr(child).await;
+    assert_eq!(status, 0, "{log}");
+    for part in [
+        "configuration not reloaded",
+        "did you mean sampling?",
+        "the registration begins anew",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
     let gateway = Gateway::start().await;
     let home = Home::new();
@@ -274,8 +322,8 @@ async fn inventory_names_every_figure_with_its_source() {
     assert!(String::from_utf8(text).unwrap().contains("/proc/meminfo"));
 }
 
-/// Kills at moments spread over the start, the first heartbeat and what follows: five times `HPC_TEST_RUNS`, which is
-/// 1,000 with `scripts/test --full`.
+/// Kills at random moments of the start, the first heartbeat and what follows: five times `HPC_TEST_RUNS`, which is
+/// 1,000 with `scripts/test --full`. `HPC_TEST_SEED` repeats a run.
 #[tokio::test]
 async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_used_twice() {
     let kills: u64 = std::env::var("HPC_TEST_RUNS").map_or(4, |n| n.parse().unwrap()) * 5;
@@ -290,16 +338,31 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
         ),
         0
     );
+    let mut seed: u64 =
+        std::env::var("HPC_TEST_SEED").map_or_else(|_| u64::from(std::process::id()), |s| s.parse().unwrap());
+    println!("HPC_TEST_SEED={seed}");
+    let mut random = |below: u64| {
+        // Knuth's linear congruential generator: repeatable, and good enough to pick moments.
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
     let mut highest = 0;
     let mut runs_that_sent = 0u64;
-    for i in 0..kills {
+    for _ in 0..kills {
         let mut child = start(&config);
-        tokio::time::sleep(Duration::from_millis(i * 137 % 600)).await;
+        tokio::time::sleep(Duration::from_millis(random(600))).await;
         child.kill().await.unwrap();
         // What was on its way arrives before the next start.
         tokio::time::sleep(Duration::from_millis(30)).await;
         let sequences = gateway.seen().sequences.clone();
         if let Some(new) = sequences.last().filter(|new| **new > highest) {
+            let first = sequences.iter().find(|n| **n > highest).unwrap();
+            assert!(
+                first - highest <= BLOCK + 1,
+                "one start skips at most a block: {highest} to {first}"
+            );
             runs_that_sent += 1;
             highest = *new;
         }

@@ -20,6 +20,8 @@ use gateway::{Gateway, Home};
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
 use tokio::process::{Child, Command};
 
+/// As `squeue` lists it here: id, state, end, nodes, required nodes, scheduled nodes.
+const JOB: &str = "7|RUNNING|0|node042||(null)";
 const AGENT: &str = env!("CARGO_BIN_EXE_virtengine-node-agent");
 /// The shortest that the protocol allows.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -38,6 +40,17 @@ fn library(dir: &Path, define: &[&str]) -> PathBuf {
         .expect("a C compiler (Debian: gcc) is needed to build the stand-in");
     assert!(status.success());
     path
+}
+
+/// Stand-ins for Slurm's programs: a node with a job on a quarter of its cores.
+fn batch_system(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let node = "NodeName=node042 CPUAlloc=1 CPUEfctv=4 CPUTot=4 RealMemory=4096 AllocMem=1024 State=MIXED";
+    for (name, says) in [("scontrol", node), ("squeue", JOB)] {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
 }
 
 fn point(link: &Path, target: &Path) {
@@ -109,6 +122,14 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
         &format!("agent:\n  storage_path: {}\n", storage.display()),
     );
     let gpu = format!("gpu: {{enabled: true, nvml_library: {}}}\n", nvml.display());
+    let (programs, slurm) = (home.path("programs"), home.path("slurm-link"));
+    batch_system(&programs);
+    point(&slurm, &programs);
+    let slurm_here = format!(
+        "slurm: {{enabled: true, node_name: node042, bin_dir: {}}}\n",
+        slurm.display()
+    );
+    let text = text.replace("slurm: {enabled: false}\n", &slurm_here);
     std::fs::write(&config, text + &gpu).unwrap();
 
     let mut agent = start(&config, &frozen);
@@ -116,12 +137,15 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
         .until("a heartbeat with storage and GPUs", |s| {
             s.heartbeats.last().is_some_and(|h| {
                 let c = &h.heartbeat.capacity;
-                c.storage_gb_total.is_some() && c.gpus_total == Some(4)
+                let running = h.heartbeat.jobs.as_ref().and_then(|j| j.running_count);
+                let free = c.cpu_cores_available > 0;
+                c.storage_gb_total.is_some() && c.gpus_total == Some(4) && free && running == Some(1)
             })
         })
         .await;
     point(&storage, &frozen);
     point(&nvml, &hanging);
+    point(&slurm, &frozen);
     let wedged = Instant::now();
     stop_probe().await;
     let count = gateway.seen().heartbeats.len();
@@ -138,12 +162,27 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     }
     let end = last(&gateway);
     assert_eq!(end.capacity.storage_gb_total, None);
-    // Unknown, or none where the machine of the test has none on its bus.
-    assert!(end.capacity.gpus_available.is_none_or(|n| n == 0));
+    // Unknown, not gone: the machine of the test has none on its bus, but there were four.
+    assert_eq!(
+        (end.capacity.gpus_total, end.capacity.gpus_available),
+        (None, None)
+    );
+    // A batch system whose programs hang: nothing is known to be free.
+    assert_eq!(
+        (end.capacity.cpu_cores_available, end.capacity.memory_gb_available),
+        (0, 0)
+    );
+    assert_eq!(
+        end.jobs.as_ref().and_then(|j| j.running_count),
+        Some(1),
+        "the job that ran goes on running"
+    );
     assert_eq!(end.health.gpu_utilization_percent, None);
     // Everything else goes on being measured.
     assert!(end.health.cpu_utilization_percent.is_some() && end.health.uptime_seconds.is_some());
     assert_eq!(end.health.status, HealthStatus::Degraded);
+    let status = gateway::read(&home.path("state/status.json"));
+    assert!(status.contains("Slurm's programs hang"), "{status}");
     let log = gateway::read(&frozen.with_extension("log"));
     assert!(
         log.contains("collector=\"storage\"") && log.contains("has not answered"),

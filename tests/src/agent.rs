@@ -12,6 +12,7 @@ use crate::scene::Scene;
 use crate::site::{CLUSTER, Site};
 
 const NO_SLURM: &str = "slurm:\n  enabled: false\n";
+const NO_API: &str = "api: {listen: 'off'}\n";
 
 /// A node agent's files.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Agent {
     }
 
     /// Adds to its configuration, which ends within `sampling`. Whatever Slurm is installed on this machine is not the
-    /// node's, unless a section `slurm` is among what is added.
+    /// node's, unless a section `slurm` is among what is added; nor has it a local interface without a section `api`.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -51,6 +52,9 @@ impl Agent {
         let mut text = fs::read_to_string(&path)?;
         if more.contains("slurm:\n") {
             text = text.replace(NO_SLURM, "");
+        }
+        if more.contains("api:\n") {
+            text = text.replace(NO_API, "");
         }
         Ok(fs::write(&path, text + more)?)
     }
@@ -131,8 +135,7 @@ impl Site {
             "node:\n  id: {node}\n  cluster_id: {CLUSTER}\n\
              provider_daemon:\n  endpoint: {url}\n  tls:\n    ca_cert: {ca}\n    client_cert: {cert}\n    client_key: {key}\n\
              agent:\n  key_path: {agent_key}\n  registration_token_file: {token}\n  state_dir: {state}\n\
-             {NO_SLURM}\
-             api: {{listen: 'off'}}\nsampling:\n  base_interval: 10s\n",
+             {NO_SLURM}{NO_API}sampling:\n  base_interval: 10s\n",
             url = self.gateway().url,
             ca = agent.path("ca.crt"),
             cert = agent.path("client.crt"),

@@ -64,11 +64,12 @@ fn folder() -> Result<PathBuf> {
         }
     }
     process::output(&mut build)?;
-    // A test runs from target/<profile>/deps; programs lie one folder up, in the profile that `cargo build` uses.
-    let test = std::env::current_exe().context("cannot tell where the test runs from")?;
-    let target = test
+    // Tests run from target/<profile>/deps, benches from target/<profile>; programs lie where `cargo build` puts them.
+    let own = std::env::current_exe().context("cannot tell where this program runs from")?;
+    let folder = own.parent().filter(|f| f.ends_with("deps")).unwrap_or(&own);
+    let target = folder
         .ancestors()
-        .nth(3)
-        .context("the test does not run from target/<profile>/deps")?;
+        .nth(2)
+        .context("this program does not run from target/<profile>")?;
     Ok(target.join("debug"))
 }

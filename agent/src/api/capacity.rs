@@ -207,6 +207,7 @@ mod tests {
         let mut source = Source::new(&resolve(file).unwrap(), Arc::<Board>::default(), now);
         let mut figures = Figures::default();
         figures.cores.set(Some(8), now);
+        figures.slurm.set(Some(crate::probe::slurm::Answer::NotHere), now);
         let memory = |available| Memory {
             total: 64 << 30,
             available,

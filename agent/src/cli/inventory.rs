@@ -1,4 +1,3 @@
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
-use crate::config::Reserve;
+use crate::config::{DEFAULT_PATH, Reserve};
 use crate::health::{self, Beside};
 use crate::heartbeat::{Held, capacity};
 use crate::history::{History, Sample, fields};
@@ -38,19 +37,17 @@ const BUDGET: Duration = Duration::from_secs(12);
 impl Inventory {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Works before there is a configuration: what would this node report?
-        let (sources, reserve) = if self.config.config.exists() {
+        let path = &self.config.config;
+        let (sources, reserve) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
             let c = self.config.load()?;
             (c.sources(), c.reserve)
         } else {
             (Sources::default(), Reserve::default())
         };
         let peers = last_round(&sources.memory_dir);
-        // Counts that a running agent keeps are its own: this look starts its own and leaves nothing.
-        let memory_dir = std::env::temp_dir().join(format!("virtengine-inventory-{}", std::process::id()));
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&memory_dir);
-        made.map_err(|e| Failure::new(1, format_args!("{}: {e}", memory_dir.display())))?;
+        // What a running agent has counted counts; only it goes on writing.
         let sources = Sources {
-            memory_dir,
+            keeps: false,
             ..sources
         };
         let mut sampler = Sampler::new(standard(&sources));
@@ -64,7 +61,6 @@ impl Inventory {
                 )
                 .await;
         });
-        std::fs::remove_dir_all(&sources.memory_dir).ok();
         let mut value = describe(&sampler, &sources.roots, reserve);
         if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
             rows.push(peers);
@@ -118,7 +114,7 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
         &f.storage,
         |s| json!({"total": s.total, "available": s.available, "used": s.used}),
     );
-    row(&mut rows, now, "GPUs on the bus", &f.pci_gpus, |v| json!(v));
+    row(&mut rows, now, "GPUs on the bus", &f.pci_gpus, |v| json!(v.all()));
     row(&mut rows, now, "load average", &f.load, |l| {
         json!([decimal(l.one), decimal(l.five), decimal(l.fifteen)])
     });

@@ -10,7 +10,7 @@ use super::register::exit_code;
 use super::{ConfigArguments, Failure, runtime};
 use crate::api::{self, Board};
 use crate::clock::unix_seconds;
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::log::{self, LogHandle};
 use crate::register::{RegisterError, register};
 use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
@@ -74,9 +74,16 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     let mut signals =
         listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
     let board = show(&config).await;
-    if !register_first(&config, &mut signals).await? {
+    let reread = || {
+        let new = arguments.load()?;
+        if let Err(e) = log.apply(&new.logging) {
+            tracing::error!("logging.file: {e}");
+        }
+        Ok(new)
+    };
+    let Some(config) = register_first(config, &reread, &mut signals).await? else {
         return Ok(Ended::Told);
-    }
+    };
     let mut agent = Agent::new(config, World::real(Timing::default())).map_err(|e| match e {
         RunError::NotRegistered => Failure::new(3, e),
         e => Failure::new(2, e),
@@ -87,15 +94,19 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     Ok(Box::pin(agent.run(signals)).await)
 }
 
-/// A node with a token that is not registered yet registers itself, however long the gateway takes. False if told to
-/// stop meanwhile.
-async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -> Result<bool, Failure> {
+/// A node with a token that is not registered yet registers itself, however long the gateway takes; the configuration
+/// in force then. None if told to stop meanwhile.
+async fn register_first(
+    mut config: Config,
+    reread: &impl Fn() -> Result<Config, ConfigError>,
+    signals: &mut mpsc::Receiver<Signal>,
+) -> Result<Option<Config>, Failure> {
     let state = StateDir::new(&config.state_dir);
     let registered = Registration::load(&state)
         .map_err(|e| Failure::new(1, e))?
         .is_some();
     if registered || config.token.is_none() {
-        return Ok(true);
+        return Ok(Some(config));
     }
     let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
     state.create().map_err(|e| Failure::new(1, e))?;
@@ -112,21 +123,32 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
         ..Status::default()
     };
     let mut file = StatusFile::new(&state);
-    let result = {
-        let work = register(config, &key, None, |reason| {
+    let result = loop {
+        let work = register(&config, &key, None, |reason| {
             tracing::info!("registering: {reason}");
             status.registering = Some(reason.to_owned());
             save(&mut file, &status);
         });
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                signal = signals.recv() => match signal {
-                    Some(Signal::Reload) => {}
-                    Some(Signal::Stop) | None => return Ok(false),
-                },
-                result = &mut work => break result,
+        tokio::select! {
+            biased;
+            signal = signals.recv() => match signal {
+                Some(Signal::Reload) => {}
+                Some(Signal::Stop) | None => return Ok(None),
+            },
+            result = work => break result,
+        }
+        match reread() {
+            Ok(new) if (&new.state_dir, &new.key_path) != (&config.state_dir, &config.key_path) => {
+                tracing::error!(
+                    "configuration not reloaded: agent.state_dir or agent.key_path has changed; start the agent again"
+                );
+            }
+            Ok(new) => {
+                tracing::info!("configuration reloaded; the registration begins anew");
+                config = new;
+            }
+            Err(e) => {
+                tracing::error!("configuration not reloaded, the former one stays in force: {e}");
             }
         }
     };
@@ -135,7 +157,7 @@ async fn register_first(config: &Config, signals: &mut mpsc::Receiver<Signal>) -
     match result {
         Ok(_) => {
             tracing::info!("node registered successfully");
-            Ok(true)
+            Ok(Some(config))
         }
         Err(e) => {
             status.registering = Some("refused".to_owned());

@@ -107,6 +107,7 @@ impl Config {
             roots: self.roots.clone(),
             storage_path: self.storage_path.clone(),
             memory_dir: self.state_dir.clone(),
+            keeps: true,
             slurm: self.slurm.clone(),
             gpu: self.gpu.clone(),
             checks: self.checks.clone(),

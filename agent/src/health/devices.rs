@@ -34,6 +34,11 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
                 _ => {}
             }
         }
+        // It was asked and does not come back.
+        None if figures.slurm.last().is_some_and(|a| *a != Answer::NotHere) => into.add(
+            "slurm_silent",
+            "Slurm's programs hang: nothing is known to be free",
+        ),
         Some(Answer::NotHere) | None => return,
     }
     if let Some(found) = figures.services.fresh(now) {
@@ -76,14 +81,19 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
             );
         }
     }
-    if let Some(n) = figures.pci_gpus.fresh(now).filter(|n| **n > 0)
-        && report.is_none()
-        && figures.gpus.age(now).is_some()
-    {
-        into.add(
+    let Some(n) = figures.pci_gpus.fresh(now).map(|b| b.driven()).filter(|n| *n > 0) else {
+        return;
+    };
+    match report {
+        None if figures.gpus.age(now).is_some() => into.add(
             "gpus_unknown",
             format!("the driver of the {n} GPUs on the bus does not answer"),
-        );
+        ),
+        Some(r) if r.gpus.len() < usize::from(n) => into.add(
+            "gpu_lost",
+            format!("{} of the {n} GPUs on the bus answer", r.gpus.len()),
+        ),
+        _ => {}
     }
 }
 

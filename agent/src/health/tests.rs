@@ -13,6 +13,7 @@ use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
 use crate::probe::hardware::sensors::{Kind as SensorKind, Sensor};
 use crate::probe::memory::Memory;
+use crate::probe::pci::Gpus;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, SlurmNode};
@@ -167,6 +168,13 @@ fn out() -> OutOfService {
 }
 
 type Set = Box<dyn Fn(&mut Figures, Instant)>;
+
+fn eight() -> Gpus {
+    Gpus {
+        nvidia: 8,
+        ..Gpus::default()
+    }
+}
 
 fn set(f: impl Fn(&mut Figures, Instant) + 'static) -> Set {
     Box::new(f)
@@ -327,11 +335,11 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
         (
             "gpus_unknown",
             set(|f, n| {
-                f.pci_gpus.set(Some(8), n);
+                f.pci_gpus.set(Some(eight()), n);
                 f.gpus.set(None, n);
             }),
             set(|f, n| {
-                f.pci_gpus.set(Some(0), n);
+                f.pci_gpus.set(Some(Gpus::default()), n);
                 f.gpus.set(None, n);
             }),
         ),

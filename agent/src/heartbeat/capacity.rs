@@ -6,6 +6,7 @@ use std::time::Instant;
 use hpc_schema::heartbeat::{Capacity, Label};
 
 use crate::config::Reserve;
+use crate::probe::pci::Gpus;
 use crate::probe::slurm::{Answer, SlurmNode};
 use crate::sample::Figures;
 
@@ -40,8 +41,9 @@ type Figures3 = (u32, u32, Option<u32>);
 #[must_use]
 pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -> Option<Capacity> {
     let batch = match figures.slurm.fresh(now) {
-        None | Some(Answer::NotHere) => Batch::None,
-        Some(Answer::Silent) => Batch::Silent,
+        Some(Answer::NotHere) => Batch::None,
+        // Not asked yet, or asked in vain for too long.
+        None | Some(Answer::Silent) => Batch::Silent,
         Some(Answer::Said(node)) => Batch::Said(node),
     };
     let online = (*figures.cores.fresh(now)?).max(1);
@@ -121,16 +123,23 @@ fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve
     )
 }
 
-/// A GPU whose driver does not answer is unknown, not absent; none on the bus is none. A lost one counts in the total
-/// and is not available.
+/// A GPU whose driver does not answer is unknown, not absent; none on the bus is none, unless there were some. A lost
+/// one counts in the total and is not available; one set aside for guests is available until a guest has it.
 fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Option<Figures3> {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let report = figures.gpus.fresh(now);
-    let (total, working) = match (report, figures.pci_gpus.fresh(now)) {
-        (Some(r), _) if !r.gpus.is_empty() => (count(r.gpus.len()), count(r.working().count())),
-        (_, Some(0)) => (0, 0),
+    let bus = figures.pci_gpus.fresh(now).copied();
+    let passed = bus.map_or(0, |b| u32::from(b.passed));
+    let were = figures.gpus.last().is_some_and(|r| !r.gpus.is_empty());
+    let (driven, working) = match (report, bus.map(Gpus::driven)) {
+        (Some(r), on_bus) if !r.gpus.is_empty() => (
+            count(r.gpus.len()).max(on_bus.map_or(0, u32::from)),
+            count(r.working().count()),
+        ),
+        (report, Some(0)) if report.is_some() || !were => (0, 0),
         _ => return None,
     };
+    let (total, working) = (driven.saturating_add(passed), working.saturating_add(passed));
     let allocated = match batch {
         Batch::None => held.gpus,
         Batch::Silent => return Some((total, 0, None)),
@@ -162,6 +171,7 @@ mod tests {
         let mut f = Figures::default();
         f.cores.set(Some(cores), now);
         f.memory.set(Some(Memory { total, available }), now);
+        f.slurm.set(Some(Answer::NotHere), now);
         f
     }
 
@@ -178,7 +188,7 @@ mod tests {
             }),
             now,
         );
-        f.pci_gpus.set(Some(0), now);
+        f.pci_gpus.set(Some(Gpus::default()), now);
         let c = capacity(
             &f,
             Held {
@@ -213,7 +223,11 @@ mod tests {
     fn the_unknown_is_absent_and_without_cores_or_memory_there_is_no_capacity() {
         let now = Instant::now();
         let mut f = figures(2, 8 * GIB, 4 * GIB, now);
-        f.pci_gpus.set(Some(3), now);
+        let three = Gpus {
+            nvidia: 3,
+            ..Gpus::default()
+        };
+        f.pci_gpus.set(Some(three), now);
         let c = capacity(&f, Held::default(), Reserve::default(), now).unwrap();
         assert_eq!((c.gpus_total, c.storage_gb_total), (None, None));
         f.cores.set(None, now);
@@ -222,6 +236,61 @@ mod tests {
             capacity(&Figures::default(), Held::default(), Reserve::default(), now),
             None
         );
+    }
+
+    #[test]
+    fn a_batch_system_that_was_not_asked_yet_or_hangs_leaves_nothing_known_to_be_free() {
+        let now = Instant::now();
+        let mut f = figures(64, 256 * GIB, 200 * GIB, now);
+        f.slurm = Figures::default().slurm;
+        let c = capacity(&f, Held::default(), Reserve::default(), now).unwrap();
+        assert_eq!((c.cpu_cores_available, c.cpu_cores_allocated), (0, None));
+        f.slurm.set(Some(Answer::Said(slurm())), now);
+        let c = capacity(&f, Held::default(), Reserve::default(), now).unwrap();
+        assert!(c.cpu_cores_available > 0);
+        let later = now + std::time::Duration::from_secs(3600);
+        f.cores.set(Some(64), later);
+        let memory = *f.memory.last().unwrap();
+        f.memory.set(Some(memory), later);
+        let c = capacity(&f, Held::default(), Reserve::default(), later).unwrap();
+        assert_eq!((c.cpu_cores_available, c.memory_gb_available), (0, 0));
+    }
+
+    #[test]
+    fn a_gpu_that_its_driver_misses_is_in_the_total_and_one_set_aside_for_guests_is_available() {
+        let now = Instant::now();
+        let mut f = figures(64, 256 * GIB, 200 * GIB, now);
+        let report = |n| GpuReport {
+            driver: None,
+            gpus: vec![crate::probe::gpu::Gpu::default(); n],
+        };
+        let bus = Gpus {
+            nvidia: 8,
+            amd: 0,
+            passed: 2,
+        };
+        f.pci_gpus.set(Some(bus), now);
+        f.gpus.set(Some(report(7)), now);
+        let held = Held {
+            gpus: 1,
+            ..Held::default()
+        };
+        let c = capacity(&f, held, Reserve::default(), now).unwrap();
+        assert_eq!(
+            (c.gpus_total, c.gpus_available, c.gpus_allocated),
+            (Some(10), Some(9), Some(1))
+        );
+        // GPUs that are on no PCI bus and whose driver went silent are unknown, not gone.
+        f.pci_gpus.set(Some(Gpus::default()), now);
+        let later = now + std::time::Duration::from_secs(3600);
+        for at in [now, later] {
+            f.cores.set(Some(64), at);
+            let memory = *f.memory.last().unwrap();
+            f.memory.set(Some(memory), at);
+            f.pci_gpus.set(Some(Gpus::default()), at);
+            let c = capacity(&f, Held::default(), Reserve::default(), at).unwrap();
+            assert_eq!(c.gpus_total, (at == now).then_some(7));
+        }
     }
 
     fn slurm() -> SlurmNode {

@@ -1,8 +1,10 @@
 //! Jobs and daemons of this node for the heartbeat. Pure.
 
+use std::path::Path;
+
 use hpc_schema::heartbeat::{Jobs, Label, MAX_ACTIVE_JOBS};
 
-use crate::probe::slurm::{Answer, SlurmJobs};
+use crate::probe::slurm::{Answer, SlurmJobs, remembered};
 
 /// What runs here. While the batch system does not answer, the last known jobs go on running (`last`): a node that
 /// forgot them would look drained.
@@ -29,6 +31,12 @@ pub fn jobs(answer: Option<&Answer<SlurmJobs>>, last: Option<&Jobs>) -> Option<J
         }),
         Some(Answer::Silent) | None => last.cloned(),
     }
+}
+
+/// What ran here when an agent last looked; none if nothing did.
+#[must_use]
+pub fn remembered_jobs(state_dir: &Path, unix: u64) -> Option<Jobs> {
+    jobs(Some(&Answer::Said(remembered(state_dir, unix)?)), None)
 }
 
 #[cfg(test)]

@@ -7,5 +7,5 @@ mod section;
 
 pub use build::{Context, build};
 pub use capacity::{Held, capacity};
-pub use jobs::jobs;
+pub use jobs::{jobs, remembered_jobs};
 pub use section::SectionTracker;

@@ -1,78 +1,210 @@
 //! Accelerators on the PCI bus: tells "this node has no GPU" from "its driver does not answer".
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::{Roots, line, names_in};
 
-/// NVIDIA and AMD display or 3D controllers: compute devices.
+/// How often the bus is walked anew; what hangs on which driver is looked at each time.
+const WALK: Duration = Duration::from_secs(3600);
+/// Drivers that keep a device for a machine of a guest.
+const PASSED: [&str; 2] = ["vfio-pci", "pci-stub"];
+
+/// Display, 3D and accelerator controllers of NVIDIA and AMD: compute devices.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gpus {
-    /// NVIDIA's.
+    /// NVIDIA's that are this host's.
     pub nvidia: u16,
-    /// AMD's.
+    /// AMD's that are this host's.
     pub amd: u16,
+    /// Set aside for guests: no driver of this host sees them.
+    pub passed: u16,
 }
 
-/// Number of both; none if the bus cannot be read.
-#[must_use]
-pub fn gpus(roots: &Roots) -> Option<u16> {
-    by_vendor(roots).map(|g| g.nvidia.saturating_add(g.amd))
-}
-
-/// Number of each; none if the bus cannot be read.
-#[must_use]
-pub fn by_vendor(roots: &Roots) -> Option<Gpus> {
-    let dir = roots.sys.join("bus/pci/devices");
-    let mut found = Gpus::default();
-    if !dir.is_dir() {
-        // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
-        return roots.sys.join("bus").is_dir().then_some(found);
+impl Gpus {
+    /// Those that a driver of this host should see.
+    #[must_use]
+    pub fn driven(self) -> u16 {
+        self.nvidia.saturating_add(self.amd)
     }
-    for device in names_in(&dir).iter().map(|name| dir.join(name)) {
-        let count = match line(&device.join("vendor")).as_deref() {
-            Some("0x10de") => &mut found.nvidia,
-            Some("0x1002") => &mut found.amd,
-            _ => continue,
-        };
-        if is_gpu(&device) {
-            *count = count.saturating_add(1);
+
+    /// All.
+    #[must_use]
+    pub fn all(self) -> u16 {
+        self.driven().saturating_add(self.passed)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vendor {
+    Nvidia,
+    Amd,
+}
+
+/// The bus, walked now and then. A device that has left it counts until the next walk: its driver shows the loss.
+#[derive(Debug)]
+pub struct Bus {
+    roots: Roots,
+    walked: Option<(Instant, Option<Vec<(PathBuf, Vendor)>>)>,
+}
+
+impl Bus {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(roots: &Roots) -> Self {
+        Self {
+            roots: roots.clone(),
+            walked: None,
         }
     }
-    Some(found)
+
+    /// Number of each; none if the bus cannot be read.
+    #[must_use]
+    pub fn read(&mut self, now: Instant) -> Option<Gpus> {
+        let old = |at: &Instant| now.saturating_duration_since(*at) >= WALK;
+        if self.walked.as_ref().is_none_or(|(at, _)| old(at)) {
+            self.walked = Some((now, walk(&self.roots)));
+        }
+        let (_, devices) = self.walked.as_ref()?;
+        let mut found = Gpus::default();
+        for (device, vendor) in devices.as_ref()? {
+            let driver = driver(device);
+            let count = match (driver.as_deref(), vendor) {
+                (Some(d), _) if PASSED.contains(&d) => &mut found.passed,
+                (_, Vendor::Nvidia) => &mut found.nvidia,
+                (Some("amdgpu"), Vendor::Amd) => &mut found.amd,
+                // On-board graphics of servers (radeon, or nothing) compute nothing; the others have lost their driver.
+                (None, Vendor::Amd) if !is_display(device) => &mut found.amd,
+                (_, Vendor::Amd) => continue,
+            };
+            *count = count.saturating_add(1);
+        }
+        Some(found)
+    }
+}
+
+/// Name of the driver that a device hangs on.
+#[must_use]
+pub fn driver(device: &Path) -> Option<String> {
+    let link = fs::read_link(device.join("driver")).ok()?;
+    link.file_name()?.to_str().map(str::to_owned)
+}
+
+fn walk(roots: &Roots) -> Option<Vec<(PathBuf, Vendor)>> {
+    let dir = roots.sys.join("bus/pci/devices");
+    if !dir.is_dir() {
+        // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
+        return roots.sys.join("bus").is_dir().then(Vec::new);
+    }
+    let gpu = |name: &String| {
+        let device = dir.join(name);
+        let vendor = match line(&device.join("vendor")).as_deref() {
+            Some("0x10de") => Vendor::Nvidia,
+            Some("0x1002") => Vendor::Amd,
+            _ => return None,
+        };
+        is_gpu(&device).then_some((device, vendor))
+    };
+    Some(names_in(&dir).iter().filter_map(gpu).collect())
+}
+
+fn class(device: &Path) -> String {
+    line(&device.join("class")).unwrap_or_default()
 }
 
 fn is_gpu(device: &Path) -> bool {
-    let class = line(&device.join("class")).unwrap_or_default();
     // 0x0300: VGA, 0x0302: 3D, 0x0380: other display; 0x1200: processing accelerator (MI300).
+    let class = class(device);
     ["0x0300", "0x0302", "0x0380", "0x1200"]
         .iter()
         .any(|c| class.starts_with(c))
 }
 
+fn is_display(device: &Path) -> bool {
+    class(device).starts_with("0x0300")
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
+
+    fn gpus(roots: &Roots) -> Option<Gpus> {
+        Bus::new(roots).read(Instant::now())
+    }
+
+    fn device(roots: &Roots, name: &str, vendor: &str, class: &str, driver: Option<&str>) {
+        let device = roots.sys.join("bus/pci/devices").join(name);
+        fs::create_dir_all(&device).unwrap();
+        fs::write(device.join("vendor"), format!("{vendor}\n")).unwrap();
+        fs::write(device.join("class"), format!("{class}\n")).unwrap();
+        fs::remove_file(device.join("driver")).ok();
+        if let Some(driver) = driver {
+            symlink(
+                format!("../../../bus/pci/drivers/{driver}"),
+                device.join("driver"),
+            )
+            .unwrap();
+        }
+    }
 
     #[test]
     fn gpus_are_counted_and_an_unreadable_bus_is_unknown() {
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::below(dir.path());
         assert_eq!(gpus(&roots), None);
-        let bus = roots.sys.join("bus/pci/devices");
         for (name, vendor, class) in [
             ("0000:00:01.0", "0x8086", "0x030000"),
             ("0000:01:00.0", "0x10de", "0x030200"),
             ("0000:01:00.1", "0x10de", "0x040300"),
             ("0000:02:00.0", "0x1002", "0x120000"),
         ] {
-            fs::create_dir_all(bus.join(name)).unwrap();
-            fs::write(bus.join(name).join("vendor"), format!("{vendor}\n")).unwrap();
-            fs::write(bus.join(name).join("class"), format!("{class}\n")).unwrap();
+            device(&roots, name, vendor, class, None);
         }
-        assert_eq!(gpus(&roots), Some(2));
-        fs::remove_dir_all(&bus).unwrap();
-        assert_eq!(gpus(&roots), Some(0));
+        let expected = Gpus {
+            nvidia: 1,
+            amd: 1,
+            passed: 0,
+        };
+        assert_eq!(gpus(&roots), Some(expected));
+        fs::remove_dir_all(roots.sys.join("bus/pci/devices")).unwrap();
+        assert_eq!(gpus(&roots), Some(Gpus::default()));
+    }
+
+    #[test]
+    fn graphics_of_the_board_are_no_gpu_and_what_a_guest_gets_is_seen_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        // ATI's ES1000 with its driver and without.
+        device(&roots, "0000:01:03.0", "0x1002", "0x030000", Some("radeon"));
+        device(&roots, "0000:01:04.0", "0x1002", "0x030000", None);
+        device(&roots, "0000:c1:00.0", "0x1002", "0x038000", Some("amdgpu"));
+        device(&roots, "0000:3b:00.0", "0x10de", "0x030200", Some("nvidia"));
+        let mut bus = Bus::new(&roots);
+        let now = Instant::now();
+        assert_eq!(
+            bus.read(now),
+            Some(Gpus {
+                nvidia: 1,
+                amd: 1,
+                passed: 0
+            })
+        );
+        device(&roots, "0000:3b:00.0", "0x10de", "0x030200", Some("vfio-pci"));
+        let set_aside = bus.read(now).unwrap();
+        assert_eq!(
+            set_aside,
+            Gpus {
+                nvidia: 0,
+                amd: 1,
+                passed: 1
+            }
+        );
+        assert_eq!((set_aside.driven(), set_aside.all()), (1, 2));
+        // Fallen off the bus: still expected of its driver.
+        fs::remove_dir_all(roots.sys.join("bus/pci/devices/0000:3b:00.0")).unwrap();
+        assert_eq!(bus.read(now).unwrap().driven(), 2);
     }
 }

@@ -15,7 +15,7 @@ use crate::api::Board;
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::health::Held;
-use crate::heartbeat::SectionTracker;
+use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::history::History;
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
@@ -23,6 +23,7 @@ use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, StateDir, Status, StatusFile};
+use crate::timer::Timer;
 use crate::update::Running;
 use crate::uplink::{Backoff, Client, Identity};
 
@@ -63,6 +64,10 @@ pub struct Agent {
     /// Kinds of findings in the last heartbeat, sorted.
     pub(super) last_findings: Vec<&'static str>,
     pub(super) last_jobs: Option<Jobs>,
+    /// When the round trip to the gateway was measured.
+    pub(super) gateway_measured: Option<Instant>,
+    /// When the gateway said how far the chain is.
+    pub(super) chain_measured: Option<Instant>,
     pub(super) said: Said,
     /// Why this is not the machine that was registered.
     pub(super) hardware: Option<String>,
@@ -80,6 +85,7 @@ pub struct Agent {
     pub(super) updates: ConfigUpdates,
     pub(super) reread: Option<Reread>,
     pub(super) log: Option<LogHandle>,
+    pub(super) timer: Timer,
     /// What the local interface shows.
     pub(super) board: Arc<Board>,
     _lock: Lock,
@@ -146,11 +152,15 @@ impl Agent {
             certificate_refused: false,
             last_health: None,
             last_findings: Vec::new(),
-            last_jobs: None,
+            // Until the batch system has answered, what ran at the last look goes on running.
+            last_jobs: remembered_jobs(&config.state_dir, clock.seconds()),
+            gateway_measured: None,
+            chain_measured: None,
             said: Said::default(),
             updates: ConfigUpdates::default(),
             reread: None,
             log: None,
+            timer: (world.timer)(),
             board: Arc::default(),
             config,
             timing,

@@ -1,7 +1,7 @@
 //! One heartbeat: measure, build, sign, send, follow the answer.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hpc_schema::gateway::heartbeat_path;
 use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat};
@@ -11,9 +11,14 @@ use super::measure::kinds;
 use crate::clock::{Wall, instant};
 use crate::heartbeat::{Context, Held, build, capacity, jobs};
 use crate::key::SigningError;
+use crate::probe::slurm::Answer as Slurm;
 use crate::random;
+use crate::sample::{Category, max_staleness};
+use crate::state::{ErrorCounts, JobCounts};
 use crate::uplink::Answer;
 
+/// Seconds.
+const DAY: u64 = 86_400;
 /// Pause when the agent itself cannot make a heartbeat.
 const OWN_TROUBLE: Duration = Duration::from_secs(5);
 
@@ -110,8 +115,16 @@ impl Agent {
                 status: health,
                 findings: &findings,
                 jobs: self.last_jobs.clone(),
-                gateway_latency_us: self.status.gateway_latency_us,
-                chain_latency_ms: self.status.chain.as_ref().and_then(|c| c.latency_ms),
+                gateway_latency_us: self
+                    .status
+                    .gateway_latency_us
+                    .filter(|_| fresh(self.gateway_measured, now)),
+                chain_latency_ms: self
+                    .status
+                    .chain
+                    .as_ref()
+                    .and_then(|c| c.latency_ms)
+                    .filter(|_| fresh(self.chain_measured, now)),
             },
             self.sampler.figures(),
             now,
@@ -138,7 +151,27 @@ impl Agent {
         self.status.health = Some(health.as_str().to_owned());
         self.status.findings = findings.iter().map(crate::health::Finding::shown).collect();
         self.status.sequence = number;
+        self.count(now);
         Ok(signed)
+    }
+
+    /// What is counted over a day, for status.
+    fn count(&mut self, now: Instant) {
+        let unix = self.clock.seconds();
+        let figures = self.sampler.figures();
+        self.status.errors_24h = figures.errors.fresh(now).map(|e| ErrorCounts {
+            errors: e.errors,
+            warnings: e.warnings,
+            since: e.since,
+        });
+        self.status.jobs_24h = figures.jobs.fresh(now).and_then(|answer| match answer {
+            Slurm::Said(j) => Some(JobCounts {
+                completed: j.ended.completed,
+                failed: j.ended.failed,
+                since: j.since.max(unix.saturating_sub(DAY)),
+            }),
+            Slurm::NotHere | Slurm::Silent => None,
+        });
     }
 
     /// Sends it; the error is the pause that a server asked for, if it did.
@@ -156,6 +189,7 @@ impl Agent {
         match result {
             Ok(answer) => {
                 self.status.gateway_latency_us = u64::try_from(answer.latency.as_micros()).ok();
+                self.gateway_measured = Some(instant());
                 Ok((answer, self.clock.wall()))
             }
             Err(e) => {
@@ -166,4 +200,9 @@ impl Agent {
             }
         }
     }
+}
+
+/// Whether a latency measured then may still be sent.
+fn fresh(measured: Option<Instant>, now: Instant) -> bool {
+    measured.is_some_and(|at| now.saturating_duration_since(at) <= max_staleness(Category::Latency))
 }

@@ -76,7 +76,7 @@ impl Agent {
                 break Ended::Unproven;
             }
             if now >= next_beat {
-                match self.beat_unless_stopped(&mut signals).await {
+                match self.beat_unless_stopped(&mut signals, watchdog).await {
                     Some(pause) => next_beat = later(instant(), pause),
                     None => break Ended::Told,
                 }
@@ -97,7 +97,7 @@ impl Agent {
                 },
                 Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
                 Some(end) = self.service.ended() => self.slurm_told(end),
-                () = tokio::time::sleep_until(wake.into()) => self.sample_due().await,
+                () = self.timer.until(wake) => self.sample_due().await,
             }
             if self.changed() {
                 next_beat = self.early(next_beat);
@@ -111,11 +111,19 @@ impl Agent {
     }
 
     /// One heartbeat; none if told to stop meanwhile.
-    async fn beat_unless_stopped(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Option<Duration> {
+    async fn beat_unless_stopped(
+        &mut self,
+        signals: &mut mpsc::Receiver<Signal>,
+        watchdog: Option<Duration>,
+    ) -> Option<Duration> {
         let mut reload = false;
         let pause = {
             let mut beat = pin!(self.beat());
+            // A gateway that does not answer may take longer than the service manager's patience.
+            let ping = watchdog.unwrap_or(Duration::MAX);
+            let mut next_ping = instant();
             loop {
+                let wake = later(next_ping, ping);
                 tokio::select! {
                     biased;
                     signal = signals.recv() => match signal {
@@ -123,6 +131,10 @@ impl Agent {
                         Some(Signal::Stop) | None => return None,
                     },
                     pause = &mut beat => break pause,
+                    () = tokio::time::sleep_until(wake.into()), if watchdog.is_some() => {
+                        tell_service_manager(&[sd_notify::NotifyState::Watchdog]);
+                        next_ping = instant();
+                    }
                 }
             }
         };
@@ -184,4 +196,28 @@ fn later(now: Instant, by: Duration) -> Instant {
 fn tell_service_manager(state: &[sd_notify::NotifyState<'_>]) {
     // Without systemd there is nobody to tell.
     sd_notify::notify(state).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_nodes_with_one_interval_do_not_beat_together() {
+        let pause = Duration::from_secs(30);
+        let all: Vec<Duration> = (0..1000).map(|_| Agent::jittered(pause)).collect();
+        assert!(all.iter().all(|p| *p <= pause && *p >= pause - pause / 10));
+        // Spread over the whole tenth, not bunched.
+        let third = |n: u32| {
+            let from = pause - pause / 10 + pause / 30 * n;
+            all.iter()
+                .filter(|p| **p >= from && **p < from + pause / 30)
+                .count()
+        };
+        assert!(
+            (0..3).all(|n| third(n) > 200),
+            "{:?}",
+            [third(0), third(1), third(2)]
+        );
+    }
 }

@@ -93,6 +93,7 @@ impl Agent {
             if chain.epoch == self.registration.epoch {
                 self.section.covered(chain.settled_sequence);
             }
+            self.chain_measured = Some(instant());
             self.follow_chain(ChainView {
                 node_state: chain.node_state,
                 settled_sequence: chain.settled_sequence,

@@ -11,7 +11,7 @@ use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
 use crate::heartbeat::{Held, jobs};
 use crate::history::values;
-use crate::sample::{Category, Reading, Schedule};
+use crate::sample::{Category, Reading, Schedule, max_staleness};
 
 /// Longest wait for figures before a heartbeat leaves without them.
 const SAMPLE_BUDGET: Duration = Duration::from_millis(1500);
@@ -86,15 +86,19 @@ impl Agent {
     pub(super) async fn measure_peers(&mut self) {
         let now = instant();
         let s = &self.config.sampling;
+        // A round that would be too old by the heartbeat after the next one begins now.
+        let latest = max_staleness(Category::Latency).saturating_sub(self.interval.saturating_mul(2));
         let interval = self
             .adaptive
-            .interval(Category::Latency, s.interval(Category::Latency), now);
+            .interval(Category::Latency, s.interval(Category::Latency), now)
+            .min(latest);
         let ended = self
             .peers
             .step(now, interval, s.latency_probe_count, s.latency_probe_timeout)
             .await;
-        if let Some(measured) = ended {
-            self.sampler.put(Reading::Peers(measured), now);
+        if let Some((measured, began)) = ended {
+            // As old as its oldest answer may be.
+            self.sampler.put(Reading::Peers(measured), began);
             self.remember(Category::Latency, now);
         }
     }

@@ -79,14 +79,16 @@ impl Peers {
         self.targets = (!targets.is_empty()).then(|| targets.to_vec());
     }
 
-    /// What the round that has ended gave; begins the next one once `interval` has passed. Does not wait.
+    /// What the round that has ended gave, and when it began; begins the next one once `interval` has passed. Does not
+    /// wait.
     pub(super) async fn step(
         &mut self,
         now: Instant,
         interval: Duration,
         count: u32,
         timeout: Duration,
-    ) -> Option<Vec<Measured>> {
+    ) -> Option<(Vec<Measured>, Instant)> {
+        let began = self.began.unwrap_or(now);
         let ended = self.round.take_if(|r| r.is_finished());
         let due = self
             .began
@@ -95,7 +97,7 @@ impl Peers {
             self.begin(now, count, timeout);
         }
         // It has finished; the error is that of a task that was cancelled at the end of the process.
-        ended?.await.ok()
+        Some((ended?.await.ok()?, began))
     }
 
     fn begin(&mut self, now: Instant, count: u32, timeout: Duration) {
@@ -169,7 +171,7 @@ mod tests {
     async fn result(peers: &mut Peers) -> Vec<Measured> {
         let (interval, timeout) = (Duration::from_secs(3600), Duration::from_millis(300));
         for _ in 0..200 {
-            if let Some(measured) = peers.step(Instant::now(), interval, 3, timeout).await {
+            if let Some((measured, _)) = peers.step(Instant::now(), interval, 3, timeout).await {
                 return measured;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

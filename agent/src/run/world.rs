@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::sample::{Sampler, Sources, standard};
+use crate::timer::Timer;
 use crate::uplink::Dial;
 
 /// Bounds that the protocol gives; tests shorten them.
@@ -54,6 +55,8 @@ pub struct World {
     pub clock: Clock,
     /// The way to gateways.
     pub dial: Dial,
+    /// Makes what the loop waits by.
+    pub timer: fn() -> Timer,
     /// Makes the collectors.
     pub sampler: fn(&Sources) -> Sampler,
 }
@@ -66,6 +69,7 @@ impl World {
             timing,
             clock: Clock::system(),
             dial: Dial::tcp(),
+            timer: Timer::kernel,
             sampler: |sources| Sampler::new(standard(sources)),
         }
     }

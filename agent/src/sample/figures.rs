@@ -15,6 +15,7 @@ use crate::probe::host::Load;
 use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
+use crate::probe::pci;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, SlurmJobs, SlurmNode};
@@ -54,6 +55,12 @@ impl<T> Figure<T> {
             .filter(|_| age <= max_staleness(self.category))
     }
 
+    /// The last value, however old.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
     /// Time since it was measured; none if it never was.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
@@ -89,7 +96,7 @@ pub struct Figures {
     /// The configured file system in bytes.
     pub storage: Figure<Storage>,
     /// NVIDIA and AMD GPUs on the PCI bus.
-    pub pci_gpus: Figure<u16>,
+    pub pci_gpus: Figure<pci::Gpus>,
     /// GPUs as their drivers see them.
     pub gpus: Figure<GpuReport>,
     /// The node as Slurm sees it.

@@ -386,7 +386,7 @@ mod tests {
         }
         fn collect(&mut self, _: Instant) -> Vec<Reading> {
             std::thread::sleep(Duration::from_millis(1500));
-            vec![Reading::PciGpus(Some(2))]
+            vec![Reading::Temperature(Some(41))]
         }
     }
 
@@ -396,13 +396,13 @@ mod tests {
         s.sample(|_| true, Duration::from_millis(1300)).await;
         let now = Instant::now();
         assert_eq!(
-            (s.figures().uptime.fresh(now), s.figures().pci_gpus.fresh(now)),
+            (s.figures().uptime.fresh(now), s.figures().temperature.fresh(now)),
             (Some(&1), None)
         );
         assert!(s.stuck().is_empty());
         tokio::time::sleep(Duration::from_millis(600)).await;
         s.gather();
-        assert_eq!(s.figures().pci_gpus.fresh(Instant::now()), Some(&2));
+        assert_eq!(s.figures().temperature.fresh(Instant::now()), Some(&41));
         s.sample(|_| true, Duration::from_millis(1300)).await;
         assert_eq!(s.figures().uptime.fresh(Instant::now()), Some(&2));
     }

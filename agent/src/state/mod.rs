@@ -33,7 +33,9 @@ pub use lock::Lock;
 pub use outage::{Outage, Outages};
 pub use registration::{Handover, Pending, Registration};
 pub use service::{ServiceChange, ServiceRecord, ServiceWish};
-pub use status::{CertificateStatus, ChainView, OrderStatus, Problem, Receipt, Status, StatusFile};
+pub use status::{
+    CertificateStatus, ChainView, ErrorCounts, JobCounts, OrderStatus, Problem, Receipt, Status, StatusFile,
+};
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 

@@ -92,12 +92,40 @@ pub struct Status {
     /// The node is out of service by the site's policy of health.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<OutOfService>,
+    /// Errors and warnings of 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_24h: Option<ErrorCounts>,
+    /// Jobs that ended within 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_24h: Option<JobCounts>,
     /// Collectors that do not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_collectors: Vec<String>,
     /// When the agent stopped cleanly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<u64>,
+}
+
+/// Errors and warnings of 24 hours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorCounts {
+    /// Errors.
+    pub errors: u32,
+    /// Warnings.
+    pub warnings: u32,
+    /// UNIX seconds since which they are counted: a day ago, or later.
+    pub since: u64,
+}
+
+/// Jobs that ended within 24 hours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobCounts {
+    /// Completed.
+    pub completed: u32,
+    /// Failed.
+    pub failed: u32,
+    /// UNIX seconds since which they are counted: a day ago, or later.
+    pub since: u64,
 }
 
 /// The node as the chain knows it.

@@ -10,6 +10,7 @@ use virtengine_node_agent::clock::{Clock, instant};
 use virtengine_node_agent::config::Config;
 use virtengine_node_agent::run::{Timing, World};
 use virtengine_node_agent::sample::{Sampler, Sources};
+use virtengine_node_agent::timer::Timer;
 use virtengine_node_agent::uplink::{Dial, Stream};
 
 use super::{Gateway, Home, Shared};
@@ -72,6 +73,7 @@ impl Site {
             timing: Timing::default(),
             clock,
             dial,
+            timer: Timer::simulated,
             sampler,
         };
         let config = Config {

@@ -12,6 +12,8 @@ pub struct Cost {
     pub pss_kib: u64,
     /// Time on a CPU in nanoseconds, of threads that live.
     pub cpu_ns: u64,
+    /// Time on a CPU of children that have ended, programs of others among them, in nanoseconds.
+    pub ended_ns: u64,
     /// Times a thread was switched away from: each is followed by a wake-up.
     pub switches: u64,
 }
@@ -32,6 +34,7 @@ pub fn cost(pid: u32) -> Result<Cost> {
         };
         sum.pss_kib += one.pss_kib;
         sum.cpu_ns += one.cpu_ns;
+        sum.ended_ns += one.ended_ns;
         sum.switches += one.switches;
     }
     Ok(sum)
@@ -43,6 +46,7 @@ fn one(pid: u32, children: &mut Vec<u32>) -> Result<Cost> {
         pss_kib: field(&fs::read_to_string(folder.join("smaps_rollup"))?, "Pss:")?,
         ..Cost::default()
     };
+    cost.ended_ns = ended(&fs::read_to_string(folder.join("stat"))?)?;
     for task in fs::read_dir(folder.join("task"))? {
         let task = task?.path();
         let Ok(schedstat) = fs::read_to_string(task.join("schedstat")) else {
@@ -60,6 +64,19 @@ fn one(pid: u32, children: &mut Vec<u32>) -> Result<Cost> {
         );
     }
     Ok(cost)
+}
+
+/// `cutime` and `cstime` of `/proc/<pid>/stat`, the 16th and 17th field; the second one is a name in brackets.
+fn ended(stat: &str) -> Result<u64> {
+    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
+    let ticks = rest
+        .split_ascii_whitespace()
+        .skip(13)
+        .take(2)
+        .map(str::parse::<u64>)
+        .sum::<Result<u64, _>>()?;
+    // Clock ticks are hundredths of a second on Linux whatever the kernel's own.
+    Ok(ticks * 10_000_000)
 }
 
 fn field(text: &str, name: &str) -> Result<u64> {
@@ -84,6 +101,9 @@ mod tests {
     fn a_process_costs_memory_and_time_and_its_children_count() {
         let before = cost(std::process::id()).unwrap();
         assert!(before.pss_kib > 100 && before.cpu_ns > 0);
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        assert!(cost(std::process::id()).unwrap().ended_ns > before.ended_ns);
         let mut child = Command::new("sleep").arg("30").spawn().unwrap();
         let alone = cost(child.id()).unwrap();
         let with = cost(std::process::id()).unwrap();

@@ -13,8 +13,12 @@ use hpc_tests::chain::Kind;
 use hpc_tests::process::{self, Process};
 use hpc_tests::scene::Scene;
 use hpc_tests::site::Site;
+use hpc_tests::slurm::Slurm;
 use hpc_tests::{port, scene, wait};
 use serde_json::{Value, json};
+
+/// Between two looks at the agent's memory.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The agent's cost beside that of an exporter that is scraped as often.
 #[derive(Parser)]
@@ -54,6 +58,19 @@ fn main() -> Result<()> {
     scene::run("bench-agent", |scene, _| {
         let site = Site::start(scene, Kind::Embedded)?;
         let agent = site.agent(scene, "node-0001")?;
+        // Every collector on: a batch system with a job, the local interface, another node to measure the latency to.
+        let folder = tempfile::Builder::new().prefix("hpc-bench-").tempdir_in("/tmp")?;
+        let slurm = Slurm::start(folder.path())?;
+        slurm.submit("sleep 3600", &[])?;
+        let api = port::free()?;
+        agent.configure(&format!(
+            "slurm:\n  conf: {}\napi:\n  listen: 127.0.0.1:{api}\nprobe:\n  port: {}\n",
+            slurm.conf().display(),
+            port::free()?
+        ))?;
+        let neighbour = site.agent(scene, "node-0002")?;
+        neighbour.configure(&format!("probe:\n  port: {}\n", port::free()?))?;
+        let _neighbour = neighbour.start()?;
         let figures = measure(&args, scene, &agent)?;
         print(&figures)?;
         save(&args.out, &figures)?;
@@ -90,8 +107,12 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     while began.elapsed() < Duration::from_secs(args.seconds) {
         scrape()?;
         scrapes += 1;
-        std::thread::sleep(interval);
-        most = most.max(cost(agent_process.id())?.pss_kib);
+        let next = Instant::now() + interval;
+        while Instant::now() < next {
+            // Often enough to meet programs that live for a moment.
+            std::thread::sleep(LOOK);
+            most = most.max(cost(agent_process.id())?.pss_kib);
+        }
         other_most = other_most.max(cost(exporter.id())?.pss_kib);
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -110,6 +131,9 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         "rss_mb": mb(most),
         "node_exporter_rss_mb": mb(other_most),
         "cpu_ms_per_heartbeat": each(first, last, heartbeats),
+        "programs_cpu_ms_per_heartbeat": rounded(
+            number(last.ended_ns.saturating_sub(first.ended_ns)) / 1e6 / number(heartbeats)
+        ),
         "node_exporter_cpu_ms_per_scrape": each(other_first, other_last, scrapes),
         "wakeups_per_s": rounded(number(last.switches.saturating_sub(first.switches)) / seconds),
         "start_to_first_heartbeat_ms": u64::try_from(median.as_millis())?,

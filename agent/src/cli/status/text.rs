@@ -42,6 +42,22 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
     if let Some(health) = &s.health {
         say!("health reported: {health}");
     }
+    if let Some(e) = &s.errors_24h {
+        say!(
+            "errors, 24 h:    {}, and {} warnings, counted since {}",
+            e.errors,
+            e.warnings,
+            UnixSeconds(e.since)
+        );
+    }
+    if let Some(j) = &s.jobs_24h {
+        say!(
+            "jobs, 24 h:      {} completed, {} failed, counted since {}",
+            j.completed,
+            j.failed,
+            UnixSeconds(j.since)
+        );
+    }
     if let Some(endpoint) = &s.endpoint {
         let latency = s
             .gateway_latency_us

@@ -28,6 +28,8 @@ pub(super) struct ErrorLog {
     pub missed: u64,
     /// Where the journal was left.
     pub cursor: Option<String>,
+    /// The newest of its entries that was counted, in microseconds since 1970.
+    pub journal_until: Option<u64>,
     errors: DayCount,
     warnings: DayCount,
     classes: BTreeMap<String, DayCount>,

@@ -92,22 +92,32 @@ impl Journal {
             None => "--since=-24h".to_owned(),
         });
         arguments.extend(SERVICES.iter().map(|s| format!("SYSLOG_IDENTIFIER={s}")));
-        if let Err(e) = tool.run_lines(&arguments, |line| take(log, line, unix)) {
-            tracing::debug!("the journal is not read: {e}");
-            // A cursor that was rotated away is an error too: begin anew with the next look.
-            log.cursor = None;
+        // Without a cursor all of a day comes again: what was counted is not counted twice.
+        let counted = log.journal_until.filter(|_| log.cursor.is_none());
+        let before = log.cursor.clone();
+        if let Err(e) = tool.run_lines(&arguments, |line| take(log, line, unix, counted)) {
+            tracing::debug!("the journal is not read to its end: {e}");
+            if log.cursor == before {
+                // A cursor that was rotated away is an error too: begin anew with the next look.
+                log.cursor = None;
+            }
         }
     }
 }
 
-fn take(log: &mut ErrorLog, line: &[u8], unix: u64) {
+fn take(log: &mut ErrorLog, line: &[u8], unix: u64, counted: Option<u64>) {
     let Ok(entry) = serde_json::from_slice::<Entry>(line) else {
         return;
     };
     log.cursor = Some(entry.cursor);
-    let Some(at) = entry.micros.parse::<u64>().ok().map(|m| m / 1_000_000) else {
+    let Ok(micros) = entry.micros.parse::<u64>() else {
         return;
     };
+    if counted.is_some_and(|until| micros <= until) {
+        return;
+    }
+    log.journal_until = log.journal_until.max(Some(micros));
+    let at = micros / 1_000_000;
     let weight = match entry.priority.as_deref() {
         Some("0" | "1" | "2" | "3") => Weight::Error,
         Some("4") => Weight::Warning,
@@ -167,6 +177,34 @@ mod tests {
         assert_eq!(calls.len(), 2);
         assert!(calls[0].contains("--since=-24h") && calls[0].contains("SYSLOG_IDENTIFIER=slurmd"));
         assert!(calls[1].contains("--after-cursor=s=aa;i=3"));
+    }
+
+    #[test]
+    fn entries_before_a_failure_count_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("journalctl");
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
+        // Gives all it has and fails, whatever it is asked; then fails at once, as with a cursor rotated away.
+        let write = |text: &str| {
+            fs::write(&program, format!("#!/bin/sh\n{text}exit 1\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let all = format!("cat {}\n", recorded.display());
+        write(&all);
+        let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
+        let mut log = ErrorLog::new(NOW);
+        let start = Instant::now();
+        journal.read(&mut log, start, NOW);
+        assert!(log.cursor.is_some(), "what was read is not read again");
+        write("");
+        journal.read(&mut log, start + INTERVAL, NOW + 300);
+        assert_eq!(log.cursor, None);
+        write(&all);
+        let kept: ErrorLog = serde_json::from_str(&serde_json::to_string(&log).unwrap()).unwrap();
+        let mut log = kept;
+        journal.read(&mut log, start + INTERVAL * 2, NOW + 600);
+        let c = log.counts(NOW + 600);
+        assert_eq!((c.errors, c.warnings), (2, 1));
     }
 
     #[test]

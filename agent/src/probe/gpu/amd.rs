@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::{Gpu, GpuReport};
 use crate::probe::source::signed;
-use crate::probe::{Roots, line, names_in};
+use crate::probe::{Roots, line, names_in, pci};
 
 const VENDOR: &str = "0x1002";
+const DRIVER: &str = "amdgpu";
 
 /// All of them; empty without any.
 #[must_use]
@@ -18,7 +19,9 @@ pub(super) fn read(roots: &Roots) -> GpuReport {
             // Not `card0-DP-1`, which is a connector.
             let number: u32 = name.strip_prefix("card")?.parse().ok()?;
             let device = class.join(name).join("device");
-            (line(&device.join("vendor"))? == VENDOR).then(|| (number, describe(&device)))
+            // Another driver's (radeon) is graphics of the board; no driver at all has let go of its card.
+            let ours = pci::driver(&device).is_none_or(|d| d == DRIVER);
+            (ours && line(&device.join("vendor"))? == VENDOR).then(|| (number, describe(&device)))
         })
         .collect();
     cards.sort_unstable_by_key(|(number, _)| *number);
@@ -96,6 +99,17 @@ fn memory_errors(device: &Path) -> (Option<u64>, Option<u64>) {
 mod tests {
     use super::*;
     use crate::probe::recorded;
+
+    #[test]
+    fn graphics_of_the_board_are_no_gpu() {
+        let (_dir, roots) = recorded("amd-node");
+        let class = roots.sys.join("class/drm");
+        let card = names_in(&class).into_iter().find(|n| n == "card1").unwrap();
+        let driver = class.join(card).join("device/driver");
+        std::fs::remove_file(&driver).ok();
+        std::os::unix::fs::symlink("../../bus/pci/drivers/radeon", driver).unwrap();
+        assert_eq!(read(&roots).gpus.len(), 2);
+    }
 
     #[test]
     fn a_recorded_node_gives_its_gpus_and_connectors_are_none() {

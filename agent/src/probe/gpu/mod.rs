@@ -13,8 +13,6 @@ pub use report::{Gpu, GpuReport, Links, Remapped};
 
 use super::{Roots, pci};
 
-/// How often the PCI bus is walked: a GPU that falls off it shows in its driver first.
-const LOOK: Duration = Duration::from_secs(3600);
 /// While NVML gives errors it is asked less often, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
@@ -33,7 +31,7 @@ pub struct GpuProbe {
     config: GpuConfig,
     roots: Roots,
     nvidia: NvidiaProbe,
-    bus: Option<(Instant, Option<pci::Gpus>)>,
+    bus: pci::Bus,
     pause: Duration,
     not_before: Option<Instant>,
     said: bool,
@@ -47,7 +45,7 @@ impl GpuProbe {
             nvidia: NvidiaProbe::new(program, config.nvml_library.clone()),
             config,
             roots: roots.clone(),
-            bus: None,
+            bus: pci::Bus::new(roots),
             pause: Duration::ZERO,
             not_before: None,
             said: false,
@@ -60,7 +58,7 @@ impl GpuProbe {
         if self.config.enabled == Some(false) {
             return None;
         }
-        let bus = self.bus(now);
+        let bus = self.bus.read(now);
         let nvidia = self.config.nvml_library.is_some() || bus.is_some_and(|b| b.nvidia > 0);
         let mut all = GpuReport::default();
         if nvidia {
@@ -99,17 +97,6 @@ impl GpuProbe {
                 // From the end of a long wait, not from its beginning.
                 self.not_before = now.checked_add(asked.elapsed().saturating_add(self.pause));
                 None
-            }
-        }
-    }
-
-    fn bus(&mut self, now: Instant) -> Option<pci::Gpus> {
-        match self.bus {
-            Some((at, gpus)) if now.saturating_duration_since(at) < LOOK => gpus,
-            _ => {
-                let gpus = pci::by_vendor(&self.roots);
-                self.bus = Some((now, gpus));
-                gpus
             }
         }
     }

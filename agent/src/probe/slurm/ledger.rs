@@ -71,6 +71,12 @@ impl Ledger {
         *self != before
     }
 
+    /// Jobs that ran at the last look, rising.
+    #[must_use]
+    pub fn active(&self) -> &[u64] {
+        &self.active
+    }
+
     /// The last 24 hours.
     #[must_use]
     pub fn ended(&self, now: u64) -> Ended {

@@ -297,6 +297,28 @@ impl JobsProbe {
     }
 }
 
+/// File of the job ledger in the state directory.
+const LEDGER: &str = "jobs.json";
+
+/// Where the job ledger is kept.
+#[must_use]
+pub fn ledger_path(state_dir: &Path) -> PathBuf {
+    state_dir.join(LEDGER)
+}
+
+/// What ran here when an agent last looked; none if nothing did.
+#[must_use]
+pub fn remembered(state_dir: &Path, unix: u64) -> Option<SlurmJobs> {
+    let ledger: Ledger = Kept::read_only(ledger_path(state_dir)).load()?;
+    let active = ledger.active().to_vec();
+    (!active.is_empty()).then(|| SlurmJobs {
+        active,
+        pending: None,
+        ended: ledger.ended(unix),
+        since: ledger.since,
+    })
+}
+
 /// Jobs with a step on this node, rising: Slurm names the process beside each `slurmstepd: [4711.batch]`.
 fn running_here(steps: &mut Processes, proc: &Path) -> Vec<u64> {
     let mut jobs: Vec<u64> = steps

@@ -9,20 +9,17 @@ use crate::probe::temperature::TemperatureProbe;
 use crate::probe::{Roots, pci};
 use crate::sample::{Category, Instruments};
 
-/// The PCI bus is walked once an hour: a GPU that fell off the bus shows in its driver first.
-const BUS: Duration = Duration::from_secs(3600);
-
-/// What is plugged in.
+/// What is plugged in; nothing is said of GPUs that the administrator keeps from us.
 pub(super) struct Bus {
-    roots: Roots,
-    gpus: Option<(Instant, Option<u16>)>,
+    bus: pci::Bus,
+    enabled: bool,
 }
 
 impl Bus {
-    pub(super) fn new(roots: &Roots) -> Self {
+    pub(super) fn new(config: &GpuConfig, roots: &Roots) -> Self {
         Self {
-            roots: roots.clone(),
-            gpus: None,
+            bus: pci::Bus::new(roots),
+            enabled: config.enabled != Some(false),
         }
     }
 }
@@ -35,14 +32,7 @@ impl Collector for Bus {
         Category::Capacity
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        let gpus = match self.gpus {
-            Some((at, n)) if now.saturating_duration_since(at) < BUS => n,
-            _ => {
-                let n = pci::gpus(&self.roots);
-                self.gpus = Some((now, n));
-                n
-            }
-        };
+        let gpus = self.enabled.then(|| self.bus.read(now)).flatten();
         vec![Reading::PciGpus(gpus)]
     }
 }

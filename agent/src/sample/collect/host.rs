@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
@@ -8,6 +8,7 @@ use crate::probe::cpu::CpuProbe;
 use crate::probe::disk::DiskProbe;
 use crate::probe::errors::ErrorsProbe;
 use crate::probe::host::HostProbe;
+use crate::probe::kept::Kept;
 use crate::probe::memory::MemoryProbe;
 use crate::probe::network::NetworkProbe;
 use crate::probe::pressure::PressureProbe;
@@ -130,8 +131,8 @@ impl Collector for Utilization {
 pub(super) struct Messages(ErrorsProbe);
 
 impl Messages {
-    pub(super) fn new(roots: &Roots, memory_dir: &Path) -> Self {
-        Self(ErrorsProbe::new(roots, memory_dir.join("errors.json")))
+    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
+        Self(ErrorsProbe::new(roots, kept))
     }
 }
 

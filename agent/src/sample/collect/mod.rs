@@ -8,19 +8,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{Category, Figures, Instruments};
-use crate::probe::Roots;
 use crate::probe::checks::{Checks, ChecksConfig};
 use crate::probe::disk::DiskUse;
 use crate::probe::errors::Errors;
 use crate::probe::gpu::{GpuConfig, GpuReport};
 use crate::probe::host::Load;
+use crate::probe::kept::Kept;
 use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
-use crate::probe::slurm::{Answer, SlurmConfig, SlurmJobs, SlurmNode};
+use crate::probe::slurm::{Answer, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
 use crate::probe::storage::Storage;
+use crate::probe::{Roots, pci};
 
 /// Reads some figures. Runs on a worker thread; may hang, then it is left alone until it comes back.
 pub trait Collector: Send {
@@ -46,7 +47,7 @@ pub enum Reading {
     /// [`Figures::storage`].
     Storage(Option<Storage>),
     /// [`Figures::pci_gpus`].
-    PciGpus(Option<u16>),
+    PciGpus(Option<pci::Gpus>),
     /// [`Figures::gpus`].
     Gpus(Option<GpuReport>),
     /// [`Figures::load`].
@@ -115,6 +116,8 @@ pub struct Sources {
     pub storage_path: PathBuf,
     /// Where counts that must survive a restart are kept.
     pub memory_dir: PathBuf,
+    /// Whether they are; not by those who look beside the running agent.
+    pub keeps: bool,
     /// Slurm.
     pub slurm: SlurmConfig,
     /// GPUs.
@@ -129,6 +132,7 @@ impl Default for Sources {
             roots: Roots::default(),
             storage_path: "/".into(),
             memory_dir: crate::config::DEFAULT_STATE_DIR.into(),
+            keeps: true,
             slurm: SlurmConfig::default(),
             gpu: GpuConfig::default(),
             checks: ChecksConfig::default(),
@@ -143,23 +147,31 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         roots,
         storage_path,
         memory_dir,
+        keeps,
         slurm,
         gpu,
         checks,
     } = sources;
+    let kept = |path: PathBuf| {
+        if *keeps {
+            Kept::from(path)
+        } else {
+            Kept::read_only(path)
+        }
+    };
     vec![
         Box::new(host::Machine::new(roots)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots)),
         Box::new(host::Utilization::new(roots)),
-        Box::new(host::Messages::new(roots, memory_dir)),
-        Box::new(devices::Bus::new(roots)),
+        Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
+        Box::new(devices::Bus::new(gpu, roots)),
         Box::new(devices::Temperature::new(roots)),
         Box::new(devices::Sensors::new(roots)),
         Box::new(devices::Gpus::new(gpu, roots)),
         Box::new(work::Programs::new(roots, slurm)),
         Box::new(work::Node::new(roots, slurm)),
-        Box::new(work::Jobs::new(roots, slurm, memory_dir)),
+        Box::new(work::Jobs::new(roots, slurm, kept(ledger_path(memory_dir)))),
         Box::new(work::SiteChecks::new(checks)),
     ]
 }

@@ -1,10 +1,10 @@
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
 use crate::clock::unix_seconds;
 use crate::probe::Roots;
 use crate::probe::checks::{ChecksConfig, ChecksProbe};
+use crate::probe::kept::Kept;
 use crate::probe::services::ServicesProbe;
 use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
 use crate::sample::Category;
@@ -64,8 +64,8 @@ impl Collector for Node {
 pub(super) struct Jobs(JobsProbe);
 
 impl Jobs {
-    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, memory_dir: &Path) -> Self {
-        Self(JobsProbe::new(slurm.clone(), roots, memory_dir.join("jobs.json")))
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, kept: Kept) -> Self {
+        Self(JobsProbe::new(slurm.clone(), roots, kept))
     }
 }
 

@@ -1,0 +1,311 @@
+//! From the kernel's files to the signed payload: the real agent on a recorded 8-GPU node whose counters move, and what
+//! makes it report out of turn.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod gateway;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Home, NODE, read};
+use hpc_schema::gateway::ConfigUpdates;
+use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
+use tokio::process::{Child, Command};
+
+/// Points between what the counters say and what arrives.
+const POINTS: u8 = 5;
+
+fn unpack(text: &str, dir: &Path) {
+    for section in text.split("== ").skip(1) {
+        let (path, content) = section.split_once('\n').unwrap();
+        let (path, target) = path
+            .split_once(" -> ")
+            .map_or((path, None), |(p, t)| (p, Some(t)));
+        let path = dir.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match target {
+            Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
+            None => fs::write(path, content).unwrap(),
+        }
+    }
+}
+
+/// A recorded node in a folder of its own.
+struct Recorded {
+    home: Home,
+    root: PathBuf,
+}
+
+impl Recorded {
+    fn new() -> Self {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+        let home = Home::new();
+        let root = home.path("node");
+        unpack(&read(&fixtures.join("gpu-node.tree")), &root);
+        fs::write(root.join("proc/uptime"), "10000.00 1.00\n").unwrap();
+        for folder in ["dev", "etc"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::copy(fixtures.join("kmsg/gpu-node.txt"), root.join("dev/kmsg")).unwrap();
+        let compiled = std::process::Command::new("cc")
+            .args(["-shared", "-fPIC", "-DGPUS=8", "-o"])
+            .args([root.join("libnvidia-ml.so"), fixtures.join("nvml/stub.c")])
+            .status()
+            .expect("a C compiler (Debian: gcc) is needed to build the stand-in");
+        assert!(compiled.success());
+        Self { home, root }
+    }
+
+    fn configure(&self, gateway: &Gateway) -> PathBuf {
+        let path = self
+            .home
+            .configure(&[gateway.url()], Some(&gateway.token(&self.home.key.public())));
+        let root = self.root.display();
+        let roots = format!(
+            "agent:\n  storage_path: {root}\n  roots: {{proc: {root}/proc, sys: {root}/sys, dev: {root}/dev, etc: {root}/etc}}\n"
+        );
+        let text = read(&path).replace("agent:\n", &roots)
+            + &format!("  temperature_interval: 30s\ngpu: {{nvml_library: {root}/libnvidia-ml.so}}\n");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn start(&self, gateway: &Gateway) -> Child {
+        let log = fs::File::create(self.home.path("agent.log")).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+            .args(["run", "--config"])
+            .arg(self.configure(gateway))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    fn log(&self) -> String {
+        read(&self.home.path("agent.log"))
+    }
+}
+
+/// Moves the counters of CPU (40 % busy), first disk (25 %) and network link (12 % of its speed) with the clock.
+struct Counters(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+
+impl Counters {
+    fn start(root: &Path) -> Self {
+        let open = |name: &str| fs::File::create(root.join(name)).unwrap();
+        let (stat, disks, net) = (open("proc/stat"), open("proc/diskstats"), open("proc/net/dev"));
+        let megabits: u64 = read(&root.join("sys/class/net/ens1f0/speed"))
+            .trim()
+            .parse()
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let begin = Instant::now();
+        let step = move || {
+            // Of one length always: the agent reads in place.
+            let ms = u64::try_from(begin.elapsed().as_millis()).unwrap();
+            let (busy, idle) = (ms * 40, ms * 60);
+            let text = format!("cpu  {busy:018} 0 0 {idle:018} 0 0 0 0 0 0\nintr 0\n");
+            stat.write_all_at(text.as_bytes(), 0).unwrap();
+            let io = ms / 4;
+            let text = format!(
+                " 259       0 nvme0n1 1 0 8 1 1 0 8 2 0 {io:018} 3\n 259       1 nvme1n1 1 0 8 1 1 0 8 2 0 {:018} 3\n",
+                io / 10
+            );
+            disks.write_all_at(text.as_bytes(), 0).unwrap();
+            let bytes = megabits * 1000 / 8 * ms * 12 / 100;
+            let text = format!(
+                "Inter-|\n face |\nens1f0: {bytes:018} 1 0 0 0 0 0 0 {:018} 1 0 0 0 0 0 0\n",
+                bytes / 2
+            );
+            net.write_all_at(text.as_bytes(), 0).unwrap();
+        };
+        step();
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                step();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self(stop, Some(thread))
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.take().unwrap().join().ok();
+    }
+}
+
+fn near(what: &str, reported: Option<hpc_schema::heartbeat::Percent>, expected: u8) {
+    let reported = reported.unwrap_or_else(|| panic!("no {what}")).get();
+    assert!(
+        reported.abs_diff(expected) <= POINTS,
+        "{what}: {reported} %, expected {expected} %"
+    );
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!(
+                "{}",
+                fs::read_to_string(self.home.path("agent.log")).unwrap_or_default()
+            );
+        }
+    }
+}
+
+fn last(gateway: &Gateway) -> Heartbeat {
+    gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
+}
+
+#[tokio::test]
+async fn every_figure_of_a_recorded_node_arrives_in_its_own_field() {
+    let node = Recorded::new();
+    let _counters = Counters::start(&node.root);
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let agent = node.start(&gateway);
+    gateway
+        .until("a heartbeat with figures of an interval", |s| {
+            s.heartbeats
+                .last()
+                .is_some_and(|h| h.heartbeat.health.network_utilization_percent.is_some())
+        })
+        .await;
+    let payload = last(&gateway);
+    let c = &payload.capacity;
+    assert_eq!(
+        (c.cpu_cores_total, c.cpu_cores_available, c.cpu_cores_allocated),
+        (64, 64, Some(0))
+    );
+    assert_eq!((c.memory_gb_total, c.memory_gb_available), (2016, 1500));
+    assert_eq!((c.gpus_total, c.gpus_available), (Some(8), Some(8)));
+    assert_eq!(c.gpu_type.as_ref().unwrap().as_str(), "NVIDIA H100 80GB HBM3");
+    assert!(c.storage_gb_total.is_some_and(|n| n > 0));
+    let h = &payload.health;
+    near("cpu_utilization_percent", h.cpu_utilization_percent, 40);
+    near("memory_utilization_percent", h.memory_utilization_percent, 26);
+    near("disk_io_utilization_percent", h.disk_io_utilization_percent, 25);
+    near("network_utilization_percent", h.network_utilization_percent, 12);
+    near("gpu_utilization_percent", h.gpu_utilization_percent, 84);
+    near(
+        "gpu_memory_utilization_percent",
+        h.gpu_memory_utilization_percent,
+        25,
+    );
+    assert_eq!(h.uptime_seconds, Some(10_000));
+    let loads = [h.load_average_1m, h.load_average_5m, h.load_average_15m];
+    assert_eq!(
+        loads.map(|l| l.unwrap().to_string()),
+        ["61.200000", "58.750000", "55.010000"]
+    );
+    assert_eq!(h.temperature_celsius, Some(63));
+    assert!(h.gpu_temperature_celsius.is_some());
+    assert_eq!((h.error_count_24h, h.warning_count_24h), (Some(6), Some(7)));
+    assert_eq!(h.slurm_state, None);
+    assert_eq!(h.status, HealthStatus::Degraded);
+    let jobs = payload.jobs.unwrap();
+    assert_eq!((jobs.running_count, jobs.pending_count), (Some(0), Some(0)));
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_sensor_at_its_limit_is_reported_out_of_turn() {
+    let node = Recorded::new();
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 120;
+    let agent = node.start(&gateway);
+    gateway.until_heartbeats(1).await;
+    let before = gateway.seen().heartbeats.len();
+    let hot = Instant::now();
+    fs::write(node.root.join("sys/class/hwmon/hwmon0/temp2_input"), "120000\n").unwrap();
+    while gateway.seen().heartbeats.len() == before {
+        assert!(hot.elapsed() < Duration::from_secs(60), "{}", node.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let said = last(&gateway);
+    let message = said.health.last_error_message.unwrap();
+    // The gravest finding is named; that it came early is what counts here.
+    assert!(!message.as_str().is_empty());
+    drop(agent);
+}
+
+#[tokio::test]
+async fn what_the_gateway_sets_takes_effect_and_is_clamped_with_a_notice() {
+    let node = Recorded::new();
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    gateway.behaviour().config_updates = Some(ConfigUpdates {
+        sampling_interval_seconds: Some(1),
+        metrics_retention_hours: Some(9999),
+        ..ConfigUpdates::default()
+    });
+    let agent = node.start(&gateway);
+    gateway.until_heartbeats(2).await;
+    let log = node.log();
+    for part in [
+        "sampling_interval_seconds of the gateway: 1s is outside the limits of Capacity",
+        "metrics_retention_hours of the gateway: 9999 is outside 1 to 720; 720 is used",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+        assert_eq!(log.matches(part).count(), 1, "said once: {log}");
+    }
+    drop(agent);
+}
+
+/// Flag over environment over file: the first two endpoints lead nowhere.
+#[tokio::test]
+async fn flags_count_more_than_the_environment_and_that_more_than_the_file() {
+    let gateway = Gateway::start().await;
+    let nowhere = "https://localhost:1";
+    let home = Home::new();
+    let token = gateway.token(&home.key.public());
+    let run = |file: &str, environment: &str, flag: Option<&str>| {
+        let config = home.configure(&[file.to_owned()], Some(&token));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"));
+        command
+            .args(["run", "--config"])
+            .arg(config)
+            .env_clear()
+            .env("VIRTENGINE_NODE_AGENT_ENDPOINT", environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(flag) = flag {
+            command.args(["--endpoint", flag]);
+        }
+        command.spawn().unwrap()
+    };
+    let agent = run(nowhere, &gateway.url(), None);
+    gateway.until_heartbeats(1).await;
+    drop(agent);
+    let seen = gateway.seen().heartbeats.len();
+    let agent = run(nowhere, nowhere, Some(&gateway.url()));
+    gateway.until_heartbeats(seen + 1).await;
+    drop(agent);
+    // And the environment does count: with a wrong one nothing arrives.
+    let seen = gateway.seen().heartbeats.len();
+    let agent = run(&gateway.url(), nowhere, None);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(gateway.seen().heartbeats.len(), seen);
+    drop(agent);
+    assert_eq!(gateway.seen().heartbeats[0].heartbeat.node_id.as_str(), NODE);
+}
