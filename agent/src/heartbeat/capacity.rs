@@ -130,13 +130,12 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
     let report = figures.gpus.fresh(now);
     let bus = figures.pci_gpus.fresh(now).copied();
     let passed = bus.map_or(0, |b| u32::from(b.passed));
-    let were = figures.gpus.last().is_some_and(|r| !r.gpus.is_empty());
     let (driven, working) = match (report, bus.map(Gpus::driven)) {
         (Some(r), on_bus) if !r.gpus.is_empty() => (
             count(r.gpus.len()).max(on_bus.map_or(0, u32::from)),
             count(r.working().count()),
         ),
-        (report, Some(0)) if report.is_some() || !were => (0, 0),
+        (report, Some(0)) if report.is_some() || !figures.had_gpus => (0, 0),
         _ => return None,
     };
     let (total, working) = (driven.saturating_add(passed), working.saturating_add(passed));
@@ -166,6 +165,7 @@ mod tests {
     use crate::probe::gpu::GpuReport;
     use crate::probe::memory::Memory;
     use crate::probe::storage::Storage;
+    use crate::sample::Reading;
 
     fn figures(cores: u32, total: u64, available: u64, now: Instant) -> Figures {
         let mut f = Figures::default();
@@ -270,7 +270,7 @@ mod tests {
             passed: 2,
         };
         f.pci_gpus.set(Some(bus), now);
-        f.gpus.set(Some(report(7)), now);
+        Reading::Gpus(Some(report(7))).apply(&mut f, now);
         let held = Held {
             gpus: 1,
             ..Held::default()
@@ -284,6 +284,9 @@ mod tests {
         f.pci_gpus.set(Some(Gpus::default()), now);
         let later = now + std::time::Duration::from_secs(3600);
         for at in [now, later] {
+            if at == later {
+                Reading::Gpus(None).apply(&mut f, at);
+            }
             f.cores.set(Some(64), at);
             let memory = *f.memory.last().unwrap();
             f.memory.set(Some(memory), at);

@@ -42,11 +42,13 @@ enum Vendor {
     Amd,
 }
 
+type Devices = Vec<(PathBuf, Vendor)>;
+
 /// The bus, walked now and then. A device that has left it counts until the next walk: its driver shows the loss.
 #[derive(Debug)]
 pub struct Bus {
     roots: Roots,
-    walked: Option<(Instant, Option<Vec<(PathBuf, Vendor)>>)>,
+    walked: Option<(Instant, Option<Devices>)>,
 }
 
 impl Bus {
@@ -91,7 +93,7 @@ pub fn driver(device: &Path) -> Option<String> {
     link.file_name()?.to_str().map(str::to_owned)
 }
 
-fn walk(roots: &Roots) -> Option<Vec<(PathBuf, Vendor)>> {
+fn walk(roots: &Roots) -> Option<Devices> {
     let dir = roots.sys.join("bus/pci/devices");
     if !dir.is_dir() {
         // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.

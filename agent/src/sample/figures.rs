@@ -99,6 +99,8 @@ pub struct Figures {
     pub pci_gpus: Figure<pci::Gpus>,
     /// GPUs as their drivers see them.
     pub gpus: Figure<GpuReport>,
+    /// A driver has shown GPUs since the start.
+    pub had_gpus: bool,
     /// The node as Slurm sees it.
     pub slurm: Figure<Answer<SlurmNode>>,
     /// Load averages.
@@ -172,6 +174,7 @@ impl Default for Figures {
             storage: Figure::new(Category::Capacity, "statvfs"),
             pci_gpus: Figure::new(Category::Capacity, "/sys/bus/pci/devices"),
             gpus: Figure::new(Category::Gpu, "NVML, /sys/class/drm"),
+            had_gpus: false,
             slurm: Figure::new(Category::Capacity, "scontrol"),
             load: Figure::new(Category::HealthStatus, "/proc/loadavg"),
             uptime: Figure::new(Category::HealthStatus, "/proc/uptime"),

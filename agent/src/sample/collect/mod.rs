@@ -88,7 +88,10 @@ impl Reading {
             Self::Memory(v) => figures.memory.set(v, taken),
             Self::Storage(v) => figures.storage.set(v, taken),
             Self::PciGpus(v) => figures.pci_gpus.set(v, taken),
-            Self::Gpus(v) => figures.gpus.set(v, taken),
+            Self::Gpus(v) => {
+                figures.had_gpus |= v.as_ref().is_some_and(|r| !r.gpus.is_empty());
+                figures.gpus.set(v, taken);
+            }
             Self::Load(v) => figures.load.set(v, taken),
             Self::Uptime(v) => figures.uptime.set(v, taken),
             Self::Pressure(v) => figures.pressure.set((!v.is_empty()).then_some(v), taken),
