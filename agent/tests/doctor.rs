@@ -171,6 +171,121 @@ async fn a_refused_registration_is_logged_with_its_body_and_told_by_status() {
         "{log}"
     );
     until_told(&config, "token_invalid").await;
+    // Whatever else a gateway says to it: 401, 404 and 422 with their bodies.
+    let good = token(&gateway, &home, None, 3600);
+    home.configure(&[gateway.url()], Some(&good));
+    for (status, code) in [
+        (401, Code::TokenUsed),
+        (401, Code::TokenExpired),
+        (401, Code::KeyMismatch),
+        (404, Code::UnknownNode),
+        (404, Code::UnknownCluster),
+        (422, Code::InvalidField),
+        (422, Code::InvalidCapacity),
+    ] {
+        gateway.behaviour().refuse_registration.extend([(status, code)]);
+        let out = start(&config).wait_with_output().await.unwrap();
+        let log = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(3), "{code}: {log}");
+        assert!(
+            log.contains(&format!("status={status}")) && log.contains("told to"),
+            "{log}"
+        );
+        until_told(&config, code.as_str()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_waits_a_gateway_of_another_ca_and_a_host_that_withholds_are_told() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    let good = token(&gateway, &home, None, 3600);
+    // Somebody else's gateway, at the right place.
+    let another = Gateway::start().await;
+    let config = home.configure(&[another.url()], Some(&good));
+    is_wrong(&json(&["doctor"], &config).await.1, "tls_failed");
+    // Not registered yet, and who it waits for.
+    let config = home.configure(&[gateway.url()], Some(&good));
+    (gateway.behaviour().pending_answers, gateway.behaviour().approval) = (1000, true);
+    let mut agent = start(&config);
+    until_told(&config, "not_registered").await;
+    agent.kill().await.unwrap();
+
+    // A tree without the kernel's figures, a /dev/kvm that is root's alone, a host that nobody here may switch off.
+    let dev = home.path("dev");
+    std::fs::create_dir_all(&dev).unwrap();
+    std::fs::write(dev.join("kvm"), "").unwrap();
+    std::fs::set_permissions(
+        dev.join("kvm"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .unwrap();
+    let d = home.dir.path().display();
+    let text = std::fs::read_to_string(&config).unwrap().replace(
+        "agent:\n",
+        &format!("commands: {{shutdown: host, helper: {d}/helper.sock}}\nagent:\n  roots: {{proc: {d}/none, dev: {d}/dev}}\n"),
+    );
+    std::fs::write(&config, text).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        std::os::unix::fs::chown(home.path("state"), Some(4242), Some(4242)).unwrap();
+    } else {
+        std::fs::set_permissions(
+            dev.join("kvm"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o000),
+        )
+        .unwrap();
+    }
+    let (exit, doctor) = json(&["doctor"], &config).await;
+    assert_eq!(exit, 1);
+    is_wrong(&doctor, "memory_figure");
+    is_wrong(&doctor, "shutdown_rights");
+    let kvm = check(&doctor, "kvm_permission");
+    assert!(
+        kvm["grade"] == "note" && kvm["remedy"].as_str().unwrap().contains("--groups kvm"),
+        "{kvm}"
+    );
+    // `status` says so too, and its exit code with it.
+    until_told(&config, "shutdown_rights").await;
+    until_told(&config, "memory_figure").await;
+}
+
+#[tokio::test]
+async fn a_host_that_has_not_run_with_an_accelerator_is_told_that_it_does_not_support_it() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    let good = token(&gateway, &home, None, 3600);
+    let config = home.configure(&[gateway.url()], Some(&good));
+    let tasks = home.path("tasks");
+    std::fs::create_dir_all(&tasks).unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}tasks: {{dir: {}}}\n", tasks.display())).unwrap();
+    let seen = |works: bool| {
+        let one = serde_json::json!({"works": works, "detail": "x", "took_ms": 1, "at": 1});
+        let kept = serde_json::json!({"key": "k", "seen": {"kvm": one, "tcg": one}});
+        std::fs::write(tasks.join("accel.json"), kept.to_string()).unwrap();
+    };
+    let accel = async |wanted: &str| {
+        let mut doctor = command(&["doctor", "--output", "json"], &config);
+        let out = doctor
+            .env("NODE_AGENT_QEMU_ACCEL", wanted)
+            .output()
+            .await
+            .unwrap();
+        serde_json::from_slice::<Value>(&out.stdout).unwrap()
+    };
+    seen(false);
+    let doctor = accel("kvm").await;
+    is_wrong(&doctor, "accel");
+    let said = check(&doctor, "accel")["message"].as_str().unwrap();
+    assert!(
+        said.starts_with("selected_accel kvm not supported by host"),
+        "{said}"
+    );
+    let qemu = format!("/usr/bin/qemu-system-{}", std::env::consts::ARCH);
+    if Path::new(&qemu).exists() {
+        seen(true);
+        let doctor = accel("kvm").await;
+        assert_eq!(check(&doctor, "accel")["grade"], "good", "{doctor:#}");
+    }
 }
 
 #[tokio::test]

@@ -110,8 +110,12 @@ impl Site {
     }
 
     fn process(&self) -> tokio::process::Child {
+        self.process_with("")
+    }
+
+    fn process_with(&self, more: &str) -> tokio::process::Child {
         tokio::process::Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
-            .args(["run", "--config", self.configure("").to_str().unwrap()])
+            .args(["run", "--config", self.configure(more).to_str().unwrap()])
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -357,8 +361,9 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     site.tell(&[order("s3", "shutdown", "{}")]);
     let running = site.run(&format!(
-        "commands: {{shutdown: host, systemctl: {}}}\n",
-        program.display()
+        "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
+        program.display(),
+        site.home.path("none").display()
     ));
     assert_eq!(
         site.outcome("s3").await.detail.as_deref(),
@@ -366,6 +371,33 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
     );
     assert_eq!(read(&called), "poweroff\n");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
+    let site = Site::start().await;
+    let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
+    fs::write(
+        &program,
+        format!("#!/bin/sh\necho $* >> {}\nsleep 600\n", called.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let more = format!(
+        "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
+        program.display(),
+        site.home.path("none").display()
+    );
+    site.tell(&[order("s", "shutdown", "{}")]);
+    let mut first = site.process_with(&more);
+    site.gateway.until("systemctl", |_| called.exists()).await;
+    first.kill().await.unwrap();
+    let running = site.run(&more);
+    let ack = site.outcome("s").await;
+    assert_eq!(ack.status, AcknowledgementStatus::Done);
+    assert!(ack.detail.unwrap().contains("is up again"));
+    running.stop().await;
+    assert_eq!(read(&called), "poweroff\n");
 }
 
 #[tokio::test]

@@ -9,14 +9,18 @@
     reason = "tests"
 )]
 
+mod evidence;
 mod gateway;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gateway::{Site, status};
-use hpc_schema::heartbeat::HealthStatus;
+use hpc_schema::code::Code;
+use hpc_schema::heartbeat::{HealthStatus, SlurmState};
+use hpc_schema::node::NodeState;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use virtengine_node_agent::clock::instant;
@@ -25,6 +29,7 @@ use virtengine_node_agent::health::{CATALOGUE, Severity};
 use virtengine_node_agent::probe::checks::Checks;
 use virtengine_node_agent::probe::errors::Errors;
 use virtengine_node_agent::probe::memory::Memory;
+use virtengine_node_agent::probe::pci::Gpus;
 use virtengine_node_agent::probe::services::ServicesFound;
 use virtengine_node_agent::probe::slurm::Answer;
 use virtengine_node_agent::register::register_by;
@@ -35,18 +40,45 @@ use virtengine_node_agent::status::judge;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A machine without a fault, but for what a file lists: `code message`, as root rehearses it.
-struct Machine(Category, PathBuf);
+/// A machine without a fault, but for what a file lists: `code message` as root rehearses it, `!code` by the evidence of
+/// its collectors, `slurm idle` and `slurm drain REASON`.
+struct Machine {
+    category: Category,
+    faults: PathBuf,
+    /// The simulated wall clock.
+    start: (Instant, u64),
+}
 
 impl Collector for Machine {
     fn name(&self) -> &'static str {
         "machine"
     }
     fn category(&self) -> Category {
-        self.0
+        self.category
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        match self.0 {
+        let text = fs::read_to_string(&self.faults).unwrap_or_default();
+        let unix = self.start.1 + now.saturating_duration_since(self.start.0).as_secs();
+        let mut readings = self.sound(now, &text);
+        let provoked = text.lines().filter_map(|l| l.strip_prefix('!'));
+        readings.extend(provoked.filter_map(|code| evidence::of(code, self.category, now, unix)));
+        if self.category == Category::Capacity {
+            readings.extend(text.lines().filter_map(|l| match l.split_once(' ') {
+                Some(("slurm", "idle")) => Some(evidence::slurm(SlurmState::Idle, "")),
+                Some(("slurm", said)) => Some(evidence::slurm(
+                    SlurmState::Drain,
+                    said.strip_prefix("drain ").unwrap(),
+                )),
+                _ => None,
+            }));
+        }
+        readings
+    }
+}
+
+impl Machine {
+    fn sound(&self, now: Instant, text: &str) -> Vec<Reading> {
+        match self.category {
             Category::Capacity => vec![
                 Reading::Cores(Some(8)),
                 Reading::Memory(Some(Memory {
@@ -54,10 +86,10 @@ impl Collector for Machine {
                     available: 32 << 30,
                 })),
                 Reading::Storage(None),
+                Reading::PciGpus(Some(Gpus::default())),
                 Reading::Slurm(Answer::NotHere),
             ],
             Category::HealthStatus => {
-                let text = fs::read_to_string(&self.1).unwrap_or_default();
                 let rehearsed = text
                     .lines()
                     .filter_map(|l| l.split_once(' '))
@@ -91,7 +123,14 @@ fn sampler(sources: &Sources) -> Sampler {
         Category::JobCounts,
         Category::Temperature,
     ];
-    let machine = |c| Box::new(Machine(c, sources.memory_dir.join("faults"))) as Box<dyn Collector>;
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let machine = |category| {
+        Box::new(Machine {
+            category,
+            faults: sources.memory_dir.join("faults"),
+            start: (instant(), unix),
+        }) as Box<dyn Collector>
+    };
     Sampler::inline(categories.map(machine).into())
 }
 
@@ -104,7 +143,13 @@ struct Node {
 
 impl Node {
     async fn start() -> Self {
-        let site = Site::start(sampler).await;
+        Self::start_on(|_| {}).await
+    }
+
+    /// On a machine that the configuration finds elsewhere.
+    async fn start_on(change: impl FnOnce(&mut Site)) -> Self {
+        let mut site = Site::start(sampler).await;
+        change(&mut site);
         let way = (&site.world.clock, &site.world.dial);
         register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
             .await
@@ -170,17 +215,16 @@ impl Node {
 async fn each_finding_is_in_payload_and_status_and_where_the_policy_says_so_in_a_drain_and_a_return() {
     let node = Node::start().await;
     node.until_healthy("the start", 2 * MINUTE).await;
-    // What the agent finds of itself has tests of its own: nobody can put it in from outside.
-    let own = ["out_of_service"];
-    for kind in CATALOGUE.iter().filter(|k| !own.contains(&k.code)) {
+    for kind in CATALOGUE.iter().filter(|k| !evidence::OWN.contains(&k.code)) {
         let code = kind.code;
+        let word = evidence::word(code);
         let expected = match kind.severity {
             Severity::Notice => HealthStatus::Healthy,
             Severity::Degraded => HealthStatus::Degraded,
             Severity::Unhealthy => HealthStatus::Unhealthy,
             Severity::Draining => HealthStatus::Draining,
         };
-        node.faults(&format!("{code} marked by the test\n"));
+        node.faults(&format!("!{code}\n"));
         // In `status`, with what to do.
         let start = instant();
         let shown = loop {
@@ -195,12 +239,12 @@ async fn each_finding_is_in_payload_and_status_and_where_the_policy_says_so_in_a
             tokio::time::sleep(Duration::from_secs(5)).await;
         };
         assert!(
-            shown.contains("marked by the test") && shown.ends_with(kind.action.advice()),
+            shown.contains(word) && shown.ends_with(kind.action.advice()),
             "{shown}"
         );
         // In the payload.
         node.until(code, 2 * MINUTE, |status, why| {
-            status == expected && (expected == HealthStatus::Healthy || why.contains("marked by the test"))
+            status == expected && (expected == HealthStatus::Healthy || why.contains(word))
         })
         .await;
         let now = node.site.world.clock.seconds();
@@ -314,4 +358,152 @@ async fn a_drain_outlives_a_restart_and_only_proof_or_recorded_force_ends_it() {
     assert_eq!(node.reported().unwrap().0, HealthStatus::Draining);
     assert_eq!(node.wish("w3", false).await.0, "returned");
     node.until_healthy("the return", 2 * MINUTE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_gpu_that_fails_drains_though_the_first_is_pardoned() {
+    let node = Node::start().await;
+    node.until_healthy("the start", 2 * MINUTE).await;
+    node.drained().await;
+    assert_eq!(node.wish("w1", true).await.0, "forced");
+    node.until("the return", 2 * MINUTE, |s, _| s == HealthStatus::Degraded)
+        .await;
+    node.faults("gpu_lost it is gone\ngpu_lost and another one\n");
+    let second = |status, why: &str| {
+        status == HealthStatus::Draining && why.contains("another one") && !why.contains("it is gone")
+    };
+    node.until("the second drain", 5 * MINUTE, second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_administrator_who_resumes_the_node_in_slurm_has_returned_it_by_force() {
+    let node = Node::start().await;
+    node.until_healthy("the start", 2 * MINUTE).await;
+    let what = |code: &str| {
+        let log = ServiceRecord::load(&node.state()).unwrap().log;
+        log.iter().filter(|c| c.what == code).cloned().collect::<Vec<_>>()
+    };
+    // A drain of the administrator's own that ends is none of ours: Slurm is told again, and the node stays out.
+    node.faults("gpu_lost it is gone\nslurm drain bad fan\n");
+    node.until("the drain", 5 * MINUTE, |s, why| {
+        s == HealthStatus::Draining && why.contains("out of service")
+    })
+    .await;
+    tokio::time::sleep(2 * MINUTE).await;
+    node.faults("gpu_lost it is gone\nslurm idle\n");
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(node.reported().unwrap().0, HealthStatus::Draining);
+    assert!(what("forced").is_empty());
+    // Slurm shows our drain, and then gives the node jobs.
+    node.faults("gpu_lost it is gone\nslurm drain virtengine health: gpu_lost\n");
+    tokio::time::sleep(2 * MINUTE).await;
+    assert!(ServiceRecord::load(&node.state()).unwrap().shown);
+    node.faults("gpu_lost it is gone\nslurm idle\n");
+    node.until("the return", 3 * MINUTE, |s, _| s == HealthStatus::Degraded)
+        .await;
+    let forced = what("forced");
+    assert_eq!((forced.len(), forced[0].by.as_str()), (1, "Slurm"), "{forced:?}");
+    assert!(
+        forced[0].why.contains("an administrator has resumed"),
+        "{forced:?}"
+    );
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(
+        node.reported().unwrap().0,
+        HealthStatus::Degraded,
+        "pardoned while it lasts"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_off_and_hardware_that_changed_are_in_payload_and_status_until_they_are_mended() {
+    let machine = |site: &mut Site, serial: &str| {
+        let sys = site.home.path(&format!("sys-{serial}"));
+        fs::create_dir_all(sys.join("class/dmi/id")).unwrap();
+        fs::write(sys.join("class/dmi/id/product_serial"), serial).unwrap();
+        site.config.roots.sys = sys;
+    };
+    let mut node = Node::start_on(|site| machine(site, "first")).await;
+    node.until_healthy("the start", 2 * MINUTE).await;
+    let finds = |node: &Node, code: &str| {
+        status(&node.site.home)
+            .findings
+            .iter()
+            .any(|f| f.starts_with(code))
+    };
+    node.site.skew.store(-30, Ordering::Relaxed);
+    node.until("the skew", 2 * MINUTE, |s, why| {
+        s == HealthStatus::Degraded && why.contains("s behind")
+    })
+    .await;
+    assert!(finds(&node, "clock_skew: "));
+    node.site.skew.store(0, Ordering::Relaxed);
+    node.until_healthy("the clock", 4 * MINUTE).await;
+
+    machine(&mut node.site, "second");
+    node.restart().await;
+    node.until("other hardware", 2 * MINUTE, |s, _| s == HealthStatus::Degraded)
+        .await;
+    assert!(finds(&node, "hardware_changed: "));
+    machine(&mut node.site, "first");
+    node.restart().await;
+    node.until_healthy("the old hardware", 4 * MINUTE).await;
+}
+
+impl Node {
+    /// Waits until `status` names this trouble with a remedy.
+    async fn until_told(&self, code: &str, within: Duration) {
+        let start = instant();
+        loop {
+            let now = self.site.world.clock.seconds();
+            let problems = judge(Some(&status(&self.site.home)), true, now).problems;
+            if problems.iter().any(|p| p.code == code && !p.remedy.is_empty()) {
+                return;
+            }
+            let waited = instant().saturating_duration_since(start);
+            assert!(waited < within, "{code}: not within {within:?}: {problems:?}");
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_gateway_says_or_does_not_say_is_told_by_status_with_its_remedy() {
+    let node = Node::start().await;
+    node.until_healthy("the start", 2 * MINUTE).await;
+    for code in [
+        Code::TimestampExpired,
+        Code::TimestampInFuture,
+        Code::KeyMismatch,
+        Code::NodeDisabled,
+        Code::InvalidField,
+        Code::InvalidCapacity,
+        Code::UnknownNode,
+        Code::UnknownCluster,
+    ] {
+        let heartbeats = node.site.gateway.seen().heartbeats.len();
+        node.site.gateway.behaviour().refuse.extend([code]);
+        node.until_told(code.as_str(), 2 * MINUTE).await;
+        // The next one is taken: the trouble is over.
+        let start = instant();
+        while node.site.gateway.seen().heartbeats.len() <= heartbeats {
+            assert!(instant().saturating_duration_since(start) < 2 * MINUTE, "{code}");
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    }
+    node.site.down.store(true, Ordering::Relaxed);
+    if let Some(wire) = node.site.wire.lock().unwrap().take() {
+        wire.abort();
+    }
+    node.until_told("gateway_unreachable", 5 * MINUTE).await;
+    node.site.down.store(false, Ordering::Relaxed);
+    node.site.gateway.behaviour().hang = true;
+    node.until_told("gateway_timeout", 5 * MINUTE).await;
+    node.site.gateway.behaviour().hang = false;
+    node.until_healthy("the gateway", 5 * MINUTE).await;
+    node.site.gateway.behaviour().node_state = NodeState::Pending;
+    node.until_told("cluster_inactive", 2 * MINUTE).await;
+    node.site.gateway.behaviour().node_state = NodeState::Active;
+    node.site.gateway.behaviour().settles = false;
+    node.until_told("no_chain_updates", 15 * MINUTE).await;
 }

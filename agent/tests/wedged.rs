@@ -183,6 +183,13 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     assert_eq!(end.health.status, HealthStatus::Degraded);
     let status = gateway::read(&home.path("state/status.json"));
     assert!(status.contains("Slurm's programs hang"), "{status}");
+    let findings = gateway::status(&home).findings;
+    assert!(
+        findings
+            .iter()
+            .any(|f| f.starts_with("collector_stuck: storage does not answer")),
+        "{findings:?}"
+    );
     let log = gateway::read(&frozen.with_extension("log"));
     assert!(
         log.contains("collector=\"storage\"") && log.contains("has not answered"),

@@ -1,9 +1,7 @@
 #!/bin/sh
-# Before the files go, not before an upgrade: .deb says "remove", .rpm 0.
+# Before the files go, not before an upgrade: .deb says "remove", .rpm 0. Says what tasks have left on this host.
 set -e
 
 case ${1:-} in
-remove | 0)
-    if [ -d /run/systemd/system ]; then systemctl disable --now virtengine-node-agent.service; fi
-    ;;
+remove | 0) exec /usr/bin/virtengine-node-agent uninstall --packaged ;;
 esac

@@ -93,7 +93,7 @@ pub(super) struct GpuAnswer {
 impl CapacityAnswer {
     /// None while cores or memory are unknown.
     pub(super) fn new(source: &Source, view: &View, status: Option<&Status>, now: Instant) -> Option<Self> {
-        let supported = accel::supported();
+        let supported = accel::supported(source.tasks.as_deref(), &source.roots);
         Self::of(source, view, status, supported, now)
     }
 

@@ -1,5 +1,6 @@
 //! What answers are made of.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,11 @@ pub(super) struct Source {
     state: StateDir,
     pub(super) board: Arc<Board>,
     pub(super) roots: Roots,
-    pub(super) storage_path: std::path::PathBuf,
+    pub(super) storage_path: PathBuf,
     /// The accelerator that the administrator wants.
     pub(super) wanted: Option<Accel>,
+    /// Folder of the task agent, which knows what machines run by here.
+    pub(super) tasks: Option<PathBuf>,
     /// The node's id before it is registered.
     pub(super) node_id: Option<String>,
     started: Instant,
@@ -34,6 +37,7 @@ impl Source {
             roots: config.roots.clone(),
             storage_path: config.storage_path.clone(),
             wanted: config.accel,
+            tasks: config.tasks.as_ref().map(|t| t.dir.clone()),
             node_id: config.node_id.as_ref().map(ToString::to_string),
             started: now,
         }

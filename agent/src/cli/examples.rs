@@ -86,6 +86,17 @@ Examples:
   virtengine-node-agent inventory
   virtengine-node-agent inventory --output yaml";
 
+pub(super) const INSTALL: &str = "\
+Examples:
+  virtengine-node-agent install --dry-run
+  virtengine-node-agent install
+  virtengine-node-agent install --root /mnt/image --binary /tmp/virtengine-node-agent";
+
+pub(super) const UNINSTALL: &str = "\
+Examples:
+  virtengine-node-agent uninstall
+  virtengine-node-agent uninstall --purge --dry-run";
+
 pub(super) const CONFIG: &str = "\
 Examples:
   virtengine-node-agent config check

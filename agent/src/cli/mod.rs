@@ -6,6 +6,8 @@
 mod check;
 mod doctor;
 mod examples;
+mod helper;
+mod install;
 mod inventory;
 mod keys;
 mod output;
@@ -65,6 +67,12 @@ enum Command {
     /// Everything that is measured here, with source and age
     #[command(after_help = examples::INVENTORY)]
     Inventory(inventory::Inventory),
+    /// Put the agent onto this host without a package manager: user, directories, program, units
+    #[command(after_help = examples::INSTALL)]
+    Install(install::Install),
+    /// Take program and units away again; configuration, keys and state only with --purge
+    #[command(after_help = examples::UNINSTALL)]
+    Uninstall(install::Uninstall),
     /// Look at the configuration
     #[command(subcommand, after_help = examples::CONFIG)]
     Config(ConfigCommand),
@@ -84,6 +92,9 @@ enum Command {
     /// Speak with the gateway about tasks: the task agent starts this as a process of its own
     #[command(name = crate::task::process::LINK_COMMAND, hide = true)]
     TaskLink(tasks::TaskLink),
+    /// Do one thing that needs root's rights: systemd starts this for each request on the helper's socket
+    #[command(name = "helper", hide = true)]
+    Helper(helper::HelperCommand),
     /// Sign what comes in with a key in an HSM: the agent starts this as a process of its own
     #[command(name = crate::key::PKCS11_COMMAND, hide = true)]
     SignPkcs11,
@@ -179,6 +190,9 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Doctor(c) => c.run(),
         Command::Service(c) => c.run(),
         Command::Inventory(c) => c.run(),
+        Command::Install(c) => c.run(),
+        Command::Uninstall(c) => c.run(),
+        Command::Helper(c) => c.run(),
         Command::Openapi => output::print(&crate::api::openapi(), Format::Json),
         Command::ProbeGpu(c) => c.run(),
         Command::SignPkcs11 => sign_pkcs11::run(),

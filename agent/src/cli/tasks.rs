@@ -12,7 +12,7 @@ use crate::log;
 use crate::state::{Registration, StateDir};
 use crate::task::journal::load_all;
 use crate::task::process::{LINK_COMMAND, LinkStart, TaskProcess};
-use crate::task::{Authority, TaskDir, link, user};
+use crate::task::{Authority, Policy, TaskDir, link, user};
 
 /// `tasks`.
 #[derive(Debug, Args)]
@@ -63,6 +63,7 @@ impl Tasks {
 fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
     let config = arguments.load()?;
     log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
+    judge(&config)?;
     let start = LinkStart {
         program: std::env::current_exe().map_err(|e| Failure::new(1, e))?,
         arguments: link_arguments(arguments),
@@ -71,7 +72,7 @@ fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = stopped().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
-        let process = TaskProcess::start(&config, start).map_err(|e| Failure::new(2, e.detail))?;
+        let process = TaskProcess::start(&config, start).map_err(|e| Failure::new(1, e.detail))?;
         // Without a service manager there is nobody to tell.
         sd_notify::notify(&[sd_notify::NotifyState::Ready]).ok();
         process.serve(stop).await.map_err(|e| Failure::new(1, e.detail))
@@ -81,6 +82,34 @@ fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
         tracing::error!("{message}");
     }
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// What a service manager must not try again (2: a person has to write something), and what it may: 3 before the
+/// registration, 1 for all else that passes.
+fn judge(config: &Config) -> Result<(), Failure> {
+    let tasks = config.tasks.as_ref().ok_or_else(not_configured)?;
+    if let Some(path) = &tasks.policy {
+        Policy::load(path).map_err(|e| Failure::new(2, e))?;
+    }
+    match Registration::load(&StateDir::new(&config.state_dir)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(not_registered()),
+        Err(e) => Err(Failure::new(1, e)),
+    }
+}
+
+fn not_configured() -> Failure {
+    Failure::new(
+        2,
+        "this node takes no tasks: the configuration has no section tasks (docs/tasks.md)",
+    )
+}
+
+fn not_registered() -> Failure {
+    Failure::new(
+        3,
+        "this node is not registered; run virtengine-node-agent register",
+    )
 }
 
 /// Ends with SIGTERM or SIGINT.
@@ -153,10 +182,7 @@ impl TaskLink {
 fn dir(config: &Config) -> Result<TaskDir, Failure> {
     match &config.tasks {
         Some(tasks) => Ok(TaskDir::new(&tasks.dir)),
-        None => Err(Failure::new(
-            2,
-            "this node takes no tasks: the configuration has no section tasks (docs/tasks.md)",
-        )),
+        None => Err(not_configured()),
     }
 }
 
@@ -205,12 +231,7 @@ fn trust(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
     let dir = dir(&config)?;
     let registration = Registration::load(&StateDir::new(&config.state_dir))
         .map_err(|e| Failure::new(1, e))?
-        .ok_or_else(|| {
-            Failure::new(
-                3,
-                "this node is not registered; run virtengine-node-agent register",
-            )
-        })?;
+        .ok_or_else(not_registered)?;
     let authority =
         Authority::of(&registration, Clock::system().seconds()).map_err(|e| Failure::new(3, e.detail))?;
     dir.create().map_err(|e| Failure::new(1, e))?;

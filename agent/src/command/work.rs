@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::files::{Durability, Replace, write};
+use crate::helper::{self, Helper, Verb};
 use crate::probe::slurm::{Control, Turned};
 use crate::probe::tool::Tool;
 use crate::update;
@@ -12,6 +13,7 @@ use crate::update;
 const STACK: usize = 256 << 10;
 /// `systemctl poweroff` returns once it is under way.
 const POWEROFF: Duration = Duration::from_secs(20);
+const SHUTS_DOWN: &str = "the host shuts down";
 /// What the storage diagnostic writes and reads back.
 const SAMPLE: usize = 1 << 20;
 
@@ -22,8 +24,8 @@ pub enum Work {
     Drain(Box<Control>, String),
     /// Tell Slurm to give it jobs again.
     Resume(Box<Control>),
-    /// Switch the host off with this program.
-    Poweroff(PathBuf),
+    /// Switch the host off: by the helper if there is one, else with this program.
+    Poweroff(Option<Helper>, PathBuf),
     /// Write, synchronise and read in this directory.
     Storage(PathBuf),
     /// Fetch a release, prove it, have it run next.
@@ -74,9 +76,13 @@ impl Work {
         match self {
             Self::Drain(mut control, reason) => turned(control.drain(&reason)),
             Self::Resume(mut control) => turned(control.resume()),
-            Self::Poweroff(program) => match Tool::new(program, POWEROFF, 4096).run(&["poweroff"]) {
-                Ok(_) => End::Done("the host shuts down".to_owned()),
-                Err(e) => End::Failed(e.to_string()),
+            Self::Poweroff(Some(helper), _) => match helper.ask(&Verb::Poweroff {}) {
+                Ok(_) => End::Done(SHUTS_DOWN.to_owned()),
+                Err(e) => End::Failed(e),
+            },
+            Self::Poweroff(None, program) => match Tool::new(program, POWEROFF, 4096).run(&["poweroff"]) {
+                Ok(_) => End::Done(SHUTS_DOWN.to_owned()),
+                Err(e) => End::Failed(format!("{e}; {}", helper::REMEDY)),
             },
             Self::Storage(dir) => match storage(&dir) {
                 Ok(text) => End::Done(text),
@@ -169,7 +175,7 @@ mod tests {
         .unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(
-            Work::Poweroff(program).carry_out(),
+            Work::Poweroff(None, program).carry_out(),
             End::Done("the host shuts down".into())
         );
         assert_eq!(std::fs::read_to_string(called).unwrap(), "1 poweroff\n");

@@ -17,6 +17,10 @@ pub struct Commands {
     /// The program that switches the host off with the argument `poweroff`; default `/usr/bin/systemctl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub systemctl: Option<PathBuf>,
+    /// The socket of the helper that has the rights which the agent has not; it is asked where it exists; default
+    /// `/run/virtengine-node-helper.sock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helper: Option<PathBuf>,
 }
 
 /// What the provider may order.
@@ -24,6 +28,8 @@ pub struct Commands {
 pub struct CommandsConfig {
     /// What `shutdown` ends.
     pub shutdown: Shutdown,
+    /// The helper's socket.
+    pub helper: PathBuf,
 }
 
 /// What `shutdown` ends.
@@ -45,6 +51,13 @@ pub(super) fn resolve(section: Commands) -> Result<CommandsConfig, ConfigError> 
             message: format!("must be an absolute path, is {}", program.display()),
         });
     }
+    let helper = section.helper.unwrap_or_else(|| crate::helper::SOCKET.into());
+    if !helper.is_absolute() {
+        return Err(ConfigError::Value {
+            key: "commands.helper",
+            message: format!("must be an absolute path, is {}", helper.display()),
+        });
+    }
     let shutdown = match section.shutdown.as_deref().unwrap_or("agent") {
         "agent" => Shutdown::Agent,
         "host" => Shutdown::Host(program),
@@ -56,7 +69,7 @@ pub(super) fn resolve(section: Commands) -> Result<CommandsConfig, ConfigError> 
             });
         }
     };
-    Ok(CommandsConfig { shutdown })
+    Ok(CommandsConfig { shutdown, helper })
 }
 
 #[cfg(test)]
@@ -80,6 +93,7 @@ mod tests {
         for (bad, key) in [
             ("commands: {shutdown: everything}", "commands.shutdown"),
             ("commands: {systemctl: systemctl}", "commands.systemctl"),
+            ("commands: {helper: x.sock}", "commands.helper"),
         ] {
             assert!(read(bad).unwrap_err().contains(key), "{bad}");
         }

@@ -2,7 +2,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{Config, ConfigError, File, HumanDuration, check, parse};
-use crate::accel::Accel;
+use crate::accel::{self, Accel};
 use crate::files::{at, read_text};
 
 /// Flags and environment: they win over the file. (`clap` has already put flags over environment.)
@@ -49,7 +49,7 @@ impl Overrides {
                 });
             }
         }
-        self.accel = get("NODE_AGENT_QEMU_ACCEL").and_then(|v| v.parse().ok());
+        self.accel = get("NODE_AGENT_QEMU_ACCEL").and_then(|v| accel::named(&v));
         Ok(self)
     }
 }

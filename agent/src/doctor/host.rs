@@ -107,7 +107,7 @@ pub(super) fn journal(roots: &Roots, user: &User) -> Check {
     if ["systemd-journal", "adm", "wheel"].iter().any(|g| user.is_in(g)) {
         Check::good(code, format!("{} reads the journal", user.name))
     } else {
-        Check::note(
+        Check::wrong(
             code,
             format!(
                 "{} may not read the journal: errors of services are not counted",
@@ -127,11 +127,14 @@ pub(super) fn accel(wanted: Option<Accel>, supported: &[Accel]) -> Check {
     let known: Vec<&str> = supported.iter().map(|a| a.as_str()).collect();
     let known = known.join(", ");
     match wanted {
-        Some(wanted) if supported.contains(&wanted) => Check::good(code, format!("{wanted}, as wanted")),
+        Some(wanted) if supported.contains(&wanted) => {
+            Check::good(code, format!("{}, as wanted", wanted.as_str()))
+        }
         Some(wanted) => Check::wrong(
             code,
             format!(
-                "selected_accel {wanted} not supported by host; supported: {}",
+                "selected_accel {} not supported by host; supported: {}",
+                wanted.as_str(),
                 if known.is_empty() { "none" } else { &known }
             ),
             "install QEMU, enable virtualisation in the firmware, or leave NODE_AGENT_QEMU_ACCEL out: a machine takes what is proven by use",
@@ -254,7 +257,8 @@ mod tests {
         std::fs::write(roots.proc.join("1/comm"), "systemd\n").unwrap();
         if find("journalctl", None).is_some() {
             let c = journal(&roots, &user);
-            assert_eq!((c.grade, c.code), (Grade::Note, "journal_access"));
+            assert_eq!((c.grade, c.code), (Grade::Wrong, "journal_access"));
+            assert!(c.remedy.unwrap().contains("--groups systemd-journal virtengine"));
         }
     }
 

@@ -2,6 +2,7 @@
 //! do. The rows of the specifications' troubleshooting tables are among them (`rows.rs`).
 
 mod gateway;
+mod helper;
 mod host;
 mod identity;
 mod rows;
@@ -98,6 +99,8 @@ pub fn local(config: &Config, unix: u64) -> Vec<Check> {
     let user = User::of_service(config);
     let registration = Registration::load(&state);
     let registered = registration.as_ref().ok().and_then(Option::as_ref);
+    let tasks = config.tasks.as_ref().map(|t| t.dir.as_path());
+    let supported = &accel::supported(tasks, &config.roots);
     let mut all = vec![
         identity::key(config),
         identity::registered(config, registration.as_ref()),
@@ -107,11 +110,11 @@ pub fn local(config: &Config, unix: u64) -> Vec<Check> {
         host::memory(&config.roots),
         host::kernel_log(&config.roots, &user),
         host::journal(&config.roots, &user),
-        host::accel(config.accel, &accel::supported()),
+        host::accel(config.accel, supported),
         host::kvm(&config.roots, &user),
         host::tpm(config, &user),
     ];
-    all.push(slurm::rights(config, &user));
+    all.extend([slurm::rights(config, &user), helper::shutdown(config, &user)]);
     all
 }
 

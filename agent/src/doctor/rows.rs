@@ -53,6 +53,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_finding_and_each_row_has_a_test_that_provokes_it() {
+        use std::collections::{BTreeMap, BTreeSet};
+
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut proofs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let lines = include_str!("../../fixtures/provoked.txt").lines();
+        for line in lines.filter(|l| !l.starts_with('#')) {
+            let [table, code, proof] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let (file, test) = proof.split_once("::").unwrap();
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            assert!(text.contains(&format!("fn {test}()")), "{line}");
+            assert!(proofs.entry(table).or_default().insert(code), "twice: {line}");
+        }
+        let told: BTreeSet<&str> = ROWS.iter().flat_map(|r| r.told_by.iter().copied()).collect();
+        assert_eq!(proofs["row"], told);
+        // That one test goes through the whole catalogue but for what no reading brings.
+        let evidence = std::fs::read_to_string(root.join("agent/tests/evidence/mod.rs")).unwrap();
+        let own = evidence.split_once("const OWN").unwrap().1;
+        let own = own.split_once(';').unwrap().1.split_once(';').unwrap().0;
+        let own: BTreeSet<&str> = own.split('"').skip(1).step_by(2).chain(["*"]).collect();
+        assert_eq!(proofs["health"], own);
+    }
+
+    #[test]
     fn the_page_shows_the_rows() {
         let page = include_str!("../../../docs/agent.md");
         assert!(page.contains(&table()), "docs/agent.md should hold:\n{}", table());

@@ -25,6 +25,12 @@ pub(super) fn rights(config: &Config, user: &User) -> Check {
     if user.uid == 0 {
         return Check::good(CODE, "the agent runs as root");
     }
+    if super::helper::listens(config, user) {
+        return Check::good(
+            CODE,
+            format!("by the helper at {}", config.commands.helper.display()),
+        );
+    }
     let program = |name: &str| {
         let tool = find(name, slurm.bin_dir.as_deref()).map(|p| Tool::new(p, DEADLINE, LIMIT));
         match &slurm.conf {
@@ -83,7 +89,7 @@ fn judge(name: &str, level: Option<&str>) -> Check {
                 "{name} may not drain this node: Slurm keeps no accounts, so that only root and SlurmUser may"
             ),
             format!(
-                "set up slurmdbd and sacctmgr --immediate add user {name} account=root adminlevel=operator, or SlurmUser={name}"
+                "systemctl enable --now virtengine-node-helper.socket; or slurmdbd and sacctmgr --immediate add user {name} account=root adminlevel=operator"
             ),
         ),
     }

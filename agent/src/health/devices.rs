@@ -45,7 +45,7 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
         let s = &found.services;
         for (name, running) in [("slurmd", s.slurmd_running), ("munged", s.munge_running)] {
             if running == Some(false) {
-                into.add("service_down", format!("{name} does not run"));
+                into.add_of("service_down", name, format!("{name} does not run"));
             }
         }
     }
@@ -60,22 +60,24 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
             gpu.index,
             gpu.pci.as_deref().unwrap_or("unknown place")
         );
+        let subject = gpu.pci.clone().unwrap_or_else(|| gpu.index.to_string());
+        let mut add = |code, message| into.add_of(code, &subject, message);
         if gpu.lost {
-            into.add("gpu_lost", format!("{name} does not answer any more"));
+            add("gpu_lost", format!("{name} does not answer any more"));
         }
-        memory_of(gpu, &name, into);
+        memory_of(gpu, &name, &mut add);
         if let Some(celsius) = gpu.temperature.filter(|c| *c >= GPU_HOT) {
-            into.add("gpu_hot", format!("{name} has {celsius} °C"));
+            add("gpu_hot", format!("{name} has {celsius} °C"));
         }
         if !gpu.throttled_by.is_empty() {
-            into.add(
+            add(
                 "gpu_throttled",
                 format!("{name} is slowed down: {}", gpu.throttled_by.join(", ")),
             );
         }
         // None at all: nothing is plugged in.
         if let Some(links) = gpu.links.filter(|l| l.active > 0 && l.active < l.total) {
-            into.add(
+            add(
                 "nvlink_down",
                 format!("{name} has {} of {} NVLinks up", links.active, links.total),
             );
@@ -89,26 +91,28 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
             "gpus_unknown",
             format!("the driver of the {n} GPUs on the bus does not answer"),
         ),
-        Some(r) if r.gpus.len() < usize::from(n) => into.add(
+        // Which one is not known: one more is another trouble.
+        Some(r) if r.gpus.len() < usize::from(n) => into.add_of(
             "gpu_lost",
+            &format!("{} of {n}", r.gpus.len()),
             format!("{} of the {n} GPUs on the bus answer", r.gpus.len()),
         ),
         _ => {}
     }
 }
 
-fn memory_of(gpu: &Gpu, name: &str, into: &mut Findings) {
+fn memory_of(gpu: &Gpu, name: &str, add: &mut impl FnMut(&'static str, String)) {
     if gpu.remapped.is_some_and(|r| r.failed) {
-        into.add("gpu_memory_worn", format!("{name} has no spare memory rows left"));
+        add("gpu_memory_worn", format!("{name} has no spare memory rows left"));
     }
     if gpu.remapped.is_some_and(|r| r.pending) {
-        into.add(
+        add(
             "gpu_reset_due",
             format!("{name} waits for a reset to replace a memory row"),
         );
     }
     if let Some(n) = gpu.ecc_uncorrected.filter(|n| *n > 0) {
-        into.add(
+        add(
             "gpu_ecc_uncorrected",
             format!("{name} has seen {n} uncorrected memory errors"),
         );
@@ -131,8 +135,9 @@ pub(super) fn faults(figures: &Figures, now: Instant, into: &mut Findings) {
         };
         if !seen.contains(&(&fault.device, fault.code)) {
             seen.push((&fault.device, fault.code));
-            into.add(
+            into.add_of(
                 code,
+                &fault.device,
                 format!("GPU {}: Xid {} ({})", fault.device, x.code, x.meaning),
             );
         }
@@ -150,8 +155,9 @@ pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) 
             ("memory_corrected", controller.corrected, "corrected"),
         ] {
             if n > 0 {
-                into.add(
+                into.add_of(
                     code,
+                    &controller.name,
                     format!("{} has seen {n} {what} memory errors since boot", controller.name),
                 );
             }
@@ -162,7 +168,7 @@ pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) 
             "{} port {} went {} ({})",
             port.device, port.port, port.state, port.physical
         );
-        into.add("link_lost", message);
+        into.add_of("link_lost", &format!("{}/{}", port.device, port.port), message);
     }
     for sensor in instruments.sensors.iter().filter(|s| s.kind == Kind::Temperature) {
         if sensor.critical.is_some_and(|limit| sensor.value >= limit) {
@@ -172,7 +178,11 @@ pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) 
                 sensor.label,
                 sensor.value / 1000
             );
-            into.add("sensor_critical", message);
+            into.add_of(
+                "sensor_critical",
+                &format!("{} {}", sensor.chip, sensor.label),
+                message,
+            );
         }
     }
 }

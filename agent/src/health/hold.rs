@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::Finding;
 
-/// Kinds remembered at most: more than the catalogue has.
-const MOST: usize = 64;
+/// Findings remembered at most: more than a node with sixteen GPUs has.
+const MOST: usize = 256;
 
 /// Findings seen lately.
 #[derive(Debug, Default, Clone)]
@@ -14,10 +14,9 @@ pub struct Held(Vec<(Finding, Instant)>);
 impl Held {
     /// What counts now: what is `found`, and what was seen a short while ago.
     pub fn update(&mut self, found: Vec<Finding>, now: Instant) -> Vec<Finding> {
-        let present = |code: &str| found.iter().any(|f| f.kind.code == code);
-        self.0.retain(|(f, seen)| {
-            !present(f.kind.code) && now.saturating_duration_since(*seen) < f.kind.stays()
-        });
+        let present = |held: &Finding| found.iter().any(|f| f.key() == held.key());
+        self.0
+            .retain(|(f, seen)| !present(f) && now.saturating_duration_since(*seen) < f.kind.stays());
         let mut all = found.clone();
         all.extend(self.0.iter().map(|(f, _)| f.clone()));
         all.sort_by_key(|f| std::cmp::Reverse(f.kind.severity));
@@ -36,10 +35,29 @@ mod tests {
     use crate::health::kind;
 
     fn finding(code: &str) -> Finding {
+        of(code, "")
+    }
+
+    fn of(code: &str, subject: &str) -> Finding {
         Finding {
             kind: kind(code).unwrap(),
+            subject: subject.into(),
             message: "m".into(),
         }
+    }
+
+    #[test]
+    fn of_two_parts_with_the_same_trouble_each_stays_for_its_own_time() {
+        let (mut held, start) = (Held::default(), Instant::now());
+        let at = |s| start + Duration::from_secs(s);
+        held.update(vec![of("gpu_hot", "a")], at(0));
+        let subjects = |all: Vec<Finding>| all.into_iter().map(|f| f.subject).collect::<Vec<_>>();
+        assert_eq!(
+            subjects(held.update(vec![of("gpu_hot", "b")], at(200))),
+            ["b", "a"]
+        );
+        assert_eq!(subjects(held.update(vec![], at(300))), ["b"]);
+        assert!(held.update(vec![], at(500)).is_empty());
     }
 
     #[test]

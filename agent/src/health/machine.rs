@@ -89,7 +89,7 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
             _ => None,
         };
         if let Some(code) = code {
-            into.add(code, last.text.clone());
+            into.add_of(code, device_in(&last.text), last.text.clone());
         }
     }
     let links = count("link");
@@ -104,7 +104,7 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
 /// What is wrong with the agent's own place.
 pub(super) fn agent(beside: &Beside<'_>, into: &mut Findings) {
     for name in beside.stuck {
-        into.add("collector_stuck", format!("{name} does not answer"));
+        into.add_of("collector_stuck", name, format!("{name} does not answer"));
     }
     if let Some(skew) = beside.skew_ms.filter(|ms| ms.unsigned_abs() > SKEW_MS) {
         let way = if skew > 0 { "behind" } else { "ahead of" };
@@ -133,11 +133,55 @@ pub(super) fn checks(figures: &Figures, now: Instant, into: &mut Findings) {
             Verdict::Degraded => "site_check_degraded",
             Verdict::Failed => "site_check_failed",
         };
-        into.add(code, format!("check {}: {}", result.name, result.line));
+        into.add_of(
+            code,
+            &result.name,
+            format!("check {}: {}", result.name, result.line),
+        );
     }
     for (code, message) in &checks.rehearsed {
         if catalogue::kind(code).is_some() {
-            into.add(code, format!("(rehearsed) {message}"));
+            // Two lines are two parts that fail.
+            into.add_of(code, message, format!("(rehearsed) {message}"));
+        }
+    }
+}
+
+/// The disk or file system's device that a message of the kernel names; empty if it names none.
+fn device_in(text: &str) -> &str {
+    let mut words = text
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
+        .filter(|w| !w.is_empty());
+    // `EXT4-fs error (device sda1)`, `I/O error, dev sda, sector 0`, `XFS (nvme0n1p1): …`.
+    while let Some(word) = words.next() {
+        if matches!(word, "dev" | "device" | "XFS") {
+            return words.next().unwrap_or_default();
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::device_in;
+
+    #[test]
+    fn the_device_that_a_message_names_is_found() {
+        for (text, device) in [
+            (
+                "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2",
+                "sda1",
+            ),
+            (
+                "blk_update_request: I/O error, dev nvme0n1, sector 0 op 0x0",
+                "nvme0n1",
+            ),
+            ("Buffer I/O error on dev dm-3, logical block 0", "dm-3"),
+            ("XFS (sdb2): Metadata I/O Error", "sdb2"),
+            ("INFO: task cp:77 blocked for more than 120 seconds.", ""),
+            ("dev", ""),
+        ] {
+            assert_eq!(device_in(text), device, "{text}");
         }
     }
 }

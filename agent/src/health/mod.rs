@@ -40,11 +40,19 @@ pub enum Severity {
 pub struct Finding {
     /// Its line in the catalogue.
     pub kind: &'static Kind,
+    /// Which of several parts it is about (a GPU, a port, a check); empty if there is only one.
+    pub subject: String,
     /// For people.
     pub message: String,
 }
 
 impl Finding {
+    /// What it is and of what: two GPUs that fail are two troubles.
+    #[must_use]
+    pub fn key(&self) -> (&'static str, &str) {
+        (self.kind.code, &self.subject)
+    }
+
     /// `code: message; what to do`.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -108,11 +116,17 @@ pub fn status(findings: &[Finding]) -> HealthStatus {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Every code has its line; a test goes through all of them.
+    /// Of the node as a whole.
     fn add(&mut self, code: &str, message: impl Into<String>) {
+        self.add_of(code, "", message);
+    }
+
+    /// Of one of several parts. Every code has its line; a test goes through all of them.
+    fn add_of(&mut self, code: &str, subject: &str, message: impl Into<String>) {
         if let Some(kind) = kind(code) {
             self.0.push(Finding {
                 kind,
+                subject: subject.to_owned(),
                 message: message.into(),
             });
         }

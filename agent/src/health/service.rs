@@ -13,9 +13,33 @@ use super::{Finding, Kind};
 pub struct Reason {
     /// The finding's code.
     pub code: String,
+    /// The part that it is about, where there are several.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
     /// For people.
     pub message: String,
 }
+
+impl Reason {
+    /// What speaks of this finding.
+    #[must_use]
+    pub fn of(f: &Finding) -> Self {
+        Self {
+            code: f.kind.code.to_owned(),
+            subject: f.subject.clone(),
+            message: f.message.clone(),
+        }
+    }
+
+    /// Whether it is about this finding, whatever it says by now.
+    #[must_use]
+    pub fn is(&self, f: &Finding) -> bool {
+        f.key() == (self.code.as_str(), self.subject.as_str())
+    }
+}
+
+/// Reasons kept at most.
+const MOST: usize = 64;
 
 /// A node that its agent keeps out of service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -116,7 +140,7 @@ pub enum Step {
 #[derive(Debug, Default, Clone)]
 pub struct Watch {
     /// Since when each finding lasts.
-    lasts: BTreeMap<&'static str, Instant>,
+    lasts: BTreeMap<(&'static str, String), Instant>,
     /// Since when nothing speaks against the node.
     clear: Option<Instant>,
 }
@@ -127,32 +151,30 @@ impl Watch {
         &mut self,
         out: Option<&OutOfService>,
         findings: &[Finding],
-        pardoned: &[String],
+        pardoned: &[Reason],
         proof: Proof,
         policy: &Policy,
         now: Instant,
     ) -> Step {
-        self.lasts
-            .retain(|code, _| findings.iter().any(|f| f.kind.code == *code));
+        let key = |f: &Finding| (f.kind.code, f.subject.clone());
+        self.lasts.retain(|k, _| findings.iter().any(|f| key(f) == *k));
         for f in findings {
-            self.lasts.entry(f.kind.code).or_insert(now);
+            self.lasts.entry(key(f)).or_insert(now);
         }
-        let grave =
-            |f: &&Finding| policy.after(f.kind).is_some() && !pardoned.iter().any(|p| p == f.kind.code);
+        let grave = |f: &&Finding| policy.after(f.kind).is_some() && !pardoned.iter().any(|p| p.is(f));
         let lasted = |f: &&Finding| {
-            let since = self.lasts.get(f.kind.code).copied().unwrap_or(now);
+            let since = self.lasts.get(&key(f)).copied().unwrap_or(now);
             policy
                 .after(f.kind)
                 .is_some_and(|after| now.saturating_duration_since(since) >= after)
         };
-        let known = |f: &&Finding| out.is_some_and(|o| o.reasons.iter().any(|r| r.code == f.kind.code));
+        let reasons = out.map_or(&[][..], |o| &o.reasons);
+        let known = |f: &&Finding| reasons.iter().any(|r| r.is(f));
         let new: Vec<Reason> = findings
             .iter()
             .filter(|f| grave(f) && lasted(f) && !known(f))
-            .map(|f| Reason {
-                code: f.kind.code.to_owned(),
-                message: f.message.clone(),
-            })
+            .map(Reason::of)
+            .take(MOST.saturating_sub(reasons.len()))
             .collect();
         if !new.is_empty() {
             self.clear = None;
@@ -199,9 +221,12 @@ mod tests {
     use super::*;
     use crate::health::kind;
 
-    fn finding(code: &str) -> Finding {
+    /// `gpu_lost` or `gpu_lost@1b:00`.
+    fn finding(text: &str) -> Finding {
+        let (code, subject) = text.split_once('@').unwrap_or((text, ""));
         Finding {
             kind: kind(code).unwrap(),
+            subject: subject.into(),
             message: format!("{code} happened"),
         }
     }
@@ -211,7 +236,7 @@ mod tests {
         out: Option<OutOfService>,
         policy: Policy,
         start: Instant,
-        pardoned: Vec<String>,
+        pardoned: Vec<Reason>,
     }
 
     impl Node {
@@ -317,8 +342,36 @@ mod tests {
     #[test]
     fn what_a_person_pardoned_does_not_drain_again_while_it_lasts() {
         let mut n = Node::new(Drains::Faults);
-        n.pardoned = vec!["gpu_lost".into()];
+        n.pardoned = vec![Reason::of(&finding("gpu_lost"))];
         n.at(0, &["gpu_lost"], None, 0);
         assert_eq!(n.at(3600, &["gpu_lost"], None, 0), Step::In);
+    }
+
+    #[test]
+    fn a_second_part_that_fails_is_not_hidden_behind_a_pardoned_first() {
+        let mut n = Node::new(Drains::Faults);
+        n.pardoned = vec![Reason::of(&finding("gpu_lost@1b:00"))];
+        n.at(0, &["gpu_lost@1b:00"], None, 0);
+        assert_eq!(
+            n.at(100, &["gpu_lost@1b:00", "gpu_lost@1c:00"], None, 0),
+            Step::In
+        );
+        let Step::Out(reasons) = n.at(160, &["gpu_lost@1b:00", "gpu_lost@1c:00"], None, 0) else {
+            panic!()
+        };
+        assert_eq!((reasons.len(), reasons[0].subject.as_str()), (1, "1c:00"));
+        // Nor is its end hidden: the node waits for the second alone.
+        let out = n.at(200, &["gpu_lost@1b:00"], Some(199), 0);
+        assert!(matches!(&out, Step::Waits(w) if w.contains("a probe")), "{out:?}");
+    }
+
+    #[test]
+    fn reasons_are_bounded_however_many_parts_fail() {
+        let mut n = Node::new(Drains::Faults);
+        let many: Vec<String> = (0..200).map(|i| format!("site_check_failed@{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        n.at(0, &many, None, 0);
+        assert!(matches!(n.at(60, &many, None, 0), Step::Out(r) if r.len() == MOST));
+        assert!(matches!(n.at(61, &many, None, 0), Step::Waits(_)));
     }
 }

@@ -161,6 +161,7 @@ fn out() -> OutOfService {
         since: NOW,
         reasons: vec![Reason {
             code: "gpu_lost".into(),
+            subject: "1b:00".into(),
             message: "GPU 3".into(),
         }],
         waits_for: None,

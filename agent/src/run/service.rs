@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use hpc_schema::heartbeat::SlurmState;
+
 use super::Agent;
 use crate::clock::instant;
 use crate::command::{End, Work};
 use crate::health::{Finding, OutOfService, Proof, Reason, Step, Watch};
-use crate::probe::slurm::{By, Control};
+use crate::probe::slurm::{Answer, By, Control, drained_by};
 use crate::state::{ServiceChange, ServiceRecord, ServiceWish, StateDir};
 
 /// Between two attempts to tell Slurm.
 const AGAIN: Duration = Duration::from_secs(30);
+/// What was asked of Slurm before it was told has been answered by then.
+const SETTLED: Duration = Duration::from_secs(15);
 
 /// Whether this node is in service, and what Slurm knows of it.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub(super) struct Service {
     watch: Watch,
     /// Slurm has been told of the present state by this process.
     told: bool,
+    /// When it was: what was measured before says nothing of it.
+    told_at: Option<Instant>,
     /// A thread tells it that the node is out of service, or back.
     telling: Option<bool>,
     again_at: Option<Instant>,
@@ -37,8 +43,13 @@ impl Service {
         });
         let (ends, ended) = mpsc::channel(1);
         Self {
-            // A node in service with nothing in Slurm has nothing to tell.
-            told: record.out.is_none() && !record.in_slurm,
+            // A node in service with nothing in Slurm has nothing to tell; what Slurm has shown once is not told again,
+            // or a restart would undo what an administrator did there.
+            told: match record.out {
+                Some(_) => record.shown,
+                None => !record.in_slurm,
+            },
+            told_at: None,
             record,
             watch: Watch::default(),
             telling: None,
@@ -58,6 +69,11 @@ impl Service {
         self.ended.recv().await
     }
 
+    /// Whether a thread talks to Slurm: orders wait, so that each knows of the other's end.
+    pub(super) fn talks(&self) -> bool {
+        self.telling.is_some()
+    }
+
     /// When Slurm is told again.
     pub(super) fn again_at(&self) -> Option<Instant> {
         self.again_at
@@ -71,7 +87,7 @@ impl Agent {
         let now = instant();
         let proof = self.proof();
         let service = &mut self.service;
-        let lasts = |code: &String| findings.iter().any(|f| f.kind.code == code);
+        let lasts = |r: &Reason| findings.iter().any(|f| r.is(f));
         let pardoned = service.record.pardoned.len();
         // Before all is measured nothing is known to have ended.
         if proof.probed.is_some() {
@@ -103,6 +119,7 @@ impl Agent {
         if let Some(wish) = ServiceWish::take(&self.state) {
             self.grant(&wish, &findings, proof);
         }
+        self.look_at_slurm(&findings, proof, now);
         self.status.service.clone_from(&self.service.record.out);
         self.tell_slurm(now);
     }
@@ -132,7 +149,7 @@ impl Agent {
         out.reasons.extend(reasons);
         let why = out.why();
         tracing::warn!("this node goes out of service: {why}");
-        self.service.record.in_slurm = true;
+        (self.service.record.in_slurm, self.service.record.shown) = (true, false);
         self.note("out", "policy", &why, None);
         (self.service.told, self.service.again_at) = (false, None);
     }
@@ -140,6 +157,7 @@ impl Agent {
     fn return_to_service(&mut self, what: &str, by: &str, why: &str, wish: Option<&str>) {
         tracing::warn!(by, "this node returns to service: {why}");
         self.service.record.out = None;
+        self.service.record.shown = false;
         self.note(what, by, why, wish);
         (self.service.told, self.service.again_at) = (false, None);
     }
@@ -155,14 +173,57 @@ impl Agent {
             Some(missing) if !wish.force => {
                 self.note("refused", by, &format!("it waits for {missing}"), Some(id));
             }
-            Some(missing) => {
-                let policy = &self.config.policy;
-                let held = findings.iter().filter(|f| policy.after(f.kind).is_some());
-                self.service.record.pardoned = held.map(|f| f.kind.code.to_owned()).collect();
-                let why = format!("{reason} (without {missing})");
-                self.return_to_service("forced", by, &why, Some(id));
-            }
+            Some(missing) => self.force(by, reason, &missing, findings, Some(id)),
         }
+    }
+
+    /// Back to service in spite of what `findings` say, until they have ended once.
+    fn force(&mut self, by: &str, reason: &str, missing: &str, findings: &[Finding], wish: Option<&str>) {
+        let policy = &self.config.policy;
+        let held = findings.iter().filter(|f| policy.after(f.kind).is_some());
+        self.service.record.pardoned = held.map(Reason::of).collect();
+        let why = format!("{reason} (without {missing})");
+        self.return_to_service("forced", by, &why, wish);
+    }
+
+    /// What Slurm shows of our drain. Once it has shown it and then gives the node jobs, though nobody has told it to
+    /// from here, the site's administrator has returned the node, as by `service return --force`. A drain of somebody
+    /// else's that has ended was never ours: Slurm is told again.
+    fn look_at_slurm(&mut self, findings: &[Finding], proof: Proof, now: Instant) {
+        let s = &self.service;
+        if s.record.out.is_none() || !s.told || s.talks() || self.orders.talks_to_slurm() {
+            return;
+        }
+        let figure = &self.sampler.figures().slurm;
+        let settled = s.told_at.and_then(|told| told.checked_add(SETTLED));
+        let newer = settled.is_none_or(|settled| figure.taken().is_some_and(|at| at > settled));
+        let Some(Answer::Said(node)) = figure.fresh(now) else {
+            return;
+        };
+        match node.state {
+            SlurmState::Drain if !s.record.shown && drained_by(node) == Some(By::Health) => {
+                self.service.record.shown = true;
+                self.keep_service();
+            }
+            SlurmState::Idle | SlurmState::Allocated | SlurmState::Mixed if newer && s.record.shown => {
+                self.forgive(findings, proof);
+            }
+            SlurmState::Idle | SlurmState::Allocated | SlurmState::Mixed if newer => {
+                (self.service.told, self.service.again_at) = (false, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn forgive(&mut self, findings: &[Finding], proof: Proof) {
+        let (by, reason) = ("Slurm", "an administrator has resumed the node there");
+        match self.service.watch.unproven(proof) {
+            None => self.return_to_service("returned", by, reason, None),
+            Some(missing) => self.force(by, reason, &missing, findings, None),
+        }
+        // There is nothing left to undo.
+        (self.service.told, self.service.record.in_slurm) = (true, false);
+        self.keep_service();
     }
 
     fn note(&mut self, what: &str, by: &str, why: &str, wish: Option<&str>) {
@@ -188,12 +249,15 @@ impl Agent {
     }
 
     fn tell_slurm(&mut self, now: Instant) {
+        // An order that talks to Slurm ends first: what is told depends on what it leaves.
+        let busy = self.orders.talks_to_slurm();
         let s = &mut self.service;
-        if s.told || s.telling.is_some() || s.again_at.is_some_and(|at| now < at) {
+        if busy || s.told || s.talks() || s.again_at.is_some_and(|at| now < at) {
             return;
         }
         s.again_at = None;
-        let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Health);
+        let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Health)
+            .by_helper(self.config.commands.helper.clone());
         let work = match &s.record.out {
             Some(out) => Work::Drain(Box::new(control), out.why()),
             None => {
@@ -221,11 +285,10 @@ impl Agent {
         match end {
             End::Done(text) => {
                 tracing::info!("service: {text}");
-                self.service.told = true;
-                if self.service.record.out.is_none() {
-                    self.service.record.in_slurm = false;
-                    self.keep_service();
-                }
+                (self.service.told, self.service.told_at) = (true, Some(instant()));
+                let out = self.service.record.out.is_some();
+                self.service.record.in_slurm = out;
+                self.keep_service();
                 self.over("service_slurm", "Slurm knows whether this node is in service");
             }
             End::Again(text) | End::Failed(text) => {

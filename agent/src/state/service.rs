@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{StateDir, read_json, write_json};
 use crate::files::{Durability, FileError};
-use crate::health::OutOfService;
+use crate::health::{OutOfService, Reason};
 
 /// Changes kept; the newest win.
 const LIMIT: usize = 64;
@@ -20,9 +20,12 @@ pub struct ServiceRecord {
     /// Slurm may have a drain of ours for it.
     #[serde(default)]
     pub in_slurm: bool,
+    /// Slurm has shown it drained since: if it does not any more, somebody has resumed it there.
+    #[serde(default)]
+    pub shown: bool,
     /// Findings in spite of which a person has returned the node, while they last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pardoned: Vec<String>,
+    pub pardoned: Vec<Reason>,
     /// What has changed, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub log: VecDeque<ServiceChange>,

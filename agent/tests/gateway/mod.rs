@@ -50,6 +50,8 @@ pub struct Behaviour {
     pub pending_answers: u32,
     /// Codes to refuse the next heartbeats with.
     pub refuse: VecDeque<Code>,
+    /// Status and code to refuse the next registrations with.
+    pub refuse_registration: VecDeque<(u16, Code)>,
     /// HTTP errors to answer the next heartbeats with.
     pub http_errors: VecDeque<u16>,
     /// `next_heartbeat_seconds`.
@@ -83,6 +85,7 @@ impl Default for Behaviour {
         Self {
             pending_answers: 0,
             refuse: VecDeque::new(),
+            refuse_registration: VecDeque::new(),
             http_errors: VecDeque::new(),
             next_heartbeat_seconds: 30,
             settles: true,

@@ -143,6 +143,10 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
         .registrations
         .push(serde_json::from_slice(&body).unwrap());
     let request: RegisterRequest = serde_json::from_slice(&body).unwrap();
+    let refusal = s.behaviour.lock().unwrap().refuse_registration.pop_front();
+    if let Some((status, code)) = refusal {
+        return problem(status, &Refusal::whole(code, "told to"));
+    }
     let claims = match verify_token(&request.token, &s.token_key.public(), now(&s), &ZebraVerifier) {
         Ok(claims) => claims,
         Err(refusal) => return problem(401, &refusal),

@@ -134,6 +134,21 @@ impl Machine {
         Ok(self.said())
     }
 
+    /// Waits until the machine has switched itself off, before its payload came to an end.
+    ///
+    /// # Errors
+    /// If it does not in time, or the payload ended.
+    pub fn gone(mut self, limit: Duration) -> Result<()> {
+        let off = wait::until("the machine to be off", limit, || {
+            Ok(self.qemu.check_alive().is_err().then_some(()))
+        });
+        off.with_context(|| self.tail())?;
+        if self.said().lines().any(|l| l.starts_with("end ")) {
+            bail!("the payload ended:\n{}", self.tail());
+        }
+        Ok(())
+    }
+
     /// What the payload has said so far.
     #[must_use]
     pub fn said(&self) -> String {

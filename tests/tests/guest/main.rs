@@ -1,6 +1,7 @@
-//! The agent under its systemd unit in a Debian that boots (by translation): installed by its installer, ready, healthy
-//! on chain, a key rotated within the unit's walls, ended by the watchdog and started again, uninstalled clean. Needs
-//! root, mmdebstrap and qemu-system-x86.
+//! The agent under its systemd units in a Debian that boots (by translation): installed by itself, ready, healthy on
+//! chain, a key rotated within the unit's walls, ended by the watchdog and started again, tasks beside it, uninstalled
+//! clean; and the host switched off by the provider's order, through the helper. Needs root, mmdebstrap and
+//! qemu-system-x86.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -35,16 +36,9 @@ fn payload(site: &Site, folder: &Path) -> Result<()> {
             .arg(folder.join("virtengine-node-agent"))
             .arg(&agent),
     )?;
-    for file in [
-        "install-node-agent.sh",
-        "systemd/virtengine-node-agent.service",
-        "package/config.yaml",
-        "package/environment",
-    ] {
-        let from = program::root().join("deploy").join(file);
-        let name = from.file_name().context("no name")?;
-        fs::copy(&from, folder.join(name)).with_context(|| format!("{}", from.display()))?;
-    }
+    let script = program::root().join("deploy/install-node-agent.sh");
+    fs::copy(&script, folder.join("install-node-agent.sh"))
+        .with_context(|| format!("{}", script.display()))?;
     let run = folder.join("run");
     fs::copy(program::root().join("tests/tests/guest/run.sh"), &run)?;
     fs::set_permissions(&run, fs::Permissions::from_mode(0o755))?;
@@ -67,7 +61,8 @@ fn payload(site: &Site, folder: &Path) -> Result<()> {
     fs::write(folder.join("port"), site.gateway_port().to_string())?;
     let config = format!(
         "node:\n  id: {NODE}\n  cluster_id: {CLUSTER}\nprovider_daemon:\n  endpoint: {}\nagent:\n  \
-         registration_token_file: /etc/virtengine/node-agent/token\nsampling:\n  base_interval: 10s\n",
+         registration_token_file: /etc/virtengine/node-agent/token\nsampling:\n  base_interval: 10s\n\
+         commands:\n  shutdown: host\n",
         site.gateway().url
     );
     fs::write(folder.join("config"), config)?;
@@ -111,13 +106,22 @@ fn under_its_unit_the_agent_is_ready_rotates_its_key_and_is_started_again_by_the
         let metrics: u32 = machine.wait("metrics ", STEP)?.parse()?;
         ensure!(metrics > 10, "{metrics} metrics of ours");
 
-        let security = machine.wait("security ", STEP)?;
-        println!("systemd-analyze security: {security}");
-        let score: f64 = security
-            .split_whitespace()
-            .find_map(|w| w.parse().ok())
-            .context("no score")?;
-        ensure!(score <= EXPOSURE, "exposure {score}, promised {EXPOSURE}");
+        for what in ["security ", "security-helper "] {
+            let security = machine.wait(what, STEP)?;
+            println!("systemd-analyze {what}: {security}");
+            let score: f64 = security
+                .split_whitespace()
+                .find_map(|w| w.parse().ok())
+                .context("no score")?;
+            ensure!(score <= EXPOSURE, "exposure {score}, promised {EXPOSURE}");
+        }
+        let door = machine.wait("helper ", STEP)?;
+        ensure!(door == "600 virtengine", "{door}");
+        // Without a section `tasks` a person has to write something; with it they are taken.
+        let without = machine.wait("tasks-without ", STEP)?;
+        ensure!(without == "failed 2 0", "{without}");
+        let tasks = machine.wait("tasks ", STEP)?;
+        ensure!(tasks == "active running root", "{tasks}");
 
         let rotated = machine.wait("rotated ", STEP)?;
         let next = fs::read_to_string(folder.join("keys/agent.next.pub"))?;
@@ -125,11 +129,26 @@ fn under_its_unit_the_agent_is_ready_rotates_its_key_and_is_started_again_by_the
         let watchdog = machine.wait("watchdog ", STEP)?;
         println!("watchdog: {watchdog}");
         ensure!(watchdog.contains(" 1 after "), "{watchdog}");
-        let said = machine.finish(STEP)?;
-        ensure!(
-            said.contains("\nstopped success 0") && said.contains("\npurged"),
-            "{said}"
-        );
+        let stopped = machine.wait("stopped ", STEP)?;
+        ensure!(stopped == "success 0", "{stopped}");
+        machine.wait("purged", STEP)?;
+
+        // Installed again as the same node: the provider switches the host off.
+        machine.wait("waits", STEP)?;
+        let before = site.sequence(NODE)?;
+        site.wait_sequence(NODE, before + 1)?;
+        let order = [
+            "command",
+            "send",
+            NODE,
+            "--type",
+            "shutdown",
+            "--parameters",
+            r#"{"reason":"power works"}"#,
+        ];
+        site.provider_run(&order)?;
+        machine.gone(STEP)?;
+        println!("the host is off; orders: {:?}", site.orders(NODE)?);
         Ok(())
     })
 }

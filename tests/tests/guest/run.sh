@@ -34,7 +34,7 @@ systemctl daemon-reload
 systemctl start gateway.socket
 
 mkdir /tmp/release
-cp virtengine-node-agent install-node-agent.sh virtengine-node-agent.service config.yaml environment /tmp/release
+cp virtengine-node-agent install-node-agent.sh /tmp/release
 /tmp/release/install-node-agent.sh
 cp config "$ETC/config.yaml"
 for file in agent.key agent.pub agent.key.next agent.next.pub; do
@@ -42,6 +42,7 @@ for file in agent.key agent.pub agent.key.next agent.next.pub; do
 done
 install -o virtengine -g virtengine -m 600 token $ETC/token
 echo "groups $(id -Gn virtengine)"
+systemctl enable --quiet --now virtengine-node-helper.socket
 
 echo "doctor-before $(virtengine-node-agent doctor --output json | tr -d '\n')"
 systemctl enable --quiet $UNIT
@@ -54,6 +55,19 @@ echo "doctor-after $(virtengine-node-agent doctor --output json | tr -d '\n')"
 echo "metrics $(bash -c 'exec 3<>/dev/tcp/127.0.0.1/9000; printf "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n" >&3; grep -c ^virtengine_ <&3')"
 
 systemd-analyze security --no-pager $UNIT | tail -n 1 | sed 's/^[^:]*: */security /'
+systemd-analyze security --no-pager virtengine-node-helper@x.service | tail -n 1 | sed 's/^[^:]*: */security-helper /'
+echo "helper $(stat -c '%a %U' /run/virtengine-node-helper.sock)"
+
+# Tasks: not without a section in the configuration, and then not again and again.
+TASKS=virtengine-node-tasks.service
+of_tasks() { systemctl show --property "$1" --value $TASKS; }
+systemctl start $TASKS || true
+echo "tasks-without $(of_tasks ActiveState) $(of_tasks ExecMainStatus) $(of_tasks NRestarts)"
+printf 'tasks:\n  user: nobody\n' >>$ETC/config.yaml
+systemctl reset-failed $TASKS
+systemctl start $TASKS
+echo "tasks $(of_tasks ActiveState) $(of_tasks SubState) $(stat -c %U /var/lib/virtengine/tasks)"
+systemctl enable --quiet $TASKS
 
 # A key that was registered and whose command was cut off before it put it in its place: the agent does it, in its unit.
 install -o virtengine -g virtengine -m 600 next-token $ETC/next-token
@@ -73,10 +87,27 @@ wait_for 120 virtengine-node-agent status --output json >/tmp/status
 
 systemctl stop $UNIT
 echo "stopped $(show Result) $(show ExecMainStatus)"
+mkdir /tmp/node
+cp -a $ETC /tmp/node/etc
+cp -a /var/lib/virtengine/node-agent /tmp/node/state
 /tmp/release/install-node-agent.sh uninstall --purge
-if ls -d /usr/local/bin/virtengine* /etc/virtengine /var/lib/virtengine /etc/systemd/system/virtengine* 2>/dev/null; then
+if ls -d /usr/local/bin/virtengine* /etc/virtengine /var/lib/virtengine /etc/systemd/system/virtengine* \
+    /etc/systemd/system/*.wants/virtengine* /run/virtengine* 2>/dev/null || systemctl --quiet is-active $TASKS; then
     echo "left behind"
     exit 1
 fi
 if id virtengine 2>/dev/null; then exit 1; fi
 echo "purged"
+
+# The same node once more, for the provider to switch off.
+/tmp/release/virtengine-node-agent install
+cp -a /tmp/node/etc/. $ETC/
+cp -a /tmp/node/state/. /var/lib/virtengine/node-agent/
+chown -R virtengine:virtengine $ETC /var/lib/virtengine/node-agent
+systemctl enable --quiet --now virtengine-node-helper.socket
+systemctl start $UNIT
+wait_for 120 virtengine-node-agent status --output json >/tmp/status
+echo "waits for the order"
+# The host goes down around this.
+trap 'echo "going down"; exit 0' TERM
+while :; do sleep 1; done

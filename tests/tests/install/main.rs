@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hpc_tests::site::Site;
-use hpc_tests::{process, program, scene};
+use hpc_tests::{process, program, scene, wait};
 
 use root::Root;
 
 const NODE: &str = "node-hpc1-compute-042";
 const CONFIG: &str = "/etc/virtengine/node-agent/config.yaml";
 const KEYS: &str = "/etc/virtengine/node-agent/keys";
+const TASKS: &str = "/var/lib/virtengine/tasks";
 
 /// The longest that the documentation promises.
 const PROMISED: Duration = Duration::from_secs(5 * 60);
@@ -38,21 +39,41 @@ fn bring(root: &Root, file: &PathBuf, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program as the unit does: as the service's user, with the unit's own command line.
-fn start_service(root: &Root) -> Result<process::Process> {
-    let unit = fs::read_to_string(root.path("/lib/systemd/system/virtengine-node-agent.service"))?;
-    let line = unit
-        .lines()
-        .find_map(|l| l.strip_prefix("ExecStart="))
-        .context("the unit has no ExecStart")?;
-    let mut words = vec![
-        "setpriv",
-        "--reuid=virtengine",
-        "--regid=virtengine",
-        "--init-groups",
-    ];
+/// Runs the program as its unit does: as the unit's user, with the unit's own command line.
+fn start_unit(root: &Root, name: &str) -> Result<process::Process> {
+    let unit = fs::read_to_string(root.path("/lib/systemd/system").join(name))?;
+    let value = |key: &str| unit.lines().find_map(|l| l.strip_prefix(key));
+    let line = value("ExecStart=").context("the unit has no ExecStart")?;
+    let (user, group) = (
+        format!("--reuid={}", value("User=").unwrap_or("root")),
+        format!("--regid={}", value("Group=").unwrap_or("root")),
+    );
+    let mut words = vec!["setpriv", &user, &group, "--init-groups"];
     words.extend(line.split_whitespace());
     root.start(&words)
+}
+
+fn start_service(root: &Root) -> Result<process::Process> {
+    start_unit(root, "virtengine-node-agent.service")
+}
+
+/// What the task agent says where it cannot start, and with which code.
+fn tasks_refuse(root: &Root, code: i32, words: &str) -> Result<()> {
+    let script = format!("virtengine-node-agent tasks --config {CONFIG}; test $? = {code}");
+    let said = root.run(&["sh", "-c", &format!("({script}) 2>&1")])?;
+    ensure!(said.contains(words), "not {words:?}: {said}");
+    Ok(())
+}
+
+/// Takes tasks, as the second unit does, until the end of the test's step.
+fn start_tasks(root: &Root) -> Result<process::Process> {
+    let mut tasks = start_unit(root, "virtengine-node-tasks.service")?;
+    wait::until("the task agent", Duration::from_secs(30), || {
+        tasks.check_alive()?;
+        Ok(root.path(TASKS).join("authority.json").exists().then_some(()))
+    })?;
+    root.run(&["virtengine-node-agent", "tasks", "list", "--config", CONFIG])?;
+    Ok(tasks)
 }
 
 /// The guide's steps, typed into the tree: configuration, key, token, registration.
@@ -113,6 +134,19 @@ fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() 
             unconfigured.err().context("an empty configuration passes")?
         );
         ensure!(said.contains("provider_daemon.endpoint"), "not the field: {said}");
+        for file in [
+            "/lib/systemd/system/virtengine-node-agent.service",
+            "/lib/systemd/system/virtengine-node-tasks.service",
+            "/lib/systemd/system/virtengine-node-helper.socket",
+            "/lib/systemd/system/virtengine-node-helper@.service",
+            "/usr/share/doc/virtengine-node-agent/agent.md",
+            "/usr/share/doc/virtengine-node-agent/agent-health.md",
+            "/usr/share/doc/virtengine-node-agent/tasks.md",
+            "/usr/share/doc/virtengine-node-agent/machines.md",
+            "/usr/share/man/man8/virtengine-node-agent.8.gz",
+        ] {
+            ensure!(root.path(file).exists(), "{file} is not in the package");
+        }
         configure(&root, &site)?;
         let mut agent = start_service(&root)?;
         site.wait_state(NODE, "active")?;
@@ -133,11 +167,21 @@ fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() 
             "the key belongs to root, the service cannot read it"
         );
 
+        // Tasks: only where the configuration has them.
+        tasks_refuse(&root, 2, "no section tasks")?;
+        let untasked = fs::read_to_string(root.path(CONFIG))?;
+        fs::write(root.path(CONFIG), format!("{untasked}\ntasks:\n  user: nobody\n"))?;
+        let mut tasks = start_tasks(&root)?;
+
         // Upgrade: the service stops, the files change, it starts again as the same node.
         let edited = fs::read_to_string(root.path(CONFIG))?;
         ensure!(
             agent.stop(Duration::from_secs(20))?.success(),
             "the agent did not end well"
+        );
+        ensure!(
+            tasks.stop(Duration::from_secs(60))?.success(),
+            "the task agent did not end well"
         );
         root.run(&["dpkg", "--install", "/next.deb"])?;
         ensure!(
@@ -147,11 +191,28 @@ fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() 
         let before = site.sequence(NODE)?;
         let mut agent = start_service(&root)?;
         site.wait_sequence(NODE, before + 1)?;
+        let mut tasks = start_tasks(&root)?;
+        tasks.stop(Duration::from_secs(60))?;
         ensure!(
             agent.stop(Duration::from_secs(20))?.success(),
             "the agent did not end well"
         );
 
+        // What tasks hold on the host is not forgotten by a purge.
+        let held = root.path(TASKS).join("holdings.json");
+        let machine = r#"{"holdings":[{"kind":"vm","name":"m-1","task_id":"t","since":1,"facts":{}}]}"#;
+        fs::write(&held, machine)?;
+        let said = root.run(&["sh", "-c", "dpkg --purge virtengine-node-agent 2>&1"])?;
+        ensure!(
+            said.contains("vm m-1"),
+            "the removal does not name what stays: {said}"
+        );
+        ensure!(
+            held.exists() && !root.path(CONFIG).exists() && !root.path(KEYS).exists(),
+            "the purge took what tasks hold, or left what it should take"
+        );
+        fs::write(&held, "{\n  \"holdings\": []\n}")?;
+        root.run(&["dpkg", "--install", "/next.deb"])?;
         root.run(&["dpkg", "--purge", "virtengine-node-agent"])?;
         fs::remove_file(root.path("agent.deb"))?;
         fs::remove_file(root.path("next.deb"))?;
@@ -195,11 +256,21 @@ fn the_rpm_package_and_the_archive_install_and_uninstall_clean() -> Result<()> {
             "--directory",
             &format!("{folder}/opt"),
         ]))?;
+        let would = root.run(&["/opt/virtengine-node-agent", "install", "--dry-run"])?;
+        ensure!(
+            would.contains("user virtengine") && !root.path("/usr/local/bin/virtengine-node-agent").exists(),
+            "{would}"
+        );
         root.run(&["/opt/install-node-agent.sh"])?;
         let version = root.run(&["/usr/local/bin/virtengine-node-agent", "--version"])?;
         ensure!(version.starts_with("virtengine-node-agent "), "{version}");
         root.run(&["virtengine-node-agent", "keygen", "--output-dir", KEYS])?;
-        root.run(&["/opt/install-node-agent.sh"])?;
+        // Again, by the installed program itself.
+        let again = root.run(&["virtengine-node-agent", "install"])?;
+        ensure!(
+            !again.contains("is there"),
+            "the second time changes something: {again}"
+        );
         ensure!(
             root.path(&format!("{KEYS}/agent.key")).exists(),
             "installing again took the key away"
@@ -209,6 +280,9 @@ fn the_rpm_package_and_the_archive_install_and_uninstall_clean() -> Result<()> {
             "/etc/virtengine/node-agent",
             "/var/lib/virtengine",
             "/usr/local/bin/virtengine-node-agent",
+            "/etc/systemd/system/virtengine-node-agent.service",
+            "/etc/systemd/system/virtengine-node-tasks.service",
+            "/etc/systemd/system/virtengine-node-helper.socket",
         ] {
             ensure!(!root.path(gone).exists(), "{gone} is still there");
         }

@@ -1,14 +1,19 @@
 //! Draining and resuming this node in Slurm.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
 
 use super::node::{self, SlurmNode};
 use super::{Answer, Client, SlurmConfig};
+use crate::helper::{Helper, Verb};
 use crate::probe::Roots;
 
 /// For whom the agent drains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum By {
     /// The provider ordered it.
     Order,
@@ -68,6 +73,8 @@ pub struct Control {
     by: By,
     /// The other drain of ours that is in force, with its reason.
     other: Option<(By, String)>,
+    /// Who has the right to change the node, if it is not this process.
+    helper: PathBuf,
 }
 
 impl Control {
@@ -78,7 +85,14 @@ impl Control {
             client: Client::new(config, roots, "scontrol"),
             by,
             other: None,
+            helper: PathBuf::new(),
         }
+    }
+
+    /// Has changes made by the helper that listens here, if one does.
+    #[must_use]
+    pub fn by_helper(self, helper: PathBuf) -> Self {
+        Self { helper, ..self }
     }
 
     /// While this other drain of ours is in force, a resume leaves the node drained for it.
@@ -129,14 +143,38 @@ impl Control {
             self.tell(other, &reason)?;
             return Ok(Turned::Drained);
         }
-        self.update(&["state=resume"])?;
+        match Helper::at(&self.helper) {
+            Some(helper) => helper.ask(&Verb::Resume { by: self.by }).map(drop)?,
+            None => self.update(&["state=resume"])?,
+        }
         match self.look()? {
             Some(node) if !is_drained(&node) => Ok(Turned::Resumed),
             _ => Err("Slurm took the resume and still drains the node".to_owned()),
         }
     }
 
+    /// As [`Control::drain`], and a drain of ours gets this reason: for the helper, whom a process asks that has looked
+    /// itself.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or does not do it.
+    pub fn drain_anew(&mut self, reason: &str) -> Result<Turned, String> {
+        match self.look()? {
+            None => return Ok(Turned::NoSlurm),
+            Some(node) if is_drained(&node) && drained_by(&node).is_none() => {
+                return Ok(Turned::Administrators(node.reason.unwrap_or_default()));
+            }
+            Some(_) => {}
+        }
+        self.tell(self.by, reason)?;
+        Ok(Turned::Drained)
+    }
+
     fn tell(&mut self, by: By, reason: &str) -> Result<(), String> {
+        if let Some(helper) = Helper::at(&self.helper) {
+            let reason = shortened(reason);
+            return helper.ask(&Verb::Drain { by, reason }).map(drop);
+        }
         let reason = format!("reason={}", worded(by, reason));
         self.update(&["state=drain", &reason])
     }
@@ -182,13 +220,13 @@ pub fn drained_by(node: &SlurmNode) -> Option<By> {
 }
 
 /// Printable and short: it becomes an argument, and everybody on the site reads it.
+fn shortened(reason: &str) -> String {
+    let printable = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(LONGEST_REASON).collect()
+}
+
 fn worded(by: By, reason: &str) -> String {
-    let clean: String = reason
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST_REASON)
-        .collect();
-    match clean.trim() {
+    match shortened(reason).trim() {
         "" => by.words().to_owned(),
         text => format!("{}: {text}", by.words()),
     }

@@ -12,6 +12,7 @@ use crate::clock::instant;
 use crate::command::{Diagnostic, End, Entry, OrderedDrain, Outcome, Work};
 use crate::config::Shutdown;
 use crate::health::OutOfService;
+use crate::helper::Helper;
 use crate::probe::slurm::{By, Control};
 use crate::run::Agent;
 
@@ -25,6 +26,7 @@ impl Agent {
     pub(in crate::run) fn step_orders(&mut self) {
         if self.orders.relaunches
             || self.orders.running.is_some()
+            || self.service.talks()
             || self.orders.again_at.is_some_and(|at| instant() < at)
         {
             return;
@@ -78,7 +80,8 @@ impl Agent {
             Err(e) => return Begun::Ended(Outcome::failed(now, &e)),
         };
         let control = || {
-            let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Order);
+            let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Order)
+                .by_helper(self.config.commands.helper.clone());
             let health = self.service.out().map(OutOfService::why);
             Box::new(control.but(health.map(|why| (By::Health, why))))
         };
@@ -100,7 +103,15 @@ impl Agent {
                     let text = "commands.shutdown of this node is refuse";
                     Begun::Ended(Outcome::refused(now, Code::WrongMode, text))
                 }
-                Shutdown::Host(program) => Begun::OnThread(Work::Poweroff(program.clone())),
+                // It was begun, and this process or this host is not the one that began it: once is enough.
+                Shutdown::Host(_) if entry.attempts > 0 => Begun::Ended(Outcome::done(
+                    now,
+                    "the host was told to shut down, and is up again",
+                )),
+                Shutdown::Host(program) => {
+                    let helper = Helper::at(&self.config.commands.helper);
+                    Begun::OnThread(Work::Poweroff(helper, program.clone()))
+                }
                 Shutdown::Agent => {
                     let why = reason.reason.unwrap_or_default();
                     tracing::warn!("the provider orders this agent to stop: {why}");

@@ -5,7 +5,7 @@ mod take;
 
 use std::time::{Duration, Instant};
 
-use hpc_schema::command::{Acknowledgement, MAX_ACKNOWLEDGEMENTS};
+use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENTS};
 use tokio::sync::mpsc;
 
 use crate::command::{End, Entry, Journal, Outcome, Work};
@@ -67,6 +67,18 @@ impl Orders {
     /// Whether another version is to run from now on.
     pub(super) fn relaunches(&self) -> bool {
         self.relaunches
+    }
+
+    /// Whether a thread talks to Slurm: health waits.
+    pub(super) fn talks_to_slurm(&self) -> bool {
+        let kind = |id: &String| {
+            self.journal
+                .entries()
+                .find(|e| e.command_id == *id)
+                .map(|e| e.kind)
+        };
+        let running = self.running.as_ref().and_then(kind);
+        matches!(running, Some(CommandType::Drain | CommandType::Resume))
     }
 
     /// When an order is tried again.

@@ -1,0 +1,192 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+/// A tree with a program to install.
+fn image() -> (tempfile::TempDir, Place, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let place = Place::new(Some(&root));
+    (dir, place, program)
+}
+
+fn take(place: &Place, steps: &[Step]) -> Vec<String> {
+    steps.iter().filter_map(|s| s.take(place).unwrap()).collect()
+}
+
+/// Every path of the tree, with its mode.
+fn tree(place: &Place) -> BTreeMap<String, u32> {
+    fn walk(root: &Path, folder: &Path, into: &mut BTreeMap<String, u32>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let (path, meta) = (entry.path(), entry.path().symlink_metadata().unwrap());
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            into.insert(name, meta.permissions().mode() & 0o7777);
+            if meta.is_dir() {
+                walk(root, &path, into);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk(&place.root, &place.root, &mut all);
+    all
+}
+
+#[test]
+fn an_image_gets_every_directory_of_the_specification_and_a_second_time_changes_nothing() {
+    let (_dir, place, program) = image();
+    let steps = install(&place, &program);
+    assert!(!take(&place, &steps).is_empty());
+    let made = tree(&place);
+    for (path, mode) in [
+        ("usr/local/bin/virtengine-node-agent", 0o755),
+        ("etc/virtengine/node-agent", 0o750),
+        ("etc/virtengine/node-agent/keys", 0o700),
+        ("etc/virtengine/node-agent/config.yaml", 0o640),
+        ("etc/virtengine/node-agent/environment", 0o600),
+        ("var/lib/virtengine/node-agent", 0o700),
+        ("var/log/virtengine", 0o750),
+        ("etc/systemd/system/virtengine-node-agent.service", 0o644),
+        ("etc/systemd/system/virtengine-node-tasks.service", 0o644),
+        ("etc/systemd/system/virtengine-node-helper.socket", 0o644),
+        ("etc/systemd/system/virtengine-node-helper@.service", 0o644),
+    ] {
+        assert_eq!(made.get(path), Some(&mode), "{path} in {made:#?}");
+    }
+    let config = place.at("/etc/virtengine/node-agent/config.yaml");
+    fs::write(&config, "edited: true\n").unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(take(&place, &steps), Vec::<String>::new());
+    assert_eq!(fs::read_to_string(&config).unwrap(), "edited: true\n");
+    assert_eq!(fs::metadata(&config).unwrap().permissions().mode() & 0o777, 0o600);
+    // Another version takes the place of the program and of the units.
+    fs::write(&program, "#!/bin/sh\n# next\n").unwrap();
+    assert_eq!(take(&place, &steps).len(), 1);
+}
+
+#[test]
+fn uninstalling_leaves_what_the_node_is_and_purging_leaves_nothing() {
+    let (_dir, place, program) = image();
+    take(&place, &install(&place, &program));
+    let key = place.at("/etc/virtengine/node-agent/keys/agent.key");
+    fs::write(&key, "secret").unwrap();
+    fs::write(place.at("/var/log/virtengine/node-agent.log.1"), "old").unwrap();
+    fs::write(place.at("/etc/virtengine/tasks.yaml"), "mode: slice").unwrap();
+    fs::create_dir_all(place.at("/var/lib/virtengine/tasks/journal")).unwrap();
+    take(&place, &uninstall(&place, false));
+    assert!(key.exists() && !place.at("/usr/local/bin/virtengine-node-agent").exists());
+    assert!(!tree(&place).keys().any(|p| p.contains("virtengine-node")));
+    take(&place, &uninstall(&place, true));
+    let left: Vec<String> = tree(&place)
+        .into_keys()
+        .filter(|p| p.contains("virtengine"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Nothing there any more: nothing to do, and no error.
+    assert_eq!(take(&place, &uninstall(&place, true)), Vec::<String>::new());
+}
+
+#[test]
+fn what_tasks_hold_and_other_programs_have_outlives_a_purge_and_is_named() {
+    let (_dir, place, program) = image();
+    take(&place, &install(&place, &program));
+    let tasks = place.at("/var/lib/virtengine/tasks");
+    fs::create_dir_all(&tasks).unwrap();
+    let held = r#"{"holdings":[{"kind":"vm","name":"m-1","task_id":"t","since":1,"facts":{}}]}"#;
+    fs::write(tasks.join("holdings.json"), held).unwrap();
+    fs::create_dir_all(place.at("/etc/virtengine/provider")).unwrap();
+    let said = take(&place, &uninstall(&place, true)).join("\n");
+    assert!(said.contains("tasks hold vm m-1 here"), "{said}");
+    assert!(tasks.join("holdings.json").exists() && place.at("/etc/virtengine/provider").exists());
+    assert_eq!(place.held_by_tasks(), ["vm m-1"]);
+    fs::write(tasks.join("holdings.json"), r#"{"holdings":[]}"#).unwrap();
+    take(&place, &uninstall(&place, true));
+    assert!(!tasks.exists());
+    // What cannot be read may hold something.
+    fs::create_dir_all(&tasks).unwrap();
+    fs::write(tasks.join("holdings.json"), "damaged").unwrap();
+    assert!(
+        take(&place, &uninstall(&place, true))
+            .join("\n")
+            .contains("stays")
+    );
+}
+
+#[test]
+fn a_link_in_a_directory_of_the_services_user_is_not_followed() {
+    let (dir, place, program) = image();
+    take(&place, &install(&place, &program));
+    let (keys, config) = (
+        place.at("/etc/virtengine/node-agent/keys"),
+        place.at("/etc/virtengine/node-agent/config.yaml"),
+    );
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("shadow"), "x").unwrap();
+    fs::remove_dir(&keys).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &keys).unwrap();
+    let fails = |steps: &[Step]| steps.iter().any(|s| s.take(&place).is_err());
+    assert!(fails(&settle(&place)));
+    fs::remove_file(&keys).unwrap();
+    fs::remove_file(&config).unwrap();
+    std::os::unix::fs::symlink(elsewhere.join("shadow"), &config).unwrap();
+    assert!(fails(&settle(&place)));
+    fs::remove_file(&config).unwrap();
+    fs::hard_link(elsewhere.join("shadow"), &config).unwrap();
+    assert!(fails(&settle(&place)));
+    fs::remove_file(&config).unwrap();
+    assert!(!fails(&settle(&place)));
+}
+
+#[test]
+fn an_image_is_only_written_to_and_this_host_is_told_last() {
+    let program = Path::new("/p");
+    let image = Place::new(Some(Path::new("/image")));
+    for step in install(&image, program).iter().chain(&uninstall(&image, true)) {
+        let alive = matches!(
+            step,
+            Step::User
+                | Step::Group(_)
+                | Step::SlurmOperator
+                | Step::Systemctl(_)
+                | Step::Disable(_)
+                | Step::RcStop
+                | Step::RemoveUser { .. }
+        );
+        assert!(!alive, "{step}");
+        assert!(step.to_string().contains("/image/"), "{step}");
+    }
+    let here = Place::new(None);
+    let steps = install(&here, program);
+    assert_eq!(steps[0], Step::User);
+    // The program comes after the directories and before the service manager.
+    let at = |is: fn(&Step) -> bool| steps.iter().position(is);
+    let (put, told) = (
+        at(|s| matches!(s, Step::Program { .. })).unwrap(),
+        at(|s| matches!(s, Step::Systemctl(_))).unwrap_or(usize::MAX),
+    );
+    assert!(put < told && at(|s| matches!(s, Step::Keep { .. })) < at(|s| matches!(s, Step::Own { .. })));
+}
+
+#[test]
+fn the_packages_have_every_unit_and_their_scripts_call_this_program() {
+    let read = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/package");
+        fs::read_to_string(folder.join(name)).unwrap()
+    };
+    let contents = read("nfpm.yaml");
+    for (path, _, _) in files::services(Os::Linux) {
+        let name = path.rsplit('/').next().unwrap();
+        assert_eq!(
+            contents.matches(&format!("/systemd/system/{name}")).count(),
+            2,
+            "{name}"
+        );
+    }
+    assert!(read("postinstall.sh").contains("virtengine-node-agent install --packaged"));
+    assert!(read("preremove.sh").contains("virtengine-node-agent uninstall --packaged"));
+}
