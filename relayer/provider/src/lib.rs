@@ -11,6 +11,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod db;
 pub mod enrol;
 pub mod events;
 pub mod fault;

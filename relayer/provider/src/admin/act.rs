@@ -1,16 +1,16 @@
 use serde_json::{Value, json};
-use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 use super::error::AdminError;
 use crate::audit::{Actor, Entry, append};
 use crate::clock;
+use crate::db::{Conn, Transaction};
 use crate::store::{Store, StoreError};
 
 /// A privileged act: what it changes and its row in the audit log are one transaction.
 #[derive(Debug)]
 pub struct Act {
     store: Store,
-    tx: Transaction<'static, Sqlite>,
+    tx: Transaction,
     by: Actor,
     action: &'static str,
     target: String,
@@ -37,7 +37,7 @@ impl Act {
     }
 
     /// For what it changes.
-    pub fn conn(&mut self) -> &mut SqliteConnection {
+    pub fn conn(&mut self) -> &mut Conn {
         &mut self.tx
     }
 

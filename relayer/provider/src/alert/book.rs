@@ -2,9 +2,8 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool, Row};
 use crate::ops::Severity;
 use crate::store::{StoreError, int, opt_uint, uint};
 
@@ -80,7 +79,7 @@ impl Alert {
         }
     }
 
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             key: row.try_get("key")?,
             name: row.try_get("name")?,
@@ -101,13 +100,13 @@ pub(super) fn node_key(name: &str, cluster: &ClusterId, node: &NodeId) -> String
 }
 
 /// It is wrong; once is enough. One that had ended, and of which that was not told yet, goes on.
-pub(super) async fn raise(conn: &mut SqliteConnection, a: &Alert) -> Result<(), StoreError> {
-    sqlx::query(
+pub(super) async fn raise(conn: &mut Conn, a: &Alert) -> Result<(), StoreError> {
+    db::query(
         "INSERT INTO alert (key, name, cluster_id, node_id, severity, summary, started_at, raised_at)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (key) DO UPDATE SET summary = excluded.summary,
-           started_at = CASE WHEN ended_at IS NULL THEN started_at ELSE excluded.started_at END,
-           raised_at = CASE WHEN ended_at IS NULL THEN raised_at ELSE excluded.raised_at END,
+           started_at = CASE WHEN alert.ended_at IS NULL THEN alert.started_at ELSE excluded.started_at END,
+           raised_at = CASE WHEN alert.ended_at IS NULL THEN alert.raised_at ELSE excluded.raised_at END,
            ended_at = NULL, cleared_at = NULL",
     )
     .bind(&a.key)
@@ -125,13 +124,14 @@ pub(super) async fn raise(conn: &mut SqliteConnection, a: &Alert) -> Result<(), 
 
 /// It is right again since `ended_at`.
 pub(super) async fn resolve(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     key: &str,
     ended_at: u64,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE alert SET ended_at = max(?, started_at), cleared_at = ? WHERE key = ? AND ended_at IS NULL",
+    db::query(
+        "UPDATE alert SET ended_at = CASE WHEN started_at > ?1 THEN started_at ELSE ?1 END, cleared_at = ?2
+         WHERE key = ?3 AND ended_at IS NULL",
     )
     .bind(int(ended_at))
     .bind(int(now_ms))
@@ -142,11 +142,13 @@ pub(super) async fn resolve(
 }
 
 /// What is wrong now, of nodes or of the daemon itself.
-pub(super) async fn active(conn: &mut SqliteConnection, of_nodes: bool) -> Result<Vec<Alert>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM alert WHERE ended_at IS NULL AND (node_id <> '') = ?")
-        .bind(of_nodes)
-        .fetch_all(conn)
-        .await?;
+pub(super) async fn active(conn: &mut Conn, of_nodes: bool) -> Result<Vec<Alert>, StoreError> {
+    let rows = db::query(
+        "SELECT * FROM alert WHERE ended_at IS NULL AND CASE WHEN node_id <> '' THEN 1 ELSE 0 END = ?",
+    )
+    .bind(of_nodes)
+    .fetch_all(conn)
+    .await?;
     rows.iter().map(Alert::read).collect()
 }
 
@@ -154,8 +156,8 @@ pub(super) async fn active(conn: &mut SqliteConnection, of_nodes: bool) -> Resul
 ///
 /// # Errors
 /// If the store fails.
-pub async fn list(pool: &SqlitePool) -> Result<Vec<AlertRow>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM alert ORDER BY started_at DESC, key LIMIT 10000")
+pub async fn list(pool: &Pool) -> Result<Vec<AlertRow>, StoreError> {
+    let rows = db::query("SELECT * FROM alert ORDER BY started_at DESC, key LIMIT 10000")
         .fetch_all(pool)
         .await?;
     let time = |ms: u64| UnixSeconds(ms / 1000).to_string();
@@ -179,12 +181,12 @@ pub async fn list(pool: &SqlitePool) -> Result<Vec<AlertRow>, StoreError> {
 /// Forgets what has ended and has nobody left to be told; what ended within `wait_ms` of its start is told to nobody who
 /// has not been told that it began.
 pub(super) async fn forget(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     sinks: usize,
     wait_ms: u64,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    db::query(
         "DELETE FROM alert WHERE ended_at IS NOT NULL AND cleared_at + ?1 <= ?2 AND (
            (ended_at - started_at < ?1 AND NOT EXISTS
              (SELECT 1 FROM alert_told t WHERE t.key = alert.key AND t.state = 'firing'))
@@ -195,7 +197,7 @@ pub(super) async fn forget(
     .bind(i64::try_from(sinks).unwrap_or(i64::MAX))
     .execute(&mut *conn)
     .await?;
-    sqlx::query("DELETE FROM alert_told WHERE key NOT IN (SELECT key FROM alert)")
+    db::query("DELETE FROM alert_told WHERE key NOT IN (SELECT key FROM alert)")
         .execute(conn)
         .await?;
     Ok(())

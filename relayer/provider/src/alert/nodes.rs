@@ -6,9 +6,9 @@ use std::sync::Arc;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{NodeState, Prior};
 use hpc_schema::registry::Event;
-use sqlx::SqliteConnection;
 
 use super::book::{self, Alert, node_key};
+use crate::db::Conn;
 use crate::events;
 use crate::registry::Node;
 use crate::store::{Store, StoreError};
@@ -28,7 +28,7 @@ const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
 
 /// Raises and resolves what follows from an event of this node; part of the commit that takes it in.
 pub(crate) async fn on_event(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     event: &Event,
     (cluster_id, node_id): (&ClusterId, &NodeId),
     now_ms: u64,

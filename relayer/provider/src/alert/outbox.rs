@@ -1,12 +1,11 @@
 //! The message that is on its way to a receiver. It is written with what it tells in one commit, and goes again, the same bytes
 //! under the same id, until the receiver has taken it.
 
-use sqlx::Row as _;
-
 use super::body::{self, Site};
 use super::book::Alert;
 use super::group::{Told, choose};
 use super::sink::Kind;
+use crate::db::{self, Row};
 use crate::store::{Store, StoreError, int, uint};
 use crate::{clock, fault};
 
@@ -32,7 +31,7 @@ pub(super) async fn next(
     site: &Site,
     wait_ms: u64,
 ) -> Result<Option<Message>, StoreError> {
-    let row = sqlx::query("SELECT * FROM alert_outbox WHERE sink = ?")
+    let row = db::query("SELECT * FROM alert_outbox WHERE sink = ?")
         .bind(sink)
         .fetch_optional(store.reader())
         .await?;
@@ -60,7 +59,7 @@ pub(super) async fn next(
         next_at: now,
     };
     let mut tx = store.begin().await?;
-    sqlx::query(
+    db::query(
         "INSERT INTO alert_outbox (sink, id, body, created_at, attempts, next_at) VALUES (?, ?, ?, ?, 0, ?)",
     )
     .bind(sink)
@@ -71,12 +70,15 @@ pub(super) async fn next(
     .execute(&mut *tx)
     .await?;
     for alert in &group.alerts {
-        sqlx::query("INSERT OR REPLACE INTO alert_told (sink, key, state) VALUES (?, ?, ?)")
-            .bind(sink)
-            .bind(&alert.key)
-            .bind(group.status.as_str())
-            .execute(&mut *tx)
-            .await?;
+        db::query(
+            "INSERT INTO alert_told (sink, key, state) VALUES (?, ?, ?)
+             ON CONFLICT (sink, key) DO UPDATE SET state = excluded.state",
+        )
+        .bind(sink)
+        .bind(&alert.key)
+        .bind(group.status.as_str())
+        .execute(&mut *tx)
+        .await?;
     }
     tx.commit().await?;
     fault::point("alert.queued");
@@ -85,7 +87,7 @@ pub(super) async fn next(
 
 /// Alerts of which the receiver has not been told all.
 async fn open(store: &Store, sink: &str) -> Result<Vec<(Alert, Told)>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT a.*, coalesce(t.state, '') AS told FROM alert a
          LEFT JOIN alert_told t ON t.sink = ? AND t.key = a.key
          WHERE coalesce(t.state, '') <> CASE WHEN a.ended_at IS NULL THEN 'firing' ELSE 'resolved' END
@@ -95,8 +97,8 @@ async fn open(store: &Store, sink: &str) -> Result<Vec<(Alert, Told)>, StoreErro
     .bind(MOST_READ)
     .fetch_all(store.reader())
     .await?;
-    let read = |row| -> Result<(Alert, Told), StoreError> {
-        let told: String = sqlx::sqlite::SqliteRow::try_get(row, "told")?;
+    let read = |row: &Row| -> Result<(Alert, Told), StoreError> {
+        let told: String = row.try_get("told")?;
         let told = match told.as_str() {
             "firing" => Told::Firing,
             "resolved" => Told::Resolved,
@@ -109,7 +111,7 @@ async fn open(store: &Store, sink: &str) -> Result<Vec<(Alert, Told)>, StoreErro
 
 /// Alerts that a receiver has been told of and that go on.
 pub(super) async fn standing(store: &Store, sink: &str) -> Result<Vec<Alert>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT a.* FROM alert a JOIN alert_told t ON t.sink = ? AND t.key = a.key
          WHERE t.state = 'firing' AND a.ended_at IS NULL LIMIT ?",
     )
@@ -124,7 +126,7 @@ pub(super) async fn standing(store: &Store, sink: &str) -> Result<Vec<Alert>, St
 pub(super) async fn delivered(store: &Store, sink: &str, id: &str) -> Result<(), StoreError> {
     fault::point("alert.sent");
     let mut tx = store.begin().await?;
-    sqlx::query("DELETE FROM alert_outbox WHERE sink = ? AND id = ?")
+    db::query("DELETE FROM alert_outbox WHERE sink = ? AND id = ?")
         .bind(sink)
         .bind(id)
         .execute(&mut *tx)
@@ -136,7 +138,7 @@ pub(super) async fn delivered(store: &Store, sink: &str, id: &str) -> Result<(),
 /// The receiver has not taken it: it goes again at `next_at`.
 pub(super) async fn failed(store: &Store, sink: &str, id: &str, next_at: u64) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
-    sqlx::query("UPDATE alert_outbox SET attempts = attempts + 1, next_at = ? WHERE sink = ? AND id = ?")
+    db::query("UPDATE alert_outbox SET attempts = attempts + 1, next_at = ? WHERE sink = ? AND id = ?")
         .bind(int(next_at))
         .bind(sink)
         .bind(id)
@@ -148,13 +150,19 @@ pub(super) async fn failed(store: &Store, sink: &str, id: &str, next_at: u64) ->
 
 /// Forgets what was for receivers that are no longer configured.
 pub(super) async fn keep_only(store: &Store, sinks: &[&str]) -> Result<(), StoreError> {
-    let known = serde_json::to_string(sinks).map_err(std::io::Error::other)?;
     let mut tx = store.begin().await?;
-    for sql in [
-        "DELETE FROM alert_told WHERE sink NOT IN (SELECT value FROM json_each(?))",
-        "DELETE FROM alert_outbox WHERE sink NOT IN (SELECT value FROM json_each(?))",
-    ] {
-        sqlx::query(sql).bind(&known).execute(&mut *tx).await?;
+    let rows = db::query("SELECT sink FROM alert_told UNION SELECT sink FROM alert_outbox");
+    for row in rows.fetch_all(&mut *tx).await? {
+        let sink: String = row.try_get("sink")?;
+        if sinks.contains(&sink.as_str()) {
+            continue;
+        }
+        for sql in [
+            "DELETE FROM alert_told WHERE sink = ?",
+            "DELETE FROM alert_outbox WHERE sink = ?",
+        ] {
+            db::query(sql).bind(&sink).execute(&mut *tx).await?;
+        }
     }
     tx.commit().await?;
     Ok(())

@@ -156,10 +156,11 @@ mod tests {
         let mut tx = store.begin().await.unwrap();
         book::forget(&mut tx, 1, 0, now).await.unwrap();
         tx.commit().await.unwrap();
-        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM alert")
+        let left: i64 = crate::db::query("SELECT count(*) FROM alert")
             .fetch_one(store.reader())
             .await
-            .unwrap();
+            .unwrap()
+            .get(0);
         assert_eq!(left, 0, "and nothing of it stays");
     }
 }

@@ -5,9 +5,9 @@ use hpc_schema::registry::AnchorView;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::chain::{Digest, Row};
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, bytes, int, text, uint};
 
 /// `kind` of these anchors in the contract.
@@ -32,9 +32,10 @@ pub struct Anchor {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn record_anchor(conn: &mut SqliteConnection, anchor: &Anchor) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT OR REPLACE INTO audit_anchor (cluster_id, seq, digest, tx, at_s) VALUES (?, ?, ?, ?, ?)",
+pub async fn record_anchor(conn: &mut Conn, anchor: &Anchor) -> Result<(), StoreError> {
+    db::query(
+        "INSERT INTO audit_anchor (cluster_id, seq, digest, tx, at_s) VALUES (?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id) DO UPDATE SET seq = excluded.seq, digest = excluded.digest, tx = excluded.tx, at_s = excluded.at_s",
     )
     .bind(anchor.cluster_id.as_str())
     .bind(int(anchor.seq))
@@ -50,8 +51,8 @@ pub async fn record_anchor(conn: &mut SqliteConnection, anchor: &Anchor) -> Resu
 ///
 /// # Errors
 /// If the store fails.
-pub async fn anchored(pool: &SqlitePool) -> Result<Vec<Anchor>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM audit_anchor ORDER BY cluster_id")
+pub async fn anchored(pool: &Pool) -> Result<Vec<Anchor>, StoreError> {
+    let rows = db::query("SELECT * FROM audit_anchor ORDER BY cluster_id")
         .fetch_all(pool)
         .await?;
     rows.iter()

@@ -1,8 +1,6 @@
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
-
 use super::Entry;
 use super::chain::{Broken, Chain, Digest, Row};
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, bytes, int, uint};
 
 /// Rows that are read at once.
@@ -15,9 +13,9 @@ pub type Head = Chain;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn append(conn: &mut SqliteConnection, entry: &Entry) -> Result<(), StoreError> {
+pub async fn append(conn: &mut Conn, entry: &Entry) -> Result<(), StoreError> {
     let before = read_head(
-        &sqlx::query("SELECT seq, digest FROM audit_head")
+        &db::query("SELECT seq, digest FROM audit_head")
             .fetch_one(&mut *conn)
             .await?,
     )?;
@@ -35,7 +33,7 @@ pub async fn append(conn: &mut SqliteConnection, entry: &Entry) -> Result<(), St
         digest: String::new(),
     };
     let digest = row.digest_after(&before.digest);
-    sqlx::query(
+    db::query(
         "INSERT INTO audit (seq, at, actor, role, via, action, target, result, detail, previous, digest)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
@@ -52,7 +50,7 @@ pub async fn append(conn: &mut SqliteConnection, entry: &Entry) -> Result<(), St
     .bind(digest.as_slice())
     .execute(&mut *conn)
     .await?;
-    sqlx::query("UPDATE audit_head SET seq = ?, digest = ?")
+    db::query("UPDATE audit_head SET seq = ?, digest = ?")
         .bind(int(row.seq))
         .bind(digest.as_slice())
         .execute(conn)
@@ -64,15 +62,15 @@ pub async fn append(conn: &mut SqliteConnection, entry: &Entry) -> Result<(), St
 ///
 /// # Errors
 /// If the store fails.
-pub async fn head(pool: &SqlitePool) -> Result<Head, StoreError> {
+pub async fn head(pool: &Pool) -> Result<Head, StoreError> {
     read_head(
-        &sqlx::query("SELECT seq, digest FROM audit_head")
+        &db::query("SELECT seq, digest FROM audit_head")
             .fetch_one(pool)
             .await?,
     )
 }
 
-fn read_head(row: &SqliteRow) -> Result<Head, StoreError> {
+fn read_head(row: &db::Row) -> Result<Head, StoreError> {
     Ok(Head {
         seq: uint(row, "seq")?,
         digest: bytes(row, "digest")?,
@@ -83,8 +81,8 @@ fn read_head(row: &SqliteRow) -> Result<Head, StoreError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn page(pool: &SqlitePool, after: u64, limit: u32) -> Result<Vec<Row>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?")
+pub async fn page(pool: &Pool, after: u64, limit: u32) -> Result<Vec<Row>, StoreError> {
+    let rows = db::query("SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?")
         .bind(int(after))
         .bind(i64::from(limit.min(MAX_PAGE)))
         .fetch_all(pool)
@@ -115,10 +113,7 @@ pub async fn page(pool: &SqlitePool, after: u64, limit: u32) -> Result<Vec<Row>,
 ///
 /// # Errors
 /// If the store fails; inside: where the log is broken.
-pub async fn verify(
-    pool: &SqlitePool,
-    mut seen: impl FnMut(&Row),
-) -> Result<Result<Chain, Broken>, StoreError> {
+pub async fn verify(pool: &Pool, mut seen: impl FnMut(&Row)) -> Result<Result<Chain, Broken>, StoreError> {
     // Read first: rows that are appended meanwhile stand after it.
     let head = head(pool).await?;
     let mut chain = Chain::default();

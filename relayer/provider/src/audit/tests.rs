@@ -3,6 +3,7 @@ use hpc_schema::time::UnixSeconds;
 use proptest::prelude::*;
 
 use super::*;
+use crate::db;
 use crate::store::Store;
 
 fn entry(n: u64) -> Entry {
@@ -109,7 +110,7 @@ async fn the_store_refuses_to_change_or_remove_a_row() {
         "DELETE FROM audit WHERE seq = 5",
     ] {
         let mut tx = store.begin().await.unwrap();
-        let error = sqlx::query(statement).execute(&mut *tx).await.unwrap_err();
+        let error = db::query(statement).execute(&mut *tx).await.unwrap_err();
         assert!(error.to_string().contains("append-only"), "{error}");
     }
 }
@@ -136,9 +137,9 @@ async fn what_was_changed_behind_the_stores_back_is_found() {
                 "audit_is_never_changed" => "DROP TRIGGER audit_is_never_changed",
                 _ => "DROP TRIGGER audit_is_never_shortened",
             };
-            sqlx::query(drop).execute(&mut *tx).await.unwrap();
+            db::query(drop).execute(&mut *tx).await.unwrap();
         }
-        sqlx::query(statement).execute(&mut *tx).await.unwrap();
+        db::query(statement).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         let found = verify(store.reader(), |_| {}).await.unwrap().unwrap_err();
         assert!(found.to_string().contains(what), "{statement}: {found}");

@@ -9,7 +9,7 @@ use super::{desk, who};
 use crate::admin::Act;
 use crate::backup;
 use crate::home::Home;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// A passphrase shorter than this is refused.
 const MIN_CHARS: usize = 12;
@@ -64,6 +64,9 @@ pub(super) async fn run(home: Home, command: BackupCommand, out: Output) -> anyh
         BackupCommand::Create { file, sealed } => {
             let passphrase = sealed.passphrase()?;
             let desk = desk(home).await?;
+            if desk.store.is_shared() {
+                return Err(StoreError::Elsewhere.into());
+            }
             let what = || ("backup.create", file.display().to_string());
             // Begun first: whoever restores it sees that it was made, and by whom.
             Act::note(&desk.store, &who(), what(), "begun", json!({})).await?;

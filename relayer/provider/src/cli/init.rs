@@ -52,7 +52,9 @@ pub(super) async fn run(home: &Home, args: &InitArgs, out: Output) -> anyhow::Re
     if made.keyring_backend == Backend::Test.to_string() {
         tracing_free_warning();
     }
-    let store = Store::open(&home.store()).await.map_err(StartError::from)?;
+    let store = Store::of(home, &super::load(home)?.store)
+        .await
+        .map_err(StartError::from)?;
     let detail = json!({ "ca_sha256": made.ca_sha256, "operator": made.operator_address, "relayer": made.relayer_address });
     Act::note(&store, &who(), ("init", "directory".to_owned()), "done", detail).await?;
     store.close().await;

@@ -116,7 +116,7 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
 /// The desk of this directory.
 async fn desk(home: Home) -> Result<Admin, StartError> {
     let config = load(&home)?;
-    let store = Store::open(&home.store()).await?;
+    let store = Store::of(&home, &config.store).await?;
     Ok(Admin { home, config, store })
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let reread = home.clone();
     let reread = move || load(&reread).map_err(|e| e.to_string());
-    let mut daemon = Daemon::start_rereading(home, config, Some(Arc::new(reread))).await?;
+    let mut daemon = Box::pin(Daemon::start_rereading(home, config, Some(Arc::new(reread)))).await?;
     let relevelled = tokio::spawn(follow_level(daemon.live().clone(), level));
     notify(&[NotifyState::Ready]);
     // Until the process ends: a stop takes its time as well.

@@ -1,9 +1,9 @@
 use hpc_schema::command::CommandType;
 use sha2::{Digest as _, Sha256};
-use sqlx::SqliteConnection;
 
 use super::row::NewCommand;
 use super::write::submit;
+use crate::db::Conn;
 use crate::registry::{Node, OrderKind};
 use crate::store::StoreError;
 
@@ -12,7 +12,7 @@ use crate::store::StoreError;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn record_order(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+pub async fn record_order(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
     let Some(order) = &node.contact.order else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::SqlitePool;
 
 use super::row::CommandRow;
+use crate::db::{self, Pool};
 use crate::store::StoreError;
 
 /// Orders kept in memory at most, over all nodes.
@@ -11,9 +11,9 @@ const MAX_LOADED: i64 = 100_000;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn pending(pool: &SqlitePool) -> Result<Vec<CommandRow>, StoreError> {
+pub async fn pending(pool: &Pool) -> Result<Vec<CommandRow>, StoreError> {
     let rows =
-        sqlx::query("SELECT * FROM command WHERE state = 'pending' ORDER BY issued_at_s, command_id LIMIT ?")
+        db::query("SELECT * FROM command WHERE state = 'pending' ORDER BY issued_at_s, command_id LIMIT ?")
             .bind(MAX_LOADED)
             .fetch_all(pool)
             .await?;
@@ -25,12 +25,12 @@ pub async fn pending(pool: &SqlitePool) -> Result<Vec<CommandRow>, StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn history(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: Option<&ClusterId>,
     node: Option<&NodeId>,
     limit: u32,
 ) -> Result<Vec<CommandRow>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT * FROM command WHERE (?1 IS NULL OR cluster_id = ?1) AND (?2 IS NULL OR node_id = ?2)
          ORDER BY issued_at_s DESC, command_id LIMIT ?3",
     )
@@ -46,8 +46,8 @@ pub async fn history(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn find(pool: &SqlitePool, id: &str) -> Result<Option<CommandRow>, StoreError> {
-    let row = sqlx::query("SELECT * FROM command WHERE command_id = ?")
+pub async fn find(pool: &Pool, id: &str) -> Result<Option<CommandRow>, StoreError> {
+    let row = db::query("SELECT * FROM command WHERE command_id = ?")
         .bind(id)
         .fetch_optional(pool)
         .await?;

@@ -3,9 +3,8 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
+use crate::db::Row;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// How an order stands.
@@ -123,7 +122,7 @@ pub struct CommandRow {
 }
 
 impl CommandRow {
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let bad = |column| StoreError::Value {
             table: "command",
             column,

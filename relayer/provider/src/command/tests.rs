@@ -33,7 +33,7 @@ fn ack(id: &str, status: AcknowledgementStatus) -> Acknowledgement {
 
 async fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+    let store = Store::for_test(&dir.path().join("p.db")).await;
     (dir, store)
 }
 

@@ -1,10 +1,10 @@
 use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENT_DETAIL};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
-use sqlx::{Row as _, SqliteConnection};
 
 use super::row::{CommandState, NewCommand};
 use crate::control;
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Orders that one node may have waiting.
@@ -15,14 +15,14 @@ const MAX_PENDING: i64 = 16;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn submit(conn: &mut SqliteConnection, new: &NewCommand) -> Result<bool, StoreError> {
+pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreError> {
     let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
     let contrary = match new.kind {
         CommandType::Drain | CommandType::Resume => Some((CommandType::Drain, CommandType::Resume)),
         _ => None,
     };
     if let Some((a, b)) = contrary {
-        sqlx::query(
+        db::query(
             "UPDATE command SET state = 'cancelled', detail = 'replaced by a later order'
              WHERE cluster_id = ? AND node_id = ? AND kind IN (?, ?) AND state = 'pending' AND command_id <> ?",
         )
@@ -34,7 +34,7 @@ pub async fn submit(conn: &mut SqliteConnection, new: &NewCommand) -> Result<boo
         .execute(&mut *conn)
         .await?;
     }
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT count(*) AS n FROM command WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?",
     )
     .bind(cluster)
@@ -45,11 +45,12 @@ pub async fn submit(conn: &mut SqliteConnection, new: &NewCommand) -> Result<boo
     if row.try_get::<i64, _>("n")? >= MAX_PENDING {
         return Ok(false);
     }
-    sqlx::query(
+    db::query(
         "INSERT INTO command (command_id, cluster_id, node_id, kind, parameters, nonce, issued_by, issued_at_s,
          deadline_s, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending')
-         ON CONFLICT (command_id) DO UPDATE SET deadline_s = max(deadline_s, excluded.deadline_s)
-         WHERE state = 'pending'",
+         ON CONFLICT (command_id) DO UPDATE SET 
+           deadline_s = CASE WHEN excluded.deadline_s > command.deadline_s THEN excluded.deadline_s ELSE command.deadline_s END
+         WHERE command.state = 'pending'",
     )
     .bind(&new.command_id)
     .bind(cluster)
@@ -70,8 +71,8 @@ pub async fn submit(conn: &mut SqliteConnection, new: &NewCommand) -> Result<boo
 ///
 /// # Errors
 /// If the store fails.
-pub async fn told(conn: &mut SqliteConnection, id: &str, now: UnixSeconds) -> Result<(), StoreError> {
-    let done = sqlx::query("UPDATE command SET told_at_s = ? WHERE command_id = ? AND told_at_s IS NULL")
+pub async fn told(conn: &mut Conn, id: &str, now: UnixSeconds) -> Result<(), StoreError> {
+    let done = db::query("UPDATE command SET told_at_s = ? WHERE command_id = ? AND told_at_s IS NULL")
         .bind(int(now.0))
         .bind(id)
         .execute(&mut *conn)
@@ -87,7 +88,7 @@ pub async fn told(conn: &mut SqliteConnection, id: &str, now: UnixSeconds) -> Re
 /// # Errors
 /// If the store fails.
 pub async fn acknowledge(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     ack: &Acknowledgement,
@@ -100,7 +101,7 @@ pub async fn acknowledge(
         }
         out
     };
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE command SET state = ?, acknowledged_at_s = ?, code = ?, detail = ?
          WHERE command_id = ? AND cluster_id = ? AND node_id = ? AND state IN ('pending', 'accepted', 'expired')",
     )
@@ -123,8 +124,8 @@ pub async fn acknowledge(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn cancel(conn: &mut SqliteConnection, id: &str) -> Result<bool, StoreError> {
-    let done = sqlx::query(
+pub async fn cancel(conn: &mut Conn, id: &str) -> Result<bool, StoreError> {
+    let done = db::query(
         "UPDATE command SET state = 'cancelled', detail = 'taken back' WHERE command_id = ? AND state = 'pending'",
     )
     .bind(id)
@@ -138,8 +139,8 @@ pub async fn cancel(conn: &mut SqliteConnection, id: &str) -> Result<bool, Store
 ///
 /// # Errors
 /// If the store fails.
-pub async fn expire(conn: &mut SqliteConnection, now: UnixSeconds) -> Result<u64, StoreError> {
-    let done = sqlx::query("UPDATE command SET state = 'expired' WHERE state = 'pending' AND deadline_s < ?")
+pub async fn expire(conn: &mut Conn, now: UnixSeconds) -> Result<u64, StoreError> {
+    let done = db::query("UPDATE command SET state = 'expired' WHERE state = 'pending' AND deadline_s < ?")
         .bind(int(now.0))
         .execute(&mut *conn)
         .await?;
@@ -153,8 +154,8 @@ pub async fn expire(conn: &mut SqliteConnection, now: UnixSeconds) -> Result<u64
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune(conn: &mut SqliteConnection, before: UnixSeconds) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM command WHERE issued_at_s < ? AND deadline_s < ? AND state <> 'pending'")
+pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<(), StoreError> {
+    db::query("DELETE FROM command WHERE issued_at_s < ? AND deadline_s < ? AND state <> 'pending'")
         .bind(int(before.0))
         .bind(int(before.0))
         .execute(conn)

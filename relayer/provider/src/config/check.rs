@@ -1,6 +1,7 @@
 use hpc_chain::gas::GasPrice;
 
 use super::{Config, ConfigError, Span};
+use crate::store::{StoreError, check_url};
 
 pub(super) fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
     Err(ConfigError::Value {
@@ -102,6 +103,11 @@ impl Config {
             Span::millis(100),
             Span::seconds(240),
         )?;
+        if let Some(url) = &self.store.url
+            && let Err(StoreError::Config { key, message }) = check_url(url)
+        {
+            fail(key, message)?;
+        }
         range(
             "store.history",
             self.store.history,

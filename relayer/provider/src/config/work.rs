@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,12 +90,19 @@ impl Default for Keys {
 pub struct Store {
     /// How long ends of reports and transactions stay on record.
     pub history: Span,
+    /// PostgreSQL for several gateways, such as postgres://hpc@db.example/hpc?sslmode=verify-full, without a password.
+    /// Without it the store is SQLite in the directory, for one gateway.
+    pub url: Option<String>,
+    /// A file with PostgreSQL's password, readable by its owner alone; a systemd credential is one.
+    pub password_file: Option<PathBuf>,
 }
 
 impl Default for Store {
     fn default() -> Self {
         Self {
             history: Span::seconds(3600),
+            url: None,
+            password_file: None,
         }
     }
 }

@@ -2,8 +2,8 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, text, uint};
 
 /// How often decisions have changed.
@@ -34,8 +34,8 @@ pub struct Disabled {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn version(pool: &SqlitePool) -> Result<Version, StoreError> {
-    let row = sqlx::query("SELECT version, reload FROM control")
+pub async fn version(pool: &Pool) -> Result<Version, StoreError> {
+    let row = db::query("SELECT version, reload FROM control")
         .fetch_one(pool)
         .await?;
     Ok(Version {
@@ -48,8 +48,8 @@ pub async fn version(pool: &SqlitePool) -> Result<Version, StoreError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn touch(conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    sqlx::query("UPDATE control SET version = version + 1")
+pub async fn touch(conn: &mut Conn) -> Result<(), StoreError> {
+    db::query("UPDATE control SET version = version + 1")
         .execute(conn)
         .await?;
     Ok(())
@@ -59,8 +59,8 @@ pub async fn touch(conn: &mut SqliteConnection) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn touch_files(conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    sqlx::query("UPDATE control SET version = version + 1, reload = reload + 1")
+pub async fn touch_files(conn: &mut Conn) -> Result<(), StoreError> {
+    db::query("UPDATE control SET version = version + 1, reload = reload + 1")
         .execute(conn)
         .await?;
     Ok(())
@@ -70,9 +70,11 @@ pub async fn touch_files(conn: &mut SqliteConnection) -> Result<(), StoreError> 
 ///
 /// # Errors
 /// If the store fails.
-pub async fn disable(conn: &mut SqliteConnection, what: &Disabled) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT OR REPLACE INTO disabled (cluster_id, node_id, reason, by, disabled_at_s) VALUES (?, ?, ?, ?, ?)",
+pub async fn disable(conn: &mut Conn, what: &Disabled) -> Result<(), StoreError> {
+    db::query(
+        "INSERT INTO disabled (cluster_id, node_id, reason, by, disabled_at_s) VALUES (?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET reason = excluded.reason, by = excluded.by,
+           disabled_at_s = excluded.disabled_at_s",
     )
     .bind(what.cluster_id.as_str())
     .bind(what.node_id.as_str())
@@ -88,12 +90,8 @@ pub async fn disable(conn: &mut SqliteConnection, what: &Disabled) -> Result<(),
 ///
 /// # Errors
 /// If the store fails.
-pub async fn enable(
-    conn: &mut SqliteConnection,
-    cluster: &ClusterId,
-    node: &NodeId,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query("DELETE FROM disabled WHERE cluster_id = ? AND node_id = ?")
+pub async fn enable(conn: &mut Conn, cluster: &ClusterId, node: &NodeId) -> Result<bool, StoreError> {
+    let done = db::query("DELETE FROM disabled WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(node.as_str())
         .execute(&mut *conn)
@@ -106,8 +104,8 @@ pub async fn enable(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn disabled(pool: &SqlitePool) -> Result<Vec<Disabled>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM disabled ORDER BY cluster_id, node_id")
+pub async fn disabled(pool: &Pool) -> Result<Vec<Disabled>, StoreError> {
+    let rows = db::query("SELECT * FROM disabled ORDER BY cluster_id, node_id")
         .fetch_all(pool)
         .await?;
     rows.iter()

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::db;
 use crate::store::Store;
 
 /// How long the store may take for a look and for the write lock.
@@ -18,8 +19,12 @@ impl Alive {
 
     /// Whether the store answers and its writer is free in time. That this runs at all shows that the tasks do.
     pub async fn check(&self) -> bool {
+        // A database elsewhere is not mended by a restart of the gateway; `readyz` says that it fails.
+        if self.0.is_shared() {
+            return true;
+        }
         let works = async {
-            let read = sqlx::query("SELECT 1").execute(self.0.reader()).await.is_ok();
+            let read = db::query("SELECT 1").execute(self.0.reader()).await.is_ok();
             // Rolled back when dropped.
             let write = self.0.begin().await.is_ok();
             read && write

@@ -5,6 +5,7 @@ mod alive;
 mod anchor;
 mod check;
 mod files;
+mod lead;
 mod open;
 mod passphrase;
 mod reload;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use alive::Alive;
+use lead::Duties;
 pub use open::{StartError, load_key, prefix_of};
 pub(crate) use open::{check_keys, client, load_ca};
 pub(crate) use passphrase::passphrase;
@@ -39,7 +41,7 @@ use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, DriverError, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{alert, clock, home, prove};
+use crate::{alert, clock, home};
 
 /// A daemon that runs.
 #[derive(Debug)]
@@ -67,7 +69,7 @@ impl Daemon {
     /// # Errors
     /// [`StartError`], with the exit code that fits.
     pub async fn start(home: Home, config: Config) -> Result<Self, StartError> {
-        Self::start_rereading(home, config, None).await
+        Box::pin(Self::start_rereading(home, config, None)).await
     }
 
     /// The same, with a way to read the configuration again, for [`Self::reload`].
@@ -84,7 +86,7 @@ impl Daemon {
         let lock = open::lock(&home).await?;
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
-        let store = Store::open(&home.store()).await?;
+        let store = Store::of(&home, &config.store).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
         let client = open::client(&config)?;
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
@@ -162,7 +164,6 @@ impl Daemon {
             claims: Arc::new(Claims::default()),
             seen: follower.seen(),
         };
-        let drivers = settle::resume(&settling, keys.signers).await?;
         let watching = settle::watch_endpoints(
             follower.seen(),
             endpoints.clone(),
@@ -214,17 +215,17 @@ impl Daemon {
             Arc::clone(&shared.health),
         );
         let admin = admin.map(|a| a.serve(api, Arc::clone(&tls), rest_stops.clone(), with_tls));
-        let mut rest = alert::start(&alerting, &rest_stops)?;
-        rest.extend([
+        let duties = Duties {
+            home: shared.home.clone(),
+            config: config.clone(),
+            settling,
+            alerting,
+            following,
+            shared: shared.clone(),
+        };
+        let mut rest = vec![
             tokio::spawn(ops_task),
-            tokio::spawn(anchor::anchor(shared.clone(), rest_stops.clone())),
             tokio::spawn(watching),
-            tokio::spawn(prove::collect(
-                shared.client.clone(),
-                store.clone(),
-                rest_stops.clone(),
-            )),
-            tokio::spawn(events::follow(following, rest_stops.clone())),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(
                 shared.clone(),
@@ -236,12 +237,13 @@ impl Daemon {
                 shared,
                 Arc::downgrade(&gateway),
                 certificate,
-                rest_stops,
+                rest_stops.clone(),
             )),
-        ]);
+        ];
         rest.extend(admin);
+        let stops = (settlement_stops, rest_stops);
+        let driver = Box::pin(duties.begin(keys.signers, follower, stops, &mut rest)).await?;
         let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
-        let driver = tokio::spawn(settle::run_all(drivers, follower, settlement_stops));
         tracing::info!(gateway = %gateway_addr, ops = %ops_addr, admin = admin_addr.map(tracing::field::display), "virtengine-provider is up");
         Ok(Self {
             gateway_addr,

@@ -114,7 +114,7 @@ impl StartError {
             | Self::Anchors(_)
             | Self::Tls(_)
             | Self::Alerts(_)
-            | Self::Store(StoreError::Bound { .. })
+            | Self::Store(StoreError::Bound { .. } | StoreError::Config { .. })
             | Self::Driver(DriverError::WrongChain { .. } | DriverError::Former { .. }) => 78,
             Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
             Self::Locked(_) | Self::Bind { .. } => 69,

@@ -56,10 +56,16 @@ pub(super) async fn control(
         store,
         controls,
         health,
+        registry,
         ..
     } = shared;
     let nudges = Nudges::listen(&home);
+    let changes = store.changes();
+    let mut mark = registry::Mark::default();
     loop {
+        if let Err(e) = registry::catch_up(&store, &registry, &mut mark, clock::now()).await {
+            tracing::debug!(error = %e, "what other gateways have read is looked for again");
+        }
         match controls.refresh(&store).await {
             Ok(found) => {
                 health.clear("controls_failing");
@@ -75,6 +81,7 @@ pub(super) async fn control(
         }
         let nudged = tokio::select! {
             () = nudges.heard() => true,
+            () = changes.heard() => true,
             () = sleep(CONTROL_EVERY) => false,
             _ = stop.wait_for(|s| *s) => return,
         };
@@ -190,6 +197,7 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     let kept = u64::try_from(live.get().store.history.duration().as_millis()).unwrap_or(u64::MAX);
     let before = clock::now_ms().saturating_sub(kept);
     registry::save_contacts(store, registry).await?;
+    registry::heard_elsewhere(store, registry).await?;
     let now = clock::now();
     let mut tx = store.begin().await?;
     command::expire(&mut tx, now).await?;

@@ -4,9 +4,9 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use crate::control;
+use crate::db::{self, Conn, Pool};
 use crate::identity::{Issued, PeerIdentity};
 use crate::store::{Store, StoreError, int, opt_uint, text, uint};
 
@@ -47,28 +47,28 @@ pub enum Which<'a> {
 /// # Errors
 /// If the store fails.
 pub async fn record_certificate(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     epoch: u64,
     issued: &Issued,
     now: UnixSeconds,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM certificate WHERE not_after_s < ?")
+    db::query("DELETE FROM certificate WHERE not_after_s < ?")
         .bind(int(now.0))
         .execute(&mut *conn)
         .await?;
-    sqlx::query(
+    db::query(
         "DELETE FROM certificate WHERE revoked_at_s IS NULL AND serial IN (
            SELECT serial FROM certificate WHERE cluster_id = ? AND node_id = ? AND revoked_at_s IS NULL
-           ORDER BY issued_at_s DESC LIMIT -1 OFFSET ?)",
+           ORDER BY issued_at_s DESC LIMIT 9223372036854775807 OFFSET ?)",
     )
     .bind(cluster.as_str())
     .bind(node.as_str())
     .bind(MAX_PER_NODE - 1)
     .execute(&mut *conn)
     .await?;
-    sqlx::query(
+    db::query(
         "INSERT INTO certificate (serial, cluster_id, node_id, epoch, issued_at_s, not_after_s)
          VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
@@ -88,7 +88,7 @@ pub async fn record_certificate(
 /// # Errors
 /// If the store fails.
 pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), StoreError> {
-    let known = sqlx::query("SELECT 1 FROM certificate WHERE serial = ?")
+    let known = db::query("SELECT 1 FROM certificate WHERE serial = ?")
         .bind(&peer.serial)
         .fetch_optional(store.reader())
         .await?;
@@ -112,7 +112,7 @@ pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds
 /// # Errors
 /// If the store fails.
 pub async fn revoke_certificates(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     which: Which<'_>,
     now: UnixSeconds,
 ) -> Result<u64, StoreError> {
@@ -120,7 +120,7 @@ pub async fn revoke_certificates(
         Which::Serial(serial) => (Some(serial), None, None),
         Which::Node(cluster, node) => (None, Some(cluster.as_str()), Some(node.as_str())),
     };
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE certificate SET revoked_at_s = ?1 WHERE revoked_at_s IS NULL AND not_after_s >= ?1
          AND (?2 IS NULL OR serial = ?2) AND (?3 IS NULL OR (cluster_id = ?3 AND node_id = ?4))",
     )
@@ -138,8 +138,8 @@ pub async fn revoke_certificates(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn revoked_serials(pool: &SqlitePool) -> Result<HashSet<String>, StoreError> {
-    let rows = sqlx::query("SELECT serial FROM certificate WHERE revoked_at_s IS NOT NULL")
+pub async fn revoked_serials(pool: &Pool) -> Result<HashSet<String>, StoreError> {
+    let rows = db::query("SELECT serial FROM certificate WHERE revoked_at_s IS NOT NULL")
         .fetch_all(pool)
         .await?;
     rows.iter().map(|row| Ok(row.try_get("serial")?)).collect()
@@ -150,12 +150,12 @@ pub async fn revoked_serials(pool: &SqlitePool) -> Result<HashSet<String>, Store
 /// # Errors
 /// If the store fails.
 pub async fn certificates(
-    pool: &SqlitePool,
+    pool: &Pool,
     of: Option<&NodeId>,
     in_cluster: Option<&ClusterId>,
     limit: u32,
 ) -> Result<Vec<CertificateRow>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT * FROM certificate WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR cluster_id = ?2)
          ORDER BY issued_at_s DESC, serial LIMIT ?3",
     )

@@ -6,12 +6,11 @@ use hpc_schema::token::JoinClaims;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::network::Network;
 use super::registration;
 use super::tokens::{self, TokenState};
+use crate::db::{self, Conn, Pool, Row};
 use crate::identity::Claims;
 use crate::store::{StoreError, int, opt_uint, text, uint};
 
@@ -84,7 +83,7 @@ impl JoinRow {
         }
     }
 
-    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    fn read(row: &Row) -> Result<Self, StoreError> {
         let count = |column| {
             u32::try_from(uint(row, column)?).map_err(|_| StoreError::Value {
                 table: "join_token",
@@ -127,13 +126,9 @@ pub fn use_id(join: &str, claims_node: &str, key: &[u8; 32]) -> String {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn insert_join(
-    conn: &mut SqliteConnection,
-    claims: &JoinClaims,
-    terms: &JoinTerms,
-) -> Result<(), StoreError> {
+pub async fn insert_join(conn: &mut Conn, claims: &JoinClaims, terms: &JoinTerms) -> Result<(), StoreError> {
     let ranges: Vec<String> = terms.ranges.iter().map(ToString::to_string).collect();
-    sqlx::query(
+    db::query(
         "INSERT INTO join_token (jti, cluster_id, uses, ranges, approval, created_at_s, expires_at_s)
          VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
@@ -156,12 +151,10 @@ const SELECT: &str =
 ///
 /// # Errors
 /// If the store fails.
-pub async fn list_joins(pool: &SqlitePool) -> Result<Vec<JoinRow>, StoreError> {
-    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-        "{SELECT} ORDER BY j.created_at_s DESC, j.jti"
-    )))
-    .fetch_all(pool)
-    .await?;
+pub async fn list_joins(pool: &Pool) -> Result<Vec<JoinRow>, StoreError> {
+    let rows = db::query(format!("{SELECT} ORDER BY j.created_at_s DESC, j.jti"))
+        .fetch_all(pool)
+        .await?;
     rows.iter().map(JoinRow::read).collect()
 }
 
@@ -171,13 +164,13 @@ pub async fn list_joins(pool: &SqlitePool) -> Result<Vec<JoinRow>, StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn join(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     join: &str,
     claims: &Claims,
     from: IpAddr,
     now: UnixSeconds,
 ) -> Result<Joined, StoreError> {
-    let row = sqlx::query(sqlx::AssertSqlSafe(format!("{SELECT} WHERE j.jti = ?")))
+    let row = db::query(format!("{SELECT} WHERE j.jti = ?"))
         .bind(join)
         .fetch_optional(&mut *conn)
         .await?;
@@ -201,7 +194,7 @@ pub async fn join(
         return Ok(Joined::NoUsesLeft);
     }
     tokens::insert(&mut *conn, claims).await?;
-    sqlx::query("UPDATE token SET parent = ? WHERE jti = ?")
+    db::query("UPDATE token SET parent = ? WHERE jti = ?")
         .bind(join)
         .bind(&claims.jti)
         .execute(conn)
@@ -213,17 +206,13 @@ pub async fn join(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn revoke_join(
-    conn: &mut SqliteConnection,
-    jti: &str,
-    now: UnixSeconds,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query("UPDATE join_token SET revoked_at_s = ? WHERE jti = ? AND revoked_at_s IS NULL")
+pub async fn revoke_join(conn: &mut Conn, jti: &str, now: UnixSeconds) -> Result<bool, StoreError> {
+    let done = db::query("UPDATE join_token SET revoked_at_s = ? WHERE jti = ? AND revoked_at_s IS NULL")
         .bind(int(now.0))
         .bind(jti)
         .execute(&mut *conn)
         .await?;
-    sqlx::query(
+    db::query(
         "UPDATE token SET revoked_at_s = ? WHERE parent = ? AND used_at_s IS NULL AND revoked_at_s IS NULL",
     )
     .bind(int(now.0))

@@ -3,10 +3,9 @@ use hpc_schema::key::AgentKey;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::registration;
+use crate::db::{self, Conn, Pool, Row};
 use crate::identity::Claims;
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
@@ -60,7 +59,7 @@ impl TokenRow {
         }
     }
 
-    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             jti: row.try_get("jti")?,
             cluster_id: text(row, "cluster_id")?,
@@ -81,8 +80,8 @@ impl TokenRow {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn insert(conn: &mut SqliteConnection, claims: &Claims) -> Result<(), StoreError> {
-    sqlx::query(
+pub async fn insert(conn: &mut Conn, claims: &Claims) -> Result<(), StoreError> {
+    db::query(
         "INSERT INTO token (jti, cluster_id, node_id, public_key, created_at_s, expires_at_s)
          VALUES (?, ?, ?, ?, ?, ?)",
     )
@@ -101,8 +100,8 @@ pub async fn insert(conn: &mut SqliteConnection, claims: &Claims) -> Result<(), 
 ///
 /// # Errors
 /// If the store fails.
-pub async fn find(conn: &mut SqliteConnection, jti: &str) -> Result<Option<TokenRow>, StoreError> {
-    let row = sqlx::query("SELECT * FROM token WHERE jti = ?")
+pub async fn find(conn: &mut Conn, jti: &str) -> Result<Option<TokenRow>, StoreError> {
+    let row = db::query("SELECT * FROM token WHERE jti = ?")
         .bind(jti)
         .fetch_optional(conn)
         .await?;
@@ -113,8 +112,8 @@ pub async fn find(conn: &mut SqliteConnection, jti: &str) -> Result<Option<Token
 ///
 /// # Errors
 /// If the store fails.
-pub async fn list(pool: &SqlitePool) -> Result<Vec<TokenRow>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM token ORDER BY created_at_s DESC, jti")
+pub async fn list(pool: &Pool) -> Result<Vec<TokenRow>, StoreError> {
+    let rows = db::query("SELECT * FROM token ORDER BY created_at_s DESC, jti")
         .fetch_all(pool)
         .await?;
     rows.iter().map(TokenRow::read).collect()
@@ -135,8 +134,8 @@ pub enum Revoked {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn revoke(conn: &mut SqliteConnection, jti: &str, now: UnixSeconds) -> Result<Revoked, StoreError> {
-    let done = sqlx::query(
+pub async fn revoke(conn: &mut Conn, jti: &str, now: UnixSeconds) -> Result<Revoked, StoreError> {
+    let done = db::query(
         "UPDATE token SET revoked_at_s = ? WHERE jti = ? AND used_at_s IS NULL AND revoked_at_s IS NULL",
     )
     .bind(int(now.0))
@@ -147,7 +146,7 @@ pub async fn revoke(conn: &mut SqliteConnection, jti: &str, now: UnixSeconds) ->
         return Ok(Revoked::Unknown);
     }
     registration::end_revoked(&mut *conn, now.0.saturating_mul(1000)).await?;
-    let sent = sqlx::query("SELECT 1 FROM registration WHERE jti = ? AND state = 'sent'")
+    let sent = db::query("SELECT 1 FROM registration WHERE jti = ? AND state = 'sent'")
         .bind(jti)
         .fetch_optional(conn)
         .await?;

@@ -8,8 +8,8 @@ use hpc_schema::registry::Event;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool};
 use crate::registry::Node;
 use crate::store::{Store, StoreError, int, opt_uint, text, uint};
 
@@ -17,18 +17,18 @@ use crate::store::{Store, StoreError, int, opt_uint, text, uint};
 ///
 /// # Errors
 /// If the store fails.
-pub async fn followed(pool: &SqlitePool) -> Result<Option<u64>, StoreError> {
-    let row = sqlx::query("SELECT max(height) AS height FROM followed")
+pub async fn followed(pool: &Pool) -> Result<Option<u64>, StoreError> {
+    let row = db::query("SELECT max(height) AS height FROM followed")
         .fetch_one(pool)
         .await?;
     opt_uint(&row, "height")
 }
 
 /// Everything up to `height` has been taken in. It never goes back.
-pub(super) async fn advance(conn: &mut SqliteConnection, height: u64) -> Result<(), StoreError> {
-    sqlx::query(
+pub(super) async fn advance(conn: &mut Conn, height: u64) -> Result<(), StoreError> {
+    db::query(
         "INSERT INTO followed (one, height) VALUES (1, ?)
-         ON CONFLICT (one) DO UPDATE SET height = max(height, excluded.height)",
+         ON CONFLICT (one) DO UPDATE SET height = excluded.height WHERE excluded.height > followed.height",
     )
     .bind(int(height))
     .execute(conn)
@@ -66,7 +66,7 @@ pub(super) fn subject(event: &Event) -> Option<(&ClusterId, &NodeId)> {
 
 /// Records an event of one node; false if it was on record already.
 pub(super) async fn record(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     told: &Told,
     event: &Event,
     (cluster, node): (&ClusterId, &NodeId),
@@ -77,7 +77,7 @@ pub(super) async fn record(
     for (key, value) in event.attributes() {
         json.insert(key.into(), value.into());
     }
-    let done = sqlx::query(
+    let done = db::query(
         "INSERT INTO chain_event (height, tx, item, cluster_id, node_id, event, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT DO NOTHING",
     )
@@ -95,7 +95,7 @@ pub(super) async fn record(
 
 /// Keeps since when a node is deregistered.
 pub(super) async fn note_deregistration(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     event: &Event,
     (cluster, node): (&ClusterId, &NodeId),
 ) -> Result<(), StoreError> {
@@ -111,21 +111,24 @@ pub(super) async fn note_deregistration(
         _ => return Ok(()),
     };
     // The epoch is not told: the first look at the node adds it.
-    sqlx::query("INSERT OR REPLACE INTO deregistered (cluster_id, node_id, epoch, at_s) VALUES (?, ?, 0, ?)")
-        .bind(cluster.as_str())
-        .bind(node.as_str())
-        .bind(int(*time))
-        .execute(conn)
-        .await?;
+    db::query(
+        "INSERT INTO deregistered (cluster_id, node_id, epoch, at_s) VALUES (?, ?, 0, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, at_s = excluded.at_s",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(int(*time))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
 async fn forget_deregistration(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM deregistered WHERE cluster_id = ? AND node_id = ?")
+    db::query("DELETE FROM deregistered WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(node.as_str())
         .execute(conn)
@@ -144,7 +147,7 @@ pub async fn deregistered(
 ) -> Result<Vec<UnixSeconds>, StoreError> {
     let of = |n: &Arc<Node>| ((n.cluster_id.clone(), n.node_id.clone()), n.chain.epoch);
     let mut wanted: BTreeMap<_, _> = nodes.iter().filter(|n| n.is_deregistered()).map(of).collect();
-    let rows = sqlx::query("SELECT * FROM deregistered")
+    let rows = db::query("SELECT * FROM deregistered")
         .fetch_all(store.reader())
         .await?;
     if rows.is_empty() && wanted.is_empty() {
@@ -159,7 +162,7 @@ pub async fn deregistered(
         match wanted.get(&key) {
             Some(now_epoch) if epoch == 0 || epoch == *now_epoch => {
                 since.push(UnixSeconds(at));
-                sqlx::query(
+                db::query(
                     "UPDATE deregistered SET epoch = ? WHERE cluster_id = ? AND node_id = ? AND epoch = 0",
                 )
                 .bind(int(*now_epoch))
@@ -175,8 +178,9 @@ pub async fn deregistered(
         }
     }
     for ((cluster, node), epoch) in wanted {
-        sqlx::query(
-            "INSERT OR REPLACE INTO deregistered (cluster_id, node_id, epoch, at_s) VALUES (?, ?, ?, ?)",
+        db::query(
+            "INSERT INTO deregistered (cluster_id, node_id, epoch, at_s) VALUES (?, ?, ?, ?)
+             ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, at_s = excluded.at_s",
         )
         .bind(cluster.as_str())
         .bind(node.as_str())
@@ -204,12 +208,12 @@ pub struct NodeEvent {
 /// # Errors
 /// If the store fails.
 pub async fn events_of(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: &ClusterId,
     node: &NodeId,
     limit: u32,
 ) -> Result<Vec<NodeEvent>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT height, event FROM chain_event WHERE cluster_id = ? AND node_id = ?
          ORDER BY height DESC, tx DESC, item DESC LIMIT ?",
     )
@@ -237,17 +241,12 @@ pub async fn events_of(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn last_height(
-    pool: &SqlitePool,
-    cluster: &ClusterId,
-    node: &NodeId,
-) -> Result<Option<u64>, StoreError> {
-    let row =
-        sqlx::query("SELECT max(height) AS height FROM chain_event WHERE cluster_id = ? AND node_id = ?")
-            .bind(cluster.as_str())
-            .bind(node.as_str())
-            .fetch_one(pool)
-            .await?;
+pub async fn last_height(pool: &Pool, cluster: &ClusterId, node: &NodeId) -> Result<Option<u64>, StoreError> {
+    let row = db::query("SELECT max(height) AS height FROM chain_event WHERE cluster_id = ? AND node_id = ?")
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .fetch_one(pool)
+        .await?;
     opt_uint(&row, "height")
 }
 
@@ -255,8 +254,8 @@ pub async fn last_height(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
-    sqlx::query(
+pub async fn prune(conn: &mut Conn, before_ms: u64) -> Result<(), StoreError> {
+    db::query(
         "DELETE FROM chain_event WHERE (height, tx, item) IN
            (SELECT height, tx, item FROM chain_event WHERE seen_at < ? LIMIT 10000)",
     )

@@ -17,6 +17,7 @@ use super::certificate::may_have_one;
 use super::connection::Connection;
 use super::path::PathIds;
 use super::{Gateway, body};
+use crate::db::Conn;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
 use crate::task::{self, Taken, Woken};
@@ -136,7 +137,7 @@ fn target(cluster: &ClusterId, node: &NodeId, task: &TaskId) -> String {
 
 /// What the daemon did, in the transaction of the act itself.
 async fn audited(
-    conn: &mut sqlx::SqliteConnection,
+    conn: &mut Conn,
     action: &'static str,
     target: String,
     result: &'static str,

@@ -80,6 +80,8 @@ pub struct Metrics {
     pub transactions: Family<TxLabels, Counter>,
     /// The chain's height as last seen.
     pub chain_height: Count,
+    /// 1 if this gateway is the one that settles.
+    pub settles: Count,
     /// The last block whose events have been taken in.
     pub events_height: Count,
     /// Events of the nodes served.
@@ -158,6 +160,11 @@ impl Metrics {
             "chain_height",
             "Height of the chain as last seen",
             self.chain_height.clone(),
+        );
+        r.register(
+            "settles",
+            "1 if this gateway is the one of its store that settles",
+            self.settles.clone(),
         );
         r.register(
             "events_height",

@@ -6,8 +6,8 @@ use hpc_schema::key::AgentKey;
 use hpc_schema::registry::JobIds;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, uint};
 
 fn bad(column: &'static str) -> StoreError {
@@ -70,14 +70,16 @@ pub struct Which<'a> {
 /// # Errors
 /// If the store fails.
 pub async fn keep(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     which: Which<'_>,
     full: &[u8],
     received_at: u64,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT OR REPLACE INTO heartbeat (cluster_id, node_id, epoch, sequence, heartbeat, received_at)
-         VALUES (?, ?, ?, ?, ?, ?)",
+    db::query(
+        "INSERT INTO heartbeat (cluster_id, node_id, epoch, sequence, heartbeat, received_at)
+         VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id, epoch, sequence) DO UPDATE SET heartbeat = excluded.heartbeat,
+           received_at = excluded.received_at, tx = NULL",
     )
     .bind(which.cluster.as_str())
     .bind(which.node.as_str())
@@ -94,8 +96,8 @@ pub async fn keep(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn forget(conn: &mut SqliteConnection, which: Which<'_>) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM heartbeat WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?")
+pub async fn forget(conn: &mut Conn, which: Which<'_>) -> Result<(), StoreError> {
+    db::query("DELETE FROM heartbeat WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?")
         .bind(which.cluster.as_str())
         .bind(which.node.as_str())
         .bind(int(which.epoch))
@@ -109,8 +111,8 @@ pub async fn forget(conn: &mut SqliteConnection, which: Which<'_>) -> Result<(),
 ///
 /// # Errors
 /// If the store fails.
-pub async fn on_chain(conn: &mut SqliteConnection, which: Which<'_>, batch: u64) -> Result<(), StoreError> {
-    let kept = sqlx::query(
+pub async fn on_chain(conn: &mut Conn, which: Which<'_>, batch: u64) -> Result<(), StoreError> {
+    let kept = db::query(
         "UPDATE heartbeat SET tx = (SELECT hash FROM batch WHERE id = ?)
          WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?",
     )
@@ -122,9 +124,10 @@ pub async fn on_chain(conn: &mut SqliteConnection, which: Which<'_>, batch: u64)
     .execute(&mut *conn)
     .await?;
     if kept.rows_affected() > 0 {
-        sqlx::query(
-            "INSERT OR IGNORE INTO evidence (tx, asked_at)
-             SELECT hash, 0 FROM batch WHERE id = ? AND hash IS NOT NULL",
+        db::query(
+            "INSERT INTO evidence (tx, asked_at)
+             SELECT hash, 0 FROM batch WHERE id = ? AND hash IS NOT NULL
+             ON CONFLICT (tx) DO NOTHING",
         )
         .bind(int(batch))
         .execute(conn)
@@ -135,8 +138,8 @@ pub async fn on_chain(conn: &mut SqliteConnection, which: Which<'_>, batch: u64)
 
 /// Transactions of which the evidence is still to be gathered and was not asked for since `before_ms`, the longest not asked
 /// for first.
-pub(super) async fn open(pool: &SqlitePool, before_ms: u64, limit: u32) -> Result<Vec<TxHash>, StoreError> {
-    let rows = sqlx::query(
+pub(super) async fn open(pool: &Pool, before_ms: u64, limit: u32) -> Result<Vec<TxHash>, StoreError> {
+    let rows = db::query(
         "SELECT tx FROM evidence WHERE evidence IS NULL AND asked_at < ? ORDER BY asked_at LIMIT ?",
     )
     .bind(int(before_ms))
@@ -148,13 +151,13 @@ pub(super) async fn open(pool: &SqlitePool, before_ms: u64, limit: u32) -> Resul
 
 /// Stores what an endpoint gave, or that none gave it.
 pub(super) async fn store(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     tx: TxHash,
     evidence: Option<&Evidence>,
     now_ms: u64,
 ) -> Result<(), StoreError> {
     let text = evidence.map(serde_json::to_string).transpose();
-    sqlx::query("UPDATE evidence SET evidence = ?, asked_at = ? WHERE tx = ?")
+    db::query("UPDATE evidence SET evidence = ?, asked_at = ? WHERE tx = ?")
         .bind(text.map_err(|_| bad("evidence"))?)
         .bind(int(now_ms))
         .bind(tx.to_string())
@@ -167,16 +170,17 @@ pub(super) async fn store(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM heartbeat WHERE rowid IN
-           (SELECT rowid FROM heartbeat WHERE received_at < ? ORDER BY received_at LIMIT 10000)",
+pub async fn prune(conn: &mut Conn, before_ms: u64) -> Result<(), StoreError> {
+    let done = db::query(
+        "DELETE FROM heartbeat WHERE (cluster_id, node_id, epoch, sequence) IN
+           (SELECT cluster_id, node_id, epoch, sequence FROM heartbeat WHERE received_at < ?
+            ORDER BY received_at LIMIT 10000)",
     )
     .bind(int(before_ms))
     .execute(&mut *conn)
     .await?;
     if done.rows_affected() > 0 {
-        sqlx::query(
+        db::query(
             "DELETE FROM evidence WHERE NOT EXISTS (SELECT 1 FROM heartbeat WHERE heartbeat.tx = evidence.tx)",
         )
         .execute(conn)
@@ -190,12 +194,12 @@ pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), St
 /// # Errors
 /// If the store fails.
 pub async fn proof(
-    pool: &SqlitePool,
+    pool: &Pool,
     (cluster, node): (&ClusterId, &NodeId),
     epoch: Option<u64>,
     sequence: Option<u32>,
 ) -> Result<Option<Proof>, StoreError> {
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT h.*, e.evidence, b.chain_id, b.contract FROM heartbeat h
          JOIN evidence e ON e.tx = h.tx AND e.evidence IS NOT NULL JOIN binding b ON b.one = 1
          WHERE h.cluster_id = ?1 AND h.node_id = ?2 AND (?3 IS NULL OR h.epoch = ?3) AND (?4 IS NULL OR h.sequence = ?4)

@@ -1,15 +1,15 @@
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::Cluster;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, text};
 
 /// Clusters as last read from the chain, in the order of their ids.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn clusters(pool: &SqlitePool) -> Result<Vec<Cluster>, StoreError> {
-    let rows = sqlx::query("SELECT record FROM cluster ORDER BY cluster_id")
+pub async fn clusters(pool: &Pool) -> Result<Vec<Cluster>, StoreError> {
+    let rows = db::query("SELECT record FROM cluster ORDER BY cluster_id")
         .fetch_all(pool)
         .await?;
     rows.iter()
@@ -27,8 +27,8 @@ pub async fn clusters(pool: &SqlitePool) -> Result<Vec<Cluster>, StoreError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn clusters_of(conn: &mut SqliteConnection, node: &NodeId) -> Result<Vec<ClusterId>, StoreError> {
-    let rows = sqlx::query(
+pub async fn clusters_of(conn: &mut Conn, node: &NodeId) -> Result<Vec<ClusterId>, StoreError> {
+    let rows = db::query(
         "SELECT cluster_id FROM cluster c WHERE EXISTS
          (SELECT 1 FROM node n WHERE n.cluster_id = c.cluster_id AND n.node_id = ?) ORDER BY cluster_id",
     )

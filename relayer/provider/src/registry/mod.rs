@@ -3,6 +3,7 @@
 
 mod clusters;
 mod node;
+mod others;
 mod peers;
 mod store;
 mod sync;
@@ -11,6 +12,7 @@ mod view;
 
 pub use clusters::{clusters, clusters_of};
 pub use node::{Contact, Node, Order, OrderKind};
+pub use others::{Mark, catch_up, heard_elsewhere};
 pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};
 pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;

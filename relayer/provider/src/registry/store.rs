@@ -7,11 +7,10 @@ use hpc_schema::key::AgentKey;
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::{Cluster, Drain, Params, RelayView};
 use hpc_schema::time::UnixSeconds;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::node::{Contact, Node, Order, OrderKind};
 use super::view::Registry;
+use crate::db::{self, Conn, Pool, Row};
 use crate::spool;
 use crate::store::{Store, StoreError, bytes, int, opt_uint, sequence, text, uint};
 
@@ -24,7 +23,7 @@ fn bad(table: &'static str, column: &'static str) -> StoreError {
 /// # Errors
 /// If the store fails.
 pub async fn load(store: &Store, registry: &Registry, now: UnixSeconds) -> Result<(), StoreError> {
-    let row = sqlx::query("SELECT params FROM binding")
+    let row = db::query("SELECT params FROM binding")
         .fetch_optional(store.reader())
         .await?;
     if let Some(text) = row
@@ -34,7 +33,7 @@ pub async fn load(store: &Store, registry: &Registry, now: UnixSeconds) -> Resul
     {
         registry.set_params(serde_json::from_str::<Params>(&text).map_err(|_| bad("binding", "params"))?);
     }
-    for row in sqlx::query("SELECT record FROM cluster")
+    for row in db::query("SELECT record FROM cluster")
         .fetch_all(store.reader())
         .await?
     {
@@ -72,8 +71,8 @@ pub struct Known {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn known(pool: &SqlitePool) -> Result<Vec<Known>, StoreError> {
-    let rows = sqlx::query(
+pub async fn known(pool: &Pool) -> Result<Vec<Known>, StoreError> {
+    let rows = db::query(
         "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
                 c.refusal_code, c.refusal_at
          FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
@@ -88,8 +87,8 @@ pub async fn known(pool: &SqlitePool) -> Result<Vec<Known>, StoreError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn cluster_owner(pool: &SqlitePool, cluster: &ClusterId) -> Result<Option<String>, StoreError> {
-    let row = sqlx::query("SELECT record FROM cluster WHERE cluster_id = ?")
+pub async fn cluster_owner(pool: &Pool, cluster: &ClusterId) -> Result<Option<String>, StoreError> {
+    let row = db::query("SELECT record FROM cluster WHERE cluster_id = ?")
         .bind(cluster.as_str())
         .fetch_optional(pool)
         .await?;
@@ -99,7 +98,7 @@ pub async fn cluster_owner(pool: &SqlitePool, cluster: &ClusterId) -> Result<Opt
     Ok(Some(cluster.owner))
 }
 
-fn read(row: &SqliteRow) -> Result<Known, StoreError> {
+pub(super) fn read(row: &Row) -> Result<Known, StoreError> {
     let state = |column: &'static str| -> Result<NodeState, StoreError> {
         let n = u8::try_from(uint(row, column)?).map_err(|_| bad("node", column))?;
         NodeState::from_number(n).ok_or(bad("node", column))
@@ -134,7 +133,7 @@ fn read(row: &SqliteRow) -> Result<Known, StoreError> {
     })
 }
 
-fn contact(row: &SqliteRow) -> Result<Contact, StoreError> {
+fn contact(row: &Row) -> Result<Contact, StoreError> {
     let address: Option<String> = row.try_get("address")?;
     let kind: Option<String> = row.try_get("order_kind")?;
     let kind = match kind.as_deref() {
@@ -168,20 +167,20 @@ fn contact(row: &SqliteRow) -> Result<Contact, StoreError> {
     })
 }
 
-pub(super) async fn save_params(conn: &mut SqliteConnection, params: &Params) -> Result<(), StoreError> {
+pub(super) async fn save_params(conn: &mut Conn, params: &Params) -> Result<(), StoreError> {
     let text = serde_json::to_string(params).map_err(|_| bad("binding", "params"))?;
-    sqlx::query("UPDATE binding SET params = ?1 WHERE params IS NOT ?1")
+    db::query("UPDATE binding SET params = ?1 WHERE params IS DISTINCT FROM ?1")
         .bind(text)
         .execute(conn)
         .await?;
     Ok(())
 }
 
-pub(super) async fn save_cluster(conn: &mut SqliteConnection, cluster: &Cluster) -> Result<(), StoreError> {
+pub(super) async fn save_cluster(conn: &mut Conn, cluster: &Cluster) -> Result<(), StoreError> {
     let text = serde_json::to_string(cluster).map_err(|_| bad("cluster", "record"))?;
-    sqlx::query(
+    db::query(
         "INSERT INTO cluster (cluster_id, record) VALUES (?, ?)
-         ON CONFLICT (cluster_id) DO UPDATE SET record = excluded.record WHERE record <> excluded.record",
+         ON CONFLICT (cluster_id) DO UPDATE SET record = excluded.record WHERE cluster.record <> excluded.record",
     )
     .bind(cluster.cluster_id.as_str())
     .bind(text)
@@ -190,7 +189,7 @@ pub(super) async fn save_cluster(conn: &mut SqliteConnection, cluster: &Cluster)
     Ok(())
 }
 
-pub(super) async fn save_node(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+pub(super) async fn save_node(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
     let c = &node.chain;
     let drain = c
         .drain
@@ -198,10 +197,16 @@ pub(super) async fn save_node(conn: &mut SqliteConnection, node: &Node) -> Resul
         .map(serde_json::to_string)
         .transpose()
         .map_err(|_| bad("node", "drain"))?;
-    sqlx::query(
-        "INSERT OR REPLACE INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence,
+    db::query(
+        "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence,
          section_digest, recorded_state, state, last_heartbeat_s, offline_since_s, drain, height)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, public_key = excluded.public_key,
+           page = excluded.page, slot = excluded.slot, settled_sequence = excluded.settled_sequence,
+           section_digest = excluded.section_digest, recorded_state = excluded.recorded_state,
+           state = excluded.state, last_heartbeat_s = excluded.last_heartbeat_s,
+           offline_since_s = excluded.offline_since_s, drain = excluded.drain, height = excluded.height
+         WHERE excluded.height >= node.height",
     )
     .bind(node.cluster_id.as_str())
     .bind(node.node_id.as_str())
@@ -223,11 +228,11 @@ pub(super) async fn save_node(conn: &mut SqliteConnection, node: &Node) -> Resul
 }
 
 pub(super) async fn delete_node(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM node WHERE cluster_id = ? AND node_id = ?")
+    db::query("DELETE FROM node WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(node.as_str())
         .execute(conn)
@@ -240,13 +245,13 @@ pub(super) async fn delete_node(
 /// # Errors
 /// If the store fails.
 pub async fn keep_probe(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     port: Option<u16>,
     from: IpAddr,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    db::query(
         "INSERT INTO contact (cluster_id, node_id, address, probe_port) VALUES (?, ?, ?, ?)
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET address = excluded.address, probe_port = excluded.probe_port",
     )
@@ -261,11 +266,11 @@ pub async fn keep_probe(
 
 /// What is known of a node beside the chain, if anything.
 pub(super) async fn contact_of(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<Option<Contact>, StoreError> {
-    let row = sqlx::query("SELECT * FROM contact WHERE cluster_id = ? AND node_id = ?")
+    let row = db::query("SELECT * FROM contact WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(node.as_str())
         .fetch_optional(conn)
@@ -298,16 +303,20 @@ async fn write_contacts(store: &Store, nodes: &[Arc<Node>]) -> Result<(), StoreE
     Ok(())
 }
 
-async fn save_contact(conn: &mut SqliteConnection, node: &Node) -> Result<(), StoreError> {
+async fn save_contact(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
     let Contact {
         address,
         probe_port,
         order,
         refusal,
     } = &node.contact;
-    sqlx::query(
-        "INSERT OR REPLACE INTO contact (cluster_id, node_id, address, probe_port, order_kind, order_id,
-         order_at_s, order_until_s, refusal_code, refusal_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    db::query(
+        "INSERT INTO contact (cluster_id, node_id, address, probe_port, order_kind, order_id,
+         order_at_s, order_until_s, refusal_code, refusal_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET address = excluded.address,
+           probe_port = excluded.probe_port, order_kind = excluded.order_kind, order_id = excluded.order_id,
+           order_at_s = excluded.order_at_s, order_until_s = excluded.order_until_s,
+           refusal_code = excluded.refusal_code, refusal_at = excluded.refusal_at",
     )
     .bind(node.cluster_id.as_str())
     .bind(node.node_id.as_str())

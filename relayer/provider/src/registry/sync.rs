@@ -7,11 +7,11 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{NodeFilter, RelayView};
 use hpc_schema::time::UnixSeconds;
-use sqlx::Row as _;
 
 use super::node::Node;
 use super::store;
 use super::view::Registry;
+use crate::db;
 use crate::store::{Store, StoreError};
 use crate::{command, spool};
 
@@ -39,7 +39,7 @@ pub enum SyncError {
 /// # Errors
 /// If the store fails.
 pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<ClusterId>, StoreError> {
-    let rows = sqlx::query("SELECT cluster_id FROM token UNION SELECT cluster_id FROM join_token UNION SELECT cluster_id FROM node")
+    let rows = db::query("SELECT cluster_id FROM token UNION SELECT cluster_id FROM join_token UNION SELECT cluster_id FROM node")
         .fetch_all(store.reader())
         .await?;
     let mut clusters: BTreeSet<ClusterId> = configured.iter().cloned().collect();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     async fn epoch_on_disk(db: &Store) -> Option<i64> {
-        let row = sqlx::query("SELECT epoch FROM node")
+        let row = db::query("SELECT epoch FROM node")
             .fetch_optional(db.reader())
             .await;
         row.unwrap().map(|r| r.get(0))
@@ -327,7 +327,7 @@ mod tests {
         };
         let run = async |sql: &'static str| {
             let mut tx = db.begin().await.unwrap();
-            sqlx::query(sql).execute(&mut *tx).await.unwrap();
+            db::query(sql).execute(&mut *tx).await.unwrap();
             tx.commit().await.unwrap();
         };
         // The disk refuses, as a full one does.

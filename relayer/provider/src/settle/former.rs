@@ -1,7 +1,6 @@
-use sqlx::Row as _;
-
 use super::driver::DriverError;
 use super::store::read_state;
+use crate::db;
 use crate::store::{Store, StoreError};
 
 /// Name and account of each key with a transaction under way that is not among `configured`: such a transaction is followed
@@ -15,7 +14,7 @@ pub(super) async fn formers(
 ) -> Result<Vec<(String, String)>, DriverError> {
     let sql = |e: sqlx::Error| StoreError::from(e);
     let mut tx = store.begin().await?;
-    let rows = sqlx::query("SELECT signer, address, state FROM signer")
+    let rows = db::query("SELECT signer, address, state FROM signer")
         .fetch_all(&mut *tx)
         .await
         .map_err(sql)?;
@@ -49,7 +48,7 @@ pub(super) async fn formers(
             ]
         };
         for statement in statements {
-            sqlx::query(*statement)
+            db::query(*statement)
                 .bind(&own)
                 .bind(&name)
                 .execute(&mut *tx)
@@ -85,18 +84,21 @@ mod tests {
             state["job"] = json!({ "batch": 1, "phase": { "phase": "queued" } });
         }
         let mut tx = store.begin().await.unwrap();
-        sqlx::query("INSERT OR REPLACE INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, 0)")
-            .bind(name)
-            .bind(address)
-            .bind(state.to_string())
-            .execute(&mut *tx)
-            .await
-            .unwrap();
+        db::query(
+            "INSERT INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, 0)
+             ON CONFLICT (signer) DO UPDATE SET address = excluded.address, state = excluded.state",
+        )
+        .bind(name)
+        .bind(address)
+        .bind(state.to_string())
+        .execute(&mut *tx)
+        .await
+        .unwrap();
         tx.commit().await.unwrap();
     }
 
     async fn names(store: &Store) -> Vec<String> {
-        let rows = sqlx::query("SELECT signer FROM signer ORDER BY signer");
+        let rows = db::query("SELECT signer FROM signer ORDER BY signer");
         let rows = rows.fetch_all(store.reader()).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
@@ -125,11 +127,13 @@ mod tests {
                 own("second", "wasm1second")
             ]
         );
-        assert_eq!(names(&store).await, ["relayer of wasm1old", "second", "third"]);
+        // Of one with nothing under way nothing is kept.
+        assert_eq!(names(&store).await, ["relayer of wasm1old", "second"]);
         // The next start finds the same.
         keep(&store, "relayer", Some("wasm1new"), true).await;
         assert_eq!(formers(&store, &[("relayer", "wasm1new")]).await.unwrap(), found);
         // What a replaced key knew of its account is forgotten when nothing is under way.
+        keep(&store, "third", Some("wasm1third"), false).await;
         assert_eq!(
             formers(
                 &store,

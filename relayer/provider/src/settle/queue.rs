@@ -9,6 +9,7 @@ use hpc_schema::report::MAX_AGE_SECONDS;
 
 use super::claims::PageId;
 use super::plan::Waiting;
+use crate::db;
 use crate::registry::{Node, Registry};
 use crate::spool::{self, End, EndedAs, Meta};
 use crate::store::{Store, StoreError, text};
@@ -131,7 +132,7 @@ fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
 
 /// The nodes of which a report has been accepted and has not ended.
 pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, NodeId)>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT cluster_id, node_id FROM waiting UNION SELECT cluster_id, node_id FROM batch_report",
     )
     .fetch_all(store.reader())

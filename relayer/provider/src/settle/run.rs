@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use hpc_chain::rpc::Follower;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -37,15 +36,11 @@ pub async fn resume(shared: &Shared, signers: Vec<Signers>) -> Result<Vec<Driver
     Ok(drivers)
 }
 
-/// Runs a driver for each key until `stop`, and for as long the follower that tells them of new blocks.
+/// Runs a driver for each key until `stop`.
 ///
 /// # Errors
 /// What the first one that cannot go on says; the others end with it.
-pub async fn run_all(
-    drivers: Vec<Driver>,
-    follower: Follower,
-    stop: watch::Receiver<bool>,
-) -> Result<(), DriverError> {
+pub async fn run_all(drivers: Vec<Driver>, stop: watch::Receiver<bool>) -> Result<(), DriverError> {
     let mut running = JoinSet::new();
     for driver in drivers {
         running.spawn(driver.run(stop.clone()));
@@ -62,6 +57,5 @@ pub async fn run_all(
             Ok(Ok(())) | Err(_) => break,
         }
     }
-    drop(follower);
     outcome
 }

@@ -1,8 +1,8 @@
 use hpc_chain::hash::TxHash;
 use hpc_chain::settle::{BatchId, End, State};
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
-use crate::store::{StoreError, int, opt_uint};
+use crate::db::{self, Conn, Pool};
+use crate::store::{StoreError, int, opt_uint, uint};
 
 /// What a transaction is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,8 +63,8 @@ fn bad(table: &'static str, column: &'static str) -> StoreError {
 ///
 /// # Errors
 /// If the store fails or its text is not readable.
-pub(super) async fn load_state(pool: &SqlitePool, signer: &str) -> Result<Option<State>, StoreError> {
-    let row = sqlx::query("SELECT state FROM signer WHERE signer = ?")
+pub(super) async fn load_state(pool: &Pool, signer: &str) -> Result<Option<State>, StoreError> {
+    let row = db::query("SELECT state FROM signer WHERE signer = ?")
         .bind(signer)
         .fetch_optional(pool)
         .await?;
@@ -78,13 +78,13 @@ pub(super) fn read_state(text: &str) -> Result<State, StoreError> {
 }
 
 pub(super) async fn save_state(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     (signer, address): (&str, &str),
     state: &State,
     now_ms: u64,
 ) -> Result<(), StoreError> {
     let text = serde_json::to_string(state).map_err(|_| bad("signer", "state"))?;
-    sqlx::query(
+    db::query(
         "INSERT INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, ?)
          ON CONFLICT (signer) DO UPDATE SET address = excluded.address, state = excluded.state,
            updated_at = excluded.updated_at",
@@ -100,29 +100,27 @@ pub(super) async fn save_state(
 
 /// A row for a transaction that is about to be planned.
 pub(super) async fn open_batch(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     signer: &str,
     kind: Kind,
     now_ms: u64,
 ) -> Result<BatchId, StoreError> {
-    let done = sqlx::query("INSERT INTO batch (signer, kind, created_at) VALUES (?, ?, ?)")
+    let row = db::query("INSERT INTO batch (signer, kind, created_at) VALUES (?, ?, ?) RETURNING id")
         .bind(signer)
         .bind(kind.stored())
         .bind(int(now_ms))
-        .execute(conn)
+        .fetch_one(conn)
         .await?;
-    u64::try_from(done.last_insert_rowid())
-        .map(BatchId)
-        .map_err(|_| bad("batch", "id"))
+    uint(&row, "id").map(BatchId)
 }
 
 /// Forgets transactions that were planned and never signed.
 pub(super) async fn drop_unsigned(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     signer: &str,
     only: Option<BatchId>,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM batch WHERE signer = ?1 AND hash IS NULL AND (?2 IS NULL OR id = ?2)")
+    db::query("DELETE FROM batch WHERE signer = ?1 AND hash IS NULL AND (?2 IS NULL OR id = ?2)")
         .bind(signer)
         .bind(only.map(|b| int(b.0)))
         .execute(conn)
@@ -140,11 +138,11 @@ pub(super) struct SignedRow {
 }
 
 pub(super) async fn record_signed(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     batch: BatchId,
     signed: &SignedRow,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE batch SET hash = ?, sequence = ?, timeout_height = ?, gas_limit = ? WHERE id = ?")
+    db::query("UPDATE batch SET hash = ?, sequence = ?, timeout_height = ?, gas_limit = ? WHERE id = ?")
         .bind(signed.hash.to_string())
         .bind(signed.sequence.to_string())
         .bind(int(signed.timeout_height))
@@ -157,10 +155,10 @@ pub(super) async fn record_signed(
 
 /// Kind and hash of a transaction; none if its end is on record already.
 pub(super) async fn unended(
-    pool: &SqlitePool,
+    pool: &Pool,
     batch: BatchId,
 ) -> Result<Option<(Kind, Option<TxHash>)>, StoreError> {
-    let row = sqlx::query("SELECT kind, hash FROM batch WHERE id = ? AND ended IS NULL")
+    let row = db::query("SELECT kind, hash FROM batch WHERE id = ? AND ended IS NULL")
         .bind(int(batch.0))
         .fetch_optional(pool)
         .await?;
@@ -173,7 +171,7 @@ pub(super) async fn unended(
 
 /// Records how a transaction ended.
 pub(super) async fn record_end(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     batch: BatchId,
     end: &End,
     now_ms: u64,
@@ -182,7 +180,7 @@ pub(super) async fn record_end(
         End::Included(i) | End::Failed(i) => (Some(i.code), i.height, Some(i.log.as_str())),
         End::Expired { height } | End::Consumed { height } => (None, *height, None),
     };
-    sqlx::query("UPDATE batch SET ended_at = ?, ended = ?, code = ?, height = ?, log = ? WHERE id = ?")
+    db::query("UPDATE batch SET ended_at = ?, ended = ?, code = ?, height = ?, log = ? WHERE id = ?")
         .bind(int(now_ms))
         .bind(end_word(end))
         .bind(code.map(i64::from))
@@ -198,8 +196,8 @@ pub(super) async fn record_end(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune_batches(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM batch WHERE ended_at < ?")
+pub async fn prune_batches(conn: &mut Conn, before_ms: u64) -> Result<(), StoreError> {
+    db::query("DELETE FROM batch WHERE ended_at < ?")
         .bind(int(before_ms))
         .execute(conn)
         .await?;
@@ -212,8 +210,8 @@ pub async fn prune_batches(conn: &mut SqliteConnection, before_ms: u64) -> Resul
 ///
 /// # Errors
 /// If the store fails.
-pub async fn open_transactions(pool: &SqlitePool) -> Result<u64, StoreError> {
-    let row = sqlx::query("SELECT count(*) AS n FROM batch WHERE hash IS NOT NULL AND ended IS NULL")
+pub async fn open_transactions(pool: &Pool) -> Result<u64, StoreError> {
+    let row = db::query("SELECT count(*) AS n FROM batch WHERE hash IS NOT NULL AND ended IS NULL")
         .fetch_one(pool)
         .await?;
     Ok(opt_uint(&row, "n")?.unwrap_or(0))

@@ -1,21 +1,22 @@
 use hpc_schema::code::Code;
-use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
 use super::writer::{Accept, Accepted};
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int, sequence};
 
 /// Takes one report in: the sequence must be above the acknowledged one of its epoch; a report of the
 /// node that still waits is replaced.
-pub(super) async fn accept(conn: &mut SqliteConnection, new: &Accept) -> Result<Accepted, StoreError> {
+pub(super) async fn accept(conn: &mut Conn, new: &Accept) -> Result<Accepted, StoreError> {
     let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
-    let updated = sqlx::query(
+    let updated = db::query(
         "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at)
          VALUES (?, ?, ?, ?, ?, ?)
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET
            epoch = excluded.epoch, acked_sequence = excluded.acked_sequence,
-           highest_sequence = max(highest_sequence, excluded.highest_sequence),
+           highest_sequence = CASE WHEN excluded.highest_sequence > intake.highest_sequence
+             THEN excluded.highest_sequence ELSE intake.highest_sequence END,
            received_at = excluded.received_at
          WHERE excluded.epoch > intake.epoch
             OR (excluded.epoch = intake.epoch AND excluded.acked_sequence > intake.acked_sequence)",
@@ -29,7 +30,7 @@ pub(super) async fn accept(conn: &mut SqliteConnection, new: &Accept) -> Result<
     .execute(&mut *conn)
     .await?;
     if updated.rows_affected() == 0 {
-        let row = sqlx::query("SELECT acked_sequence FROM intake WHERE cluster_id = ? AND node_id = ?")
+        let row = db::query("SELECT acked_sequence FROM intake WHERE cluster_id = ? AND node_id = ?")
             .bind(cluster)
             .bind(node)
             .fetch_one(conn)
@@ -39,9 +40,9 @@ pub(super) async fn accept(conn: &mut SqliteConnection, new: &Accept) -> Result<
             sequence_ack: sequence(&row, "acked_sequence")?,
         });
     }
-    sqlx::query(
+    db::query(
         "UPDATE intake SET section = ?, section_digest = ?
-         WHERE cluster_id = ? AND node_id = ? AND section_digest IS NOT ?",
+         WHERE cluster_id = ? AND node_id = ? AND section_digest IS DISTINCT FROM ?",
     )
     .bind(&new.section)
     .bind(new.section_digest.as_slice())
@@ -57,9 +58,9 @@ pub(super) async fn accept(conn: &mut SqliteConnection, new: &Accept) -> Result<
     })
 }
 
-async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreError> {
+async fn enqueue(conn: &mut Conn, new: &Accept) -> Result<(), StoreError> {
     let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
-    let before = sqlx::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
+    let before = db::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster)
         .bind(node)
         .fetch_optional(&mut *conn)
@@ -81,9 +82,13 @@ async fn enqueue(conn: &mut SqliteConnection, new: &Accept) -> Result<(), StoreE
             .await?;
         }
     }
-    sqlx::query(
-        "INSERT OR REPLACE INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
-         received_at, superseded_from, superseded_count, heartbeat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    db::query(
+        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
+         received_at, superseded_from, superseded_count, heartbeat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, sequence = excluded.sequence,
+           report = excluded.report, signature = excluded.signature, queued_at = excluded.queued_at,
+           received_at = excluded.received_at, superseded_from = excluded.superseded_from,
+           superseded_count = excluded.superseded_count, heartbeat = excluded.heartbeat",
     )
     .bind(cluster)
     .bind(node)

@@ -1,8 +1,8 @@
 use hpc_schema::code::Code;
-use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
+use crate::db::{self, Conn};
 use crate::prove;
 use crate::store::{StoreError, int};
 
@@ -11,9 +11,9 @@ use crate::store::{StoreError, int};
 ///
 /// # Errors
 /// If the store fails.
-pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -> Result<(), StoreError> {
+pub async fn bind(conn: &mut Conn, batch: u64, members: &[Member]) -> Result<(), StoreError> {
     for (item, m) in (0u32..).zip(members) {
-        let removed = sqlx::query(
+        let removed = db::query(
             "DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?",
         )
         .bind(m.cluster_id.as_str())
@@ -23,7 +23,7 @@ pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -
         .execute(&mut *conn)
         .await?;
         let recorded = removed.rows_affected() == 0 && !uncount(conn, m).await?;
-        sqlx::query(
+        db::query(
             "INSERT INTO batch_report (batch_id, item, cluster_id, node_id, epoch, sequence, report, signature,
              queued_at, received_at, superseded_from, superseded_count, recorded)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -52,9 +52,9 @@ pub async fn bind(conn: &mut SqliteConnection, batch: u64, members: &[Member]) -
 
 /// A newer report replaced `m` while its transaction was being signed, and counts it and all before it: they
 /// are `m`'s to answer for again. False if `m` was not replaced but has ended, by a newer registration.
-async fn uncount(conn: &mut SqliteConnection, m: &Member) -> Result<bool, StoreError> {
+async fn uncount(conn: &mut Conn, m: &Member) -> Result<bool, StoreError> {
     let mine = int(m.superseded_count.saturating_add(1));
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE waiting SET superseded_count = superseded_count - ?1,
          superseded_from = CASE WHEN superseded_count > ?1 THEN ?2 END
          WHERE cluster_id = ?3 AND node_id = ?4 AND epoch = ?5 AND superseded_count >= ?1",
@@ -74,8 +74,8 @@ async fn uncount(conn: &mut SqliteConnection, m: &Member) -> Result<bool, StoreE
 ///
 /// # Errors
 /// If the store fails.
-pub async fn members(conn: &mut SqliteConnection, batch: u64) -> Result<Vec<Member>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM batch_report WHERE batch_id = ? ORDER BY item")
+pub async fn members(conn: &mut Conn, batch: u64) -> Result<Vec<Member>, StoreError> {
+    let rows = db::query("SELECT * FROM batch_report WHERE batch_id = ? ORDER BY item")
         .bind(int(batch))
         .fetch_all(conn)
         .await?;
@@ -87,18 +87,18 @@ pub async fn members(conn: &mut SqliteConnection, batch: u64) -> Result<Vec<Memb
 ///
 /// # Errors
 /// If the store fails.
-pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64) -> Result<(), StoreError> {
+pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(), StoreError> {
     if m.recorded {
         return Ok(());
     }
-    let newer = sqlx::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
+    let newer = db::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
         .bind(m.cluster_id.as_str())
         .bind(m.node_id.as_str())
         .fetch_optional(&mut *conn)
         .await?;
     match newer.as_ref().map(Member::read).transpose()? {
         None => {
-            sqlx::query(
+            db::query(
                 "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
                  received_at, superseded_from, superseded_count, heartbeat)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT heartbeat FROM heartbeat
@@ -123,12 +123,12 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
             // Its end is the newer one's.
             let from = m.superseded_from.unwrap_or(m.sequence);
             let added = m.superseded_count.saturating_add(1);
-            sqlx::query(
-                "UPDATE waiting SET superseded_from = min(coalesce(superseded_from, ?), ?),
-                 superseded_count = superseded_count + ?, queued_at = min(queued_at, ?)
-                 WHERE cluster_id = ? AND node_id = ?",
+            db::query(
+                "UPDATE waiting SET superseded_from = CASE WHEN superseded_from < ?1 THEN superseded_from ELSE ?1 END,
+                 superseded_count = superseded_count + ?2,
+                 queued_at = CASE WHEN queued_at < ?3 THEN queued_at ELSE ?3 END
+                 WHERE cluster_id = ?4 AND node_id = ?5",
             )
-            .bind(i64::from(from))
             .bind(i64::from(from))
             .bind(int(added))
             .bind(int(m.queued_at))
@@ -154,8 +154,8 @@ pub async fn return_member(conn: &mut SqliteConnection, m: &Member, now_ms: u64)
 ///
 /// # Errors
 /// If the store fails.
-pub async fn unbind(conn: &mut SqliteConnection, batch: u64) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM batch_report WHERE batch_id = ?")
+pub async fn unbind(conn: &mut Conn, batch: u64) -> Result<(), StoreError> {
+    db::query("DELETE FROM batch_report WHERE batch_id = ?")
         .bind(int(batch))
         .execute(conn)
         .await?;

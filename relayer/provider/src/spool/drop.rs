@@ -1,9 +1,9 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::SqliteConnection;
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Ends a report that waits, without sending it, if it is still this one; whether it was.
@@ -11,7 +11,7 @@ use crate::store::{StoreError, int};
 /// # Errors
 /// If the store fails.
 pub async fn drop_waiting(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     sequence: u32,
@@ -19,7 +19,7 @@ pub async fn drop_waiting(
     now_ms: u64,
 ) -> Result<bool, StoreError> {
     let row =
-        sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND sequence = ? RETURNING *")
+        db::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND sequence = ? RETURNING *")
             .bind(cluster.as_str())
             .bind(node.as_str())
             .bind(i64::from(sequence))
@@ -35,24 +35,23 @@ pub async fn drop_waiting(
 /// # Errors
 /// If the store fails.
 pub async fn supersede_older(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     epoch: u64,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    let row =
-        sqlx::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch < ? RETURNING *")
-            .bind(cluster.as_str())
-            .bind(node.as_str())
-            .bind(int(epoch))
-            .fetch_optional(&mut *conn)
-            .await?;
+    let row = db::query("DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch < ? RETURNING *")
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .bind(int(epoch))
+        .fetch_optional(&mut *conn)
+        .await?;
     if let Some(row) = row {
         let end = End::local(EndedAs::Superseded, Some(Code::SupersededByRotation));
         history::end(&mut *conn, &Member::read(&row)?, &end, now_ms).await?;
     }
-    sqlx::query(
+    db::query(
         "UPDATE intake SET epoch = ?, acked_sequence = 0 WHERE cluster_id = ? AND node_id = ? AND epoch < ?",
     )
     .bind(int(epoch))

@@ -2,9 +2,9 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::rows::Member;
+use crate::db::{self, Conn, Pool, Row};
 use crate::prove;
 use crate::store::{StoreError, int, opt_uint, sequence, uint};
 
@@ -60,11 +60,11 @@ impl End {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn end(conn: &mut SqliteConnection, m: &Member, end: &End, now_ms: u64) -> Result<(), StoreError> {
+pub async fn end(conn: &mut Conn, m: &Member, end: &End, now_ms: u64) -> Result<(), StoreError> {
     if m.recorded {
         return Ok(());
     }
-    sqlx::query(
+    db::query(
         "INSERT INTO report_end (cluster_id, node_id, epoch, sequence, superseded_from, superseded_count, ended,
          code, batch_id, height, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
@@ -86,7 +86,7 @@ pub async fn end(conn: &mut SqliteConnection, m: &Member, end: &End, now_ms: u64
         _ => prove::forget(&mut *conn, m.which()).await?,
     }
     if let (EndedAs::Refused, Some(code)) = (end.ended, end.code) {
-        sqlx::query(
+        db::query(
             "UPDATE intake SET refusal_code = ?, refusal_sequence = ?, refusal_at = ?
              WHERE cluster_id = ? AND node_id = ?",
         )
@@ -129,12 +129,12 @@ pub struct EndRow {
 /// # Errors
 /// If the store fails.
 pub async fn ends_of(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: &ClusterId,
     node: &NodeId,
     limit: u32,
 ) -> Result<Vec<EndRow>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT e.*, b.hash FROM report_end e LEFT JOIN batch b ON b.id = e.batch_id
          WHERE e.cluster_id = ? AND e.node_id = ? ORDER BY e.id DESC LIMIT ?",
     )
@@ -160,7 +160,7 @@ pub async fn ends_of(
         .collect()
 }
 
-fn code(row: &sqlx::sqlite::SqliteRow, column: &'static str) -> Result<Option<Code>, StoreError> {
+fn code(row: &Row, column: &'static str) -> Result<Option<Code>, StoreError> {
     Ok(opt_uint(row, column)?
         .and_then(|n| u8::try_from(n).ok())
         .and_then(Code::from_number))
@@ -182,11 +182,11 @@ pub struct Refusal {
 /// # Errors
 /// If the store fails.
 pub async fn last_refusal(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<Option<Refusal>, StoreError> {
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT refusal_code, refusal_sequence, refusal_at FROM intake
          WHERE cluster_id = ? AND node_id = ? AND refusal_code IS NOT NULL",
     )
@@ -209,8 +209,8 @@ pub async fn last_refusal(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<u64, StoreError> {
-    let done = sqlx::query(
+pub async fn prune(conn: &mut Conn, before_ms: u64) -> Result<u64, StoreError> {
+    let done = db::query(
         "DELETE FROM report_end WHERE id IN (SELECT id FROM report_end WHERE ended_at < ? LIMIT 10000)",
     )
     .bind(int(before_ms))

@@ -1,8 +1,7 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool, Row};
 use crate::prove::Which;
 use crate::store::{StoreError, bytes, opt_uint, sequence, text, uint};
 
@@ -46,7 +45,7 @@ impl Member {
         }
     }
 
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let from = opt_uint(row, "superseded_from")?
             .map(u32::try_from)
             .transpose()
@@ -97,8 +96,8 @@ pub struct Meta {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn metas(pool: &SqlitePool) -> Result<Vec<Meta>, StoreError> {
-    let rows = sqlx::query(
+pub async fn metas(pool: &Pool) -> Result<Vec<Meta>, StoreError> {
+    let rows = db::query(
         "SELECT w.cluster_id, w.node_id, w.epoch, w.sequence, w.queued_at, substr(w.report, 1, 4) AS time,
                 length(i.section) AS section_len, i.section_digest
          FROM waiting w JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
@@ -140,11 +139,11 @@ pub struct Depth {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn depth(pool: &SqlitePool) -> Result<Depth, StoreError> {
-    let row = sqlx::query(
+pub async fn depth(pool: &Pool) -> Result<Depth, StoreError> {
+    let row = db::query(
         "SELECT (SELECT count(*) FROM waiting) AS waiting, (SELECT count(*) FROM batch_report) AS bound,
                 (SELECT min(q) FROM (SELECT min(queued_at) AS q FROM waiting
-                                     UNION ALL SELECT min(queued_at) FROM batch_report)) AS oldest",
+                                     UNION ALL SELECT min(queued_at) FROM batch_report) AS queues) AS oldest",
     )
     .fetch_one(pool)
     .await?;
@@ -160,11 +159,11 @@ pub async fn depth(pool: &SqlitePool) -> Result<Depth, StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn waiting_of(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<Option<(Member, Option<Vec<u8>>)>, StoreError> {
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT w.*, i.section FROM waiting w
          JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
          WHERE w.cluster_id = ? AND w.node_id = ?",
@@ -197,7 +196,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(crate) fn read(row: &Row) -> Result<Self, StoreError> {
         let code = opt_uint(row, "refusal_code")?
             .and_then(|n| u8::try_from(n).ok())
             .and_then(Code::from_number);
@@ -218,8 +217,8 @@ impl Intake {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn intakes(pool: &SqlitePool) -> Result<Vec<Intake>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM intake").fetch_all(pool).await?;
+pub async fn intakes(pool: &Pool) -> Result<Vec<Intake>, StoreError> {
+    let rows = db::query("SELECT * FROM intake").fetch_all(pool).await?;
     rows.iter().map(Intake::read).collect()
 }
 
@@ -228,11 +227,11 @@ pub async fn intakes(pool: &SqlitePool) -> Result<Vec<Intake>, StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn intake_of(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: &ClusterId,
     node: &NodeId,
 ) -> Result<Option<Intake>, StoreError> {
-    let row = sqlx::query("SELECT * FROM intake WHERE cluster_id = ? AND node_id = ?")
+    let row = db::query("SELECT * FROM intake WHERE cluster_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(node.as_str())
         .fetch_optional(pool)

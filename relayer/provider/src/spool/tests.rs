@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use sqlx::Row as _;
 
 use super::accept::accept;
 use super::*;
+use crate::db::{self, Row};
 use crate::store::Store;
 
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Model {
             self.beat(1).await;
         }
         let mut tx = self.store.begin().await.unwrap();
-        let row = sqlx::query(
+        let row = db::query(
             "INSERT INTO batch (signer, kind, hash, created_at) VALUES ('s', 'reports', 'H', 0) RETURNING id",
         )
         .fetch_one(&mut *tx)
@@ -138,10 +138,10 @@ impl Model {
 
     /// Each accepted report waits, is bound, or has ended: itself, or within the range of one that replaced it.
     async fn check(&self) {
-        let rows = sqlx::query(
+        let rows = db::query(
             "SELECT epoch, sequence, superseded_from, superseded_count FROM report_end
              UNION ALL SELECT epoch, sequence, superseded_from, superseded_count FROM waiting
-             UNION ALL SELECT epoch, sequence, superseded_from, superseded_count FROM batch_report WHERE NOT recorded",
+             UNION ALL SELECT epoch, sequence, superseded_from, superseded_count FROM batch_report WHERE recorded = 0",
         )
         .fetch_all(self.store.reader())
         .await
@@ -180,8 +180,8 @@ impl Model {
     /// The heartbeat itself is there of each report that waits, is bound or came on chain, and of no other.
     async fn check_heartbeats(&self) {
         let set = async |sql: &'static str| {
-            let rows = sqlx::query(sql).fetch_all(self.store.reader()).await.unwrap();
-            let entry = |row: &sqlx::sqlite::SqliteRow| {
+            let rows = db::query(sql).fetch_all(self.store.reader()).await.unwrap();
+            let entry = |row: &Row| {
                 let sequence: i64 = row.get(1);
                 let heartbeat: Option<Vec<u8>> = row.try_get("heartbeat").unwrap_or(None);
                 if let Some(bytes) = heartbeat {
@@ -194,7 +194,7 @@ impl Model {
         assert_eq!(
             set("SELECT epoch, sequence, heartbeat FROM heartbeat").await,
             set("SELECT epoch, sequence FROM report_end WHERE ended = 'on_chain'
-                 UNION SELECT epoch, sequence FROM batch_report WHERE NOT recorded")
+                 UNION SELECT epoch, sequence FROM batch_report WHERE recorded = 0")
             .await
         );
         assert_eq!(
@@ -211,7 +211,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
-            let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+            let store = Store::for_test(&dir.path().join("p.db")).await;
             let mut model = Model {
                 store, epoch: 1, last: 0, now: 1, batch: None, accepted: BTreeSet::new(),
             };
@@ -234,7 +234,7 @@ proptest! {
 async fn what_the_writer_acknowledged_is_there_after_another_opening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::for_test(&path).await;
     let (spool, task) = Spool::start(store.clone());
     let many: Vec<_> = (1..=200u32)
         .map(|i| {
@@ -254,7 +254,7 @@ async fn what_the_writer_acknowledged_is_there_after_another_opening() {
     drop(spool);
     task.await.unwrap();
     store.close().await;
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::for_test(&path).await;
     assert_eq!(depth(store.reader()).await.unwrap().waiting, 200);
 }
 
@@ -263,15 +263,20 @@ async fn rows(store: &Store) -> Vec<String> {
     let mut all = Vec::new();
     for sql in [
         "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || acked_sequence || '/' || highest_sequence || '/'
-         || received_at || '/' || hex(section) || '/' || hex(section_digest) AS text FROM intake ORDER BY 1",
-        "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || sequence || '/' || hex(report) || '/'
-         || hex(signature) || '/' || queued_at || '/' || received_at || '/' || ifnull(superseded_from, '-') || '/'
-         || superseded_count || '/' || hex(heartbeat) AS text FROM waiting ORDER BY 1",
-        "SELECT node_id || '/' || epoch || '/' || sequence || '/' || ended || '/' || superseded_count AS text
+         || received_at AS text, section, section_digest FROM intake ORDER BY cluster_id, node_id",
+        "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || sequence || '/' || queued_at || '/' || received_at
+         || '/' || coalesce(superseded_from, -1) || '/' || superseded_count AS text, report, signature
+         FROM waiting ORDER BY cluster_id, node_id",
+        "SELECT 'its heartbeat' AS text, heartbeat, heartbeat FROM waiting ORDER BY cluster_id, node_id",
+        "SELECT node_id || '/' || epoch || '/' || sequence || '/' || ended || '/' || superseded_count AS text, NULL, NULL
          FROM report_end ORDER BY id",
     ] {
-        let found = sqlx::query(sql).fetch_all(store.reader()).await.unwrap();
-        all.extend(found.iter().map(|row| row.get::<String, _>(0)));
+        let found = db::query(sql).fetch_all(store.reader()).await.unwrap();
+        let bytes = |row: &Row, at: usize| row.try_get::<Option<Vec<u8>>, _>(at).ok();
+        all.extend(found.iter().map(|row| {
+            let text: String = row.get(0);
+            format!("{text} {:?} {:?}", bytes(row, 1), bytes(row, 2))
+        }));
     }
     all
 }
@@ -293,8 +298,8 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-            let together = Store::open(&one.path().join("p.db")).await.unwrap();
-            let singly = Store::open(&other.path().join("p.db")).await.unwrap();
+            let together = Store::for_test(&one.path().join("p.db")).await;
+            let singly = Store::for_test(&other.path().join("p.db")).await;
             for group in &groups {
                 let answers = super::writer::commit(&together, group).await.unwrap();
                 let mut tx = singly.begin().await.unwrap();
@@ -306,6 +311,8 @@ proptest! {
                 assert_eq!(answers, expected);
             }
             assert_eq!(rows(&together).await, rows(&singly).await);
+            together.close().await;
+            singly.close().await;
         });
     }
 }

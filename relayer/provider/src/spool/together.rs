@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use sqlx::{Sqlite, Transaction};
-
 use super::writer::{Accept, Accepted};
+use crate::db::{self, Transaction};
 use crate::store::{StoreError, int};
 
 /// Rows of one statement: powers of two up to this, so that few statements are prepared.
@@ -28,7 +27,8 @@ fn sized(rows: usize) -> Sized {
          VALUES {}
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET
            epoch = excluded.epoch, acked_sequence = excluded.acked_sequence,
-           highest_sequence = max(highest_sequence, excluded.highest_sequence),
+           highest_sequence = CASE WHEN excluded.highest_sequence > intake.highest_sequence
+             THEN excluded.highest_sequence ELSE intake.highest_sequence END,
            received_at = excluded.received_at, section = excluded.section, section_digest = excluded.section_digest
          WHERE excluded.epoch > intake.epoch
             OR (excluded.epoch = intake.epoch AND excluded.acked_sequence > intake.acked_sequence)",
@@ -39,7 +39,8 @@ fn sized(rows: usize) -> Sized {
         "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_count, heartbeat)
          VALUES {}
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET
-           superseded_from = coalesce(superseded_from, sequence), superseded_count = superseded_count + 1,
+           superseded_from = coalesce(waiting.superseded_from, waiting.sequence),
+           superseded_count = waiting.superseded_count + 1,
            sequence = excluded.sequence, report = excluded.report, signature = excluded.signature,
            received_at = excluded.received_at, heartbeat = excluded.heartbeat
          WHERE waiting.epoch = excluded.epoch",
@@ -51,9 +52,9 @@ fn sized(rows: usize) -> Sized {
 /// Takes all of these in, in a transaction that is rolled back and gives nothing if they are not one for each node or not
 /// all of them are news; then each has to be looked at.
 pub(super) async fn accept_all(
-    mut tx: Transaction<'static, Sqlite>,
+    mut tx: Transaction,
     reports: &[Accept],
-) -> Result<Option<(Transaction<'static, Sqlite>, Vec<Accepted>)>, StoreError> {
+) -> Result<Option<(Transaction, Vec<Accepted>)>, StoreError> {
     let nodes: HashSet<_> = reports.iter().map(|r| (&r.cluster_id, &r.node_id)).collect();
     let mut all_news = nodes.len() == reports.len();
     // In the order of the tables, so that neighbours share pages.
@@ -83,11 +84,11 @@ pub(super) async fn accept_all(
 
 /// Whether all of them were news.
 async fn some(
-    tx: &mut Transaction<'static, Sqlite>,
+    tx: &mut Transaction,
     statements: &'static Sized,
     reports: &[&Accept],
 ) -> Result<bool, StoreError> {
-    let mut query = sqlx::query(statements.intake.as_str());
+    let mut query = db::query(statements.intake.as_str());
     for r in reports {
         query = query
             .bind(r.cluster_id.as_str())
@@ -103,7 +104,7 @@ async fn some(
     if query.execute(&mut **tx).await?.rows_affected() != count {
         return Ok(false);
     }
-    let mut query = sqlx::query(statements.waiting.as_str());
+    let mut query = db::query(statements.waiting.as_str());
     for r in reports {
         query = query
             .bind(r.cluster_id.as_str())

@@ -113,7 +113,7 @@ async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>) {
 }
 
 pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {
-    if let Some((tx, answers)) = accept_all(store.begin().await?, reports).await? {
+    if let Some((tx, answers)) = accept_all(store.begin_intake().await?, reports).await? {
         fault::point("spool.written");
         tx.commit().await?;
         return Ok(answers);

@@ -1,7 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::{SqliteConnection, SqlitePool};
 
 use super::row::TaskRow;
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, text};
 
 /// What a node is given at once.
@@ -32,7 +32,7 @@ impl Claimed {
 /// # Errors
 /// If the store fails.
 pub async fn claim(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     (cluster, node): (&ClusterId, &NodeId),
     per_node: u32,
     lease_ms: u64,
@@ -40,7 +40,7 @@ pub async fn claim(
 ) -> Result<Claimed, StoreError> {
     let mut claimed = Claimed::default();
     while claimed.tasks.len() < AT_ONCE {
-        let row = sqlx::query(
+        let row = db::query(
             "UPDATE task SET state = CASE state WHEN 'queued' THEN 'dispatched' ELSE state END,
                  attempts = attempts + 1, lease_until_ms = ?5, dispatched_ms = coalesce(dispatched_ms, ?4)
              WHERE cluster_id = ?1 AND task_id = (
@@ -64,7 +64,7 @@ pub async fn claim(
             None => break,
         }
     }
-    let rows = sqlx::query(
+    let rows = db::query(
         "UPDATE task SET cancel_told_ms = ?3 WHERE cluster_id = ?1 AND node_id = ?2
          AND state IN ('dispatched', 'running') AND cancelled_by IS NOT NULL
          AND (cancel_told_ms IS NULL OR cancel_told_ms <= ?4) RETURNING *",
@@ -85,8 +85,8 @@ pub async fn claim(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn waiting_nodes(pool: &SqlitePool, now_ms: u64) -> Result<Vec<(ClusterId, NodeId)>, StoreError> {
-    let rows = sqlx::query(
+pub async fn waiting_nodes(pool: &Pool, now_ms: u64) -> Result<Vec<(ClusterId, NodeId)>, StoreError> {
+    let rows = db::query(
         "SELECT DISTINCT cluster_id, node_id FROM task
          WHERE (state = 'queued' AND approval <> 'waiting')
             OR (state IN ('dispatched', 'running') AND (lease_until_ms <= ?1
@@ -106,11 +106,11 @@ pub async fn waiting_nodes(pool: &SqlitePool, now_ms: u64) -> Result<Vec<(Cluste
 /// # Errors
 /// If the store fails.
 pub async fn waits_for(
-    pool: &SqlitePool,
+    pool: &Pool,
     (cluster, node): (&ClusterId, &NodeId),
     now_ms: u64,
 ) -> Result<bool, StoreError> {
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT 1 FROM task WHERE cluster_id = ?1 AND node_id = ?2 AND
          ((state = 'queued' AND approval <> 'waiting') OR (state IN ('dispatched', 'running')
           AND (lease_until_ms <= ?3 OR (cancelled_by IS NOT NULL AND coalesce(cancel_told_ms, 0) <= ?4)))) LIMIT 1",

@@ -3,9 +3,9 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::key::{AgentKey, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::task::{TaskHash, TaskResult, TaskState, result_message, verify_result};
-use sqlx::SqliteConnection;
 
 use super::row::TaskRow;
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// What became of a result.
@@ -25,14 +25,14 @@ pub enum Taken {
 /// # Errors
 /// If the store fails.
 pub async fn finish(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     (cluster, node): (&ClusterId, &NodeId),
     id: &TaskId,
     result: &TaskResult,
     key: &AgentKey,
     now_ms: u64,
 ) -> Result<Taken, StoreError> {
-    let row = sqlx::query("SELECT * FROM task WHERE cluster_id = ? AND task_id = ? AND node_id = ?")
+    let row = db::query("SELECT * FROM task WHERE cluster_id = ? AND task_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(id.as_str())
         .bind(node.as_str())
@@ -56,7 +56,7 @@ pub async fn finish(
         return Ok(Taken::Refused(Refusal::whole(Code::InvalidState, what)));
     }
     let text = serde_json::to_string(result).map_err(std::io::Error::from)?;
-    sqlx::query(
+    db::query(
         "UPDATE task SET state = ?, ended_ms = ?, code = ?, detail = ?, result = ?, result_key = ?, lease_until_ms = NULL
          WHERE cluster_id = ? AND task_id = ?",
     )
@@ -91,13 +91,13 @@ fn same(before: &str, result: &TaskResult, hash: TaskHash) -> Taken {
 /// # Errors
 /// If the store fails.
 pub async fn cancel(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     id: &TaskId,
     by: &str,
     now_ms: u64,
 ) -> Result<Option<TaskState>, StoreError> {
-    let row = sqlx::query(
+    let row = db::query(
         "UPDATE task SET cancelled_by = coalesce(cancelled_by, ?3),
              state = CASE state WHEN 'queued' THEN 'cancelled' ELSE state END,
              code = CASE state WHEN 'queued' THEN 'task_cancelled' ELSE code END,

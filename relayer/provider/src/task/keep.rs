@@ -1,7 +1,7 @@
 use hpc_schema::code::Code;
 use hpc_schema::task::TaskType;
-use sqlx::SqliteConnection;
 
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Word of a running task may come so long after its time is over.
@@ -20,8 +20,8 @@ pub struct Swept {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn keep(conn: &mut SqliteConnection, now_ms: u64) -> Result<Swept, StoreError> {
-    let expired = sqlx::query(
+pub async fn keep(conn: &mut Conn, now_ms: u64) -> Result<Swept, StoreError> {
+    let expired = db::query(
         "UPDATE task SET state = 'expired', code = 'task_expired', ended_ms = ?1
          WHERE state = 'queued' AND expires_at_s * 1000 < ?1",
     )
@@ -36,7 +36,7 @@ pub async fn keep(conn: &mut SqliteConnection, now_ms: u64) -> Result<Swept, Sto
             .time_limit_seconds()
             .saturating_mul(1000)
             .saturating_add(PATIENCE_MS);
-        let done = sqlx::query(
+        let done = db::query(
             "UPDATE task SET state = 'failed', code = ?4, ended_ms = ?1, lease_until_ms = NULL,
                  detail = 'the node has not said how it ended; its word will still be taken'
              WHERE state IN ('dispatched', 'running') AND kind = ?3 AND expires_at_s * 1000 + ?2 < ?1
@@ -57,14 +57,14 @@ pub async fn keep(conn: &mut SqliteConnection, now_ms: u64) -> Result<Swept, Sto
 ///
 /// # Errors
 /// If the store fails.
-pub async fn prune(conn: &mut SqliteConnection, before_ms: u64) -> Result<(), StoreError> {
-    sqlx::query(
+pub async fn prune(conn: &mut Conn, before_ms: u64) -> Result<(), StoreError> {
+    db::query(
         "DELETE FROM task WHERE ended_ms < ? AND state IN ('completed', 'failed', 'expired', 'cancelled')",
     )
     .bind(int(before_ms))
     .execute(&mut *conn)
     .await?;
-    sqlx::query(
+    db::query(
         "DELETE FROM task_progress WHERE received_ms < ? AND NOT EXISTS
          (SELECT 1 FROM task t WHERE t.cluster_id = task_progress.cluster_id AND t.task_id = task_progress.task_id)",
     )

@@ -2,8 +2,8 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{MAX_PROGRESS_MESSAGE, ProgressRequest, TaskHash};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, uint};
 
 /// Events kept of one task.
@@ -30,7 +30,7 @@ pub struct ProgressRow {
 /// # Errors
 /// If the store fails.
 pub async fn note(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     (cluster, node): (&ClusterId, &NodeId),
     id: &TaskId,
     hash: TaskHash,
@@ -46,14 +46,14 @@ pub async fn note(
     };
     let phase = printable(&progress.phase);
     let message = progress.message.as_deref().map(printable);
-    let row = sqlx::query("SELECT phase FROM task WHERE cluster_id = ? AND task_id = ?")
+    let row = db::query("SELECT phase FROM task WHERE cluster_id = ? AND task_id = ?")
         .bind(cluster.as_str())
         .bind(id.as_str())
         .fetch_optional(&mut *conn)
         .await?;
     let Some(row) = row else { return Ok(false) };
     let before: Option<String> = row.try_get("phase")?;
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE task SET state = 'running', phase = ?, began_ms = coalesce(began_ms, ?), lease_until_ms = ?
          WHERE cluster_id = ? AND task_id = ? AND node_id = ? AND hash = ? AND state IN ('dispatched', 'running')",
     )
@@ -73,7 +73,7 @@ pub async fn note(
     if before.as_deref() == Some(phase.as_str()) && message.is_none() {
         return Ok(true);
     }
-    sqlx::query(
+    db::query(
         "INSERT INTO task_progress (cluster_id, task_id, n, phase, message, at, received_ms)
          SELECT ?1, ?2, count(*), ?3, ?4, ?5, ?6 FROM task_progress WHERE cluster_id = ?1 AND task_id = ?2
          HAVING count(*) < ?7",
@@ -95,13 +95,13 @@ pub async fn note(
 /// # Errors
 /// If the store fails.
 pub async fn progress_of(
-    pool: &SqlitePool,
+    pool: &Pool,
     cluster: &ClusterId,
     id: &TaskId,
     from: u64,
 ) -> Result<Vec<ProgressRow>, StoreError> {
     let rows =
-        sqlx::query("SELECT * FROM task_progress WHERE cluster_id = ? AND task_id = ? AND n >= ? ORDER BY n")
+        db::query("SELECT * FROM task_progress WHERE cluster_id = ? AND task_id = ? AND n >= ? ORDER BY n")
             .bind(cluster.as_str())
             .bind(id.as_str())
             .bind(int(from))

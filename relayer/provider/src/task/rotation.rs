@@ -3,8 +3,8 @@ use base64::engine::general_purpose::STANDARD;
 use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
 use hpc_schema::task::{KeyRotation, rotation_message};
-use sqlx::{Row as _, SqliteConnection};
 
+use crate::db::{self, Conn};
 use crate::identity::Seed;
 use crate::store::{StoreError, int, text};
 
@@ -15,11 +15,8 @@ const TOLD: i64 = 16;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn rotations(
-    conn: &mut SqliteConnection,
-    cluster: &ClusterId,
-) -> Result<Vec<KeyRotation>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM task_key_rotation WHERE cluster_id = ? ORDER BY n DESC LIMIT ?")
+pub async fn rotations(conn: &mut Conn, cluster: &ClusterId) -> Result<Vec<KeyRotation>, StoreError> {
+    let rows = db::query("SELECT * FROM task_key_rotation WHERE cluster_id = ? ORDER BY n DESC LIMIT ?")
         .bind(cluster.as_str())
         .bind(TOLD)
         .fetch_all(conn)
@@ -52,12 +49,12 @@ pub fn rotation(scope: (&str, &str), cluster: &ClusterId, old: &Seed, new: &Agen
 /// # Errors
 /// If the store fails.
 pub async fn record_rotation(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     step: &KeyRotation,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    db::query(
         "INSERT INTO task_key_rotation (cluster_id, n, old_key, new_key, signature, rotated_ms)
          SELECT ?1, coalesce(max(n), -1) + 1, ?2, ?3, ?4, ?5 FROM task_key_rotation WHERE cluster_id = ?1",
     )

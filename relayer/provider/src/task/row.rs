@@ -4,9 +4,8 @@ use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
+use crate::db::{self, Conn, Pool, Row};
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// Whether a person has to say yes.
@@ -106,7 +105,7 @@ fn hex_of<S: serde::Serializer>(hash: &TaskHash, s: S) -> Result<S::Ok, S::Error
 }
 
 impl TaskRow {
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let bad = |column| StoreError::Value {
             table: "task",
             column,
@@ -155,16 +154,15 @@ impl TaskRow {
 /// # Errors
 /// If the store fails.
 pub async fn find(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: Option<&ClusterId>,
     id: &TaskId,
 ) -> Result<Vec<TaskRow>, StoreError> {
-    let rows =
-        sqlx::query("SELECT * FROM task WHERE task_id = ?1 AND (?2 IS NULL OR cluster_id = ?2) LIMIT 2")
-            .bind(id.as_str())
-            .bind(cluster.map(ClusterId::as_str))
-            .fetch_all(conn)
-            .await?;
+    let rows = db::query("SELECT * FROM task WHERE task_id = ?1 AND (?2 IS NULL OR cluster_id = ?2) LIMIT 2")
+        .bind(id.as_str())
+        .bind(cluster.map(ClusterId::as_str))
+        .fetch_all(conn)
+        .await?;
     rows.iter().map(TaskRow::read).collect()
 }
 
@@ -173,12 +171,12 @@ pub async fn find(
 /// # Errors
 /// If the store fails.
 pub async fn history(
-    pool: &SqlitePool,
+    pool: &Pool,
     node: Option<&NodeId>,
     state: Option<TaskState>,
     limit: u32,
 ) -> Result<Vec<TaskRow>, StoreError> {
-    let rows = sqlx::query(
+    let rows = db::query(
         "SELECT * FROM task WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR state = ?2)
          ORDER BY submitted_ms DESC, task_id LIMIT ?3",
     )

@@ -2,9 +2,9 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{Task, TaskScope, TaskType, task_hash, task_message};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use serde_json::value::RawValue;
-use sqlx::{Row as _, SqliteConnection};
 
 use super::row::Approval;
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Tasks that one node may have open.
@@ -73,13 +73,13 @@ pub(super) fn unsigned(
 /// # Errors
 /// If the store fails.
 pub async fn submit(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     new: &NewTask,
     (chain_id, contract): (&str, &str),
     now_ms: u64,
 ) -> Result<Submitted, StoreError> {
     let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
-    let before = sqlx::query("SELECT node_id, kind, params FROM task WHERE cluster_id = ? AND task_id = ?")
+    let before = db::query("SELECT node_id, kind, params FROM task WHERE cluster_id = ? AND task_id = ?")
         .bind(cluster)
         .bind(new.task_id.as_str())
         .fetch_optional(&mut *conn)
@@ -91,7 +91,7 @@ pub async fn submit(
             && get("params")? == new.params.get();
         return Ok(if same { Submitted::Known } else { Submitted::Taken });
     }
-    let row = sqlx::query(
+    let row = db::query(
         "SELECT count(*) AS n FROM task WHERE cluster_id = ? AND node_id = ? AND state IN ('queued', 'dispatched', 'running')",
     )
     .bind(cluster)
@@ -116,7 +116,7 @@ pub async fn submit(
     } else {
         Approval::None
     };
-    sqlx::query(
+    db::query(
         "INSERT INTO task (cluster_id, task_id, node_id, kind, params, nonce, hash, submitted_by, issued_at_s,
          expires_at_s, submitted_ms, approval, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued')",
     )
@@ -145,12 +145,12 @@ pub async fn submit(
 /// # Errors
 /// If the store fails.
 pub async fn approve(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     id: &TaskId,
     by: &str,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE task SET approval = 'given', approved_by = ? WHERE cluster_id = ? AND task_id = ?
          AND state = 'queued' AND approval = 'waiting'",
     )

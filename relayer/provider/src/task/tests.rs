@@ -32,7 +32,7 @@ fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
 
 async fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+    let store = Store::for_test(&dir.path().join("p.db")).await;
     (dir, store)
 }
 

@@ -73,7 +73,7 @@ async fn complete(scene: &Scene, store: &Store, from: u64) {
 #[tokio::test]
 async fn after_any_outage_every_event_is_there_once() {
     let mut scene = Scene::prepare(Setting::default()).await;
-    let store = Store::open(&Home::new(scene.site.home()).store()).await.unwrap();
+    let store = scene.site.store().await;
     scene
         .waits("the first look", async || {
             followed(store.reader()).await.unwrap().is_some()
@@ -173,7 +173,7 @@ async fn a_node_that_has_been_deregistered_for_the_retention_is_pruned() {
         site.node(&agent.node).await.recorded_state,
         NodeState::Deregistered
     );
-    let store = Store::open(&Home::new(site.home()).store()).await.unwrap();
+    let store = site.store().await;
     scene
         .waits("its events", async || {
             in_store(&store, &agent.node).await.len() >= 3

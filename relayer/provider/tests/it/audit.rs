@@ -4,7 +4,7 @@ use hpc_schema::registry::AnchorView;
 use serde_json::{Value, json};
 use virtengine_provider::audit::{Chain, KIND, Row, page};
 use virtengine_provider::config::Span;
-use virtengine_provider::store::Store;
+use virtengine_provider::db;
 
 use crate::agent::Agent;
 use crate::site::{Site, cluster, eventually};
@@ -103,15 +103,22 @@ async fn anchors(site: &Site) -> Vec<AnchorView> {
 
 /// Writes the whole log anew, as if another had done it all: every digest is right, and so is the head.
 async fn forge(site: &Site) {
-    let store = Store::open(&site.home().join("store/provider.db")).await.unwrap();
+    let store = site.store().await;
     let rows = page(store.reader(), 0, 1000).await.unwrap();
     let mut tx = store.begin().await.unwrap();
-    for drop in [
-        "DROP TRIGGER audit_is_never_changed",
-        "DROP TRIGGER audit_is_never_shortened",
-        "DELETE FROM audit",
-    ] {
-        sqlx::query(drop).execute(&mut *tx).await.unwrap();
+    let unlock = if store.is_shared() {
+        [
+            "DROP TRIGGER audit_is_never_changed ON audit",
+            "DROP TRIGGER audit_is_never_emptied ON audit",
+        ]
+    } else {
+        [
+            "DROP TRIGGER audit_is_never_changed",
+            "DROP TRIGGER audit_is_never_shortened",
+        ]
+    };
+    for drop in unlock.into_iter().chain(["DELETE FROM audit"]) {
+        db::query(drop).execute(&mut *tx).await.unwrap();
     }
     let mut chain = Chain::default();
     for row in rows {
@@ -122,7 +129,7 @@ async fn forge(site: &Site) {
         };
         let digest = row.digest_after(&chain.digest);
         row.digest = hex::encode(digest);
-        sqlx::query("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+        db::query("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
             .bind(i64::try_from(row.seq).unwrap())
             .bind(i64::try_from(row.at).unwrap())
             .bind(&row.actor)
@@ -139,7 +146,7 @@ async fn forge(site: &Site) {
             .unwrap();
         chain.follow(&row).unwrap();
     }
-    sqlx::query("UPDATE audit_head SET digest = ?")
+    db::query("UPDATE audit_head SET digest = ?")
         .bind(chain.digest.as_slice())
         .execute(&mut *tx)
         .await

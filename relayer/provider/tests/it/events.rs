@@ -8,7 +8,6 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 use virtengine_provider::events::{NodeEvent, events_of, followed};
 use virtengine_provider::fault;
-use virtengine_provider::home::Home;
 use virtengine_provider::store::Store;
 
 use crate::agent::Agent;
@@ -94,7 +93,7 @@ async fn a_daemon_killed_again_and_again_misses_no_event_and_has_none_twice() {
     }
     let _process = Process::start(&site, None);
     drain_and_resume(&site, &agent.node).await;
-    let store = Store::open(&Home::new(site.home()).store()).await.unwrap();
+    let store = site.store().await;
     complete(&site, &store, &agent.node, from).await;
     let events = in_store(&store, &agent.node).await;
     assert!(events.len() >= 4 * usize::try_from(runs).unwrap(), "{events:#?}");

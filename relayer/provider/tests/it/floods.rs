@@ -283,8 +283,7 @@ async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_node
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
     // Another process that holds the write lock for longer than a request may take.
-    let path = site.home().join("store/provider.db");
-    let other = virtengine_provider::store::Store::open(&path).await.unwrap();
+    let other = site.store().await;
     let tx = other.begin().await.unwrap();
     let body = agent.heartbeat_text(1, clock::now_ms());
     let refused = agent.send_text(&client, &site, body).await;

@@ -4,41 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hpc_chain::registry::events;
-use hpc_chain::rpc::Client as Rpc;
-use hpc_schema::registry::Event;
 use serde_json::Value;
 use virtengine_provider::fault;
 
 use crate::agent::Agent;
 use crate::process::{Process, beat};
 use crate::site::{Site, eventually};
-
-/// Everything that ever happened on the contract: how many reports it accepted, in how many batches.
-async fn accepted_on_chain(site: &Site) -> (u64, u64) {
-    let rpc: &Rpc = site.client.chain().endpoints().best().unwrap();
-    // Always there, other than `wasm`, which needs attributes.
-    let query = format!("execute._contract_address='{}'", site.contract);
-    let (mut reports, mut batches, mut page) = (0, 0, 1);
-    let mut seen = BTreeSet::new();
-    loop {
-        let found = rpc.tx_search(&query, page, 100).await.unwrap();
-        for tx in &found.txs {
-            assert!(seen.insert(tx.hash), "a transaction is in the chain twice");
-            for event in events(&tx.result, &site.contract).unwrap() {
-                if let Event::Batch { accepted, refused } = event {
-                    reports += u64::from(accepted);
-                    batches += 1;
-                    assert_eq!(refused, 0, "nothing was relayed a second time");
-                }
-            }
-        }
-        if u64::from(page) * 100 >= found.total {
-            return (reports, batches);
-        }
-        page += 1;
-    }
-}
 
 /// Kills at one step, restarts, and looks whether everything accepted has come to its end.
 async fn dies_at(step: &str) {
@@ -97,7 +68,7 @@ async fn dies_at(step: &str) {
     }
     assert!(ends.iter().all(|e| e["ended"] == "on_chain"), "{step}: {shown}");
     // One effect a record, and none that is not on record.
-    let (reports, batches) = accepted_on_chain(&site).await;
+    let (reports, batches) = site.accepted_on_chain().await;
     assert_eq!(reports, u64::try_from(ends.len()).unwrap(), "{step}: {shown}");
     assert_eq!(reports, batches);
 }

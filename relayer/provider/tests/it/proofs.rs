@@ -2,9 +2,7 @@
 
 use hpc_chain::proof::{Proof, ProofError, Trust, verify};
 use serde_json::Value;
-use virtengine_provider::home::Home;
-use virtengine_provider::store::Store;
-use virtengine_provider::{clock, prove};
+use virtengine_provider::{clock, db, prove};
 
 use crate::agent::Agent;
 use crate::site::{Site, eventually};
@@ -101,12 +99,13 @@ async fn a_proof_holds_and_what_is_put_together_from_two_does_not() {
     assert_eq!(code, 0);
     assert_eq!(serde_json::from_str::<Proof>(&out).unwrap(), *first);
     site.stop_daemon().await;
-    let store = Store::open(&Home::new(site.home()).store()).await.unwrap();
+    let store = site.store().await;
     let mut tx = store.begin().await.unwrap();
     prove::prune(&mut tx, clock::now_ms() + 1).await.unwrap();
     tx.commit().await.unwrap();
     for table in ["SELECT count(*) FROM heartbeat", "SELECT count(*) FROM evidence"] {
-        let left: i64 = sqlx::query_scalar(table).fetch_one(store.reader()).await.unwrap();
+        let left = db::query(table).fetch_one(store.reader()).await.unwrap();
+        let left: i64 = left.try_get(0).unwrap();
         assert_eq!(left, 0, "{table}");
     }
     store.close().await;

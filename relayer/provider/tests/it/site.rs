@@ -1,28 +1,51 @@
 //! A site: the embedded chain with the contract and a cluster, the daemon's directory, the daemon.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hpc_chain::gas::Adjustment;
 use hpc_chain::keys::LocalKey;
 use hpc_chain::msg;
 use hpc_chain::query::Chain;
-use hpc_chain::registry::{RegistryClient, response_data};
-use hpc_chain::rpc::{ClientOptions, Endpoints};
+use hpc_chain::registry::{RegistryClient, events, response_data};
+use hpc_chain::rpc::{Client as Rpc, ClientOptions, Endpoints};
 use hpc_chain::send::{Gas, Pay, SendOptions, Sent, send_and_wait};
 use hpc_chain::tx::{Fee, SignerData, Unsigned, sign};
 use hpc_devnet::{BlockMode, Config as DevnetConfig, Devnet, Genesis, GenesisAccount, Handle};
 use hpc_schema::id::ClusterId;
-use hpc_schema::registry::{ExecuteMsg, InstantiateMsg, NodeView, ParamsUpdate};
+use hpc_schema::registry::{Event, ExecuteMsg, InstantiateMsg, NodeView, ParamsUpdate};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use virtengine_provider::clock;
 use virtengine_provider::config::Config;
 use virtengine_provider::daemon::Daemon;
 use virtengine_provider::home::Home;
+use virtengine_provider::store::Store;
 
 pub(crate) const CHAIN_ID: &str = "hpc-test-1";
 pub(crate) const CLUSTER: &str = "hpc-cluster-1";
 const BIN: &str = env!("CARGO_BIN_EXE_virtengine-provider");
+
+/// Where `HPC_TEST_STORE=postgres` has the store: a database of its own on the server that `HPC_TEST_POSTGRES` names.
+async fn database() -> Option<String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    if std::env::var("HPC_TEST_STORE").as_deref() != Ok("postgres") {
+        return None;
+    }
+    let server = std::env::var("HPC_TEST_POSTGRES").expect("HPC_TEST_POSTGRES: the URL of a server");
+    let name = format!(
+        "site_{}_{}",
+        std::process::id(),
+        NUMBER.fetch_add(1, Ordering::Relaxed)
+    );
+    let mut conn = PgConnection::connect(&server).await.unwrap();
+    let create = format!("CREATE DATABASE {name}");
+    conn.execute(AssertSqlSafe(create)).await.unwrap();
+    conn.close().await.unwrap();
+    Some(server.replacen("/postgres", &format!("/{name}"), 1))
+}
 
 pub(crate) struct Site {
     pub(crate) devnet: Handle,
@@ -30,6 +53,7 @@ pub(crate) struct Site {
     pub(crate) contract: String,
     pub(crate) owner: LocalKey,
     dir: tempfile::TempDir,
+    database: Option<String>,
     pub(crate) daemon: Option<Daemon>,
 }
 
@@ -82,7 +106,11 @@ impl Site {
     pub(crate) async fn prepare_with(change: impl FnOnce(&mut DevnetConfig), relayer_has: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("provider");
-        let (_, err, code) = run(&home, &[], &["init"]);
+        let database = database().await;
+        let of_store = database
+            .iter()
+            .map(|url| ("VIRTENGINE_PROVIDER__STORE__URL".to_owned(), url.clone()));
+        let (_, err, code) = run(&home, &of_store.collect::<Vec<_>>(), &["init"]);
         assert_eq!(code, 0, "{err}");
         let address = |name: &str| run(&home, &[], &["keys", "address", name]).0.trim().to_owned();
         let (operator, relayer) = (address("operator"), address("relayer"));
@@ -117,6 +145,7 @@ impl Site {
             contract,
             owner,
             dir,
+            database,
             daemon: None,
         };
         site.owner_sends(
@@ -174,8 +203,17 @@ impl Site {
             ("BATCH__SUBMIT_INTERVAL", "300ms"),
             ("STOP__SETTLEMENT", "5s"),
         ]
+        .into_iter()
+        .chain(self.database.as_deref().map(|url| ("STORE__URL", url)))
         .map(|(k, v)| (format!("VIRTENGINE_PROVIDER__{k}"), v.to_owned()))
-        .to_vec()
+        .collect()
+    }
+
+    /// The daemon's store.
+    pub(crate) async fn store(&self) -> Store {
+        Store::of(&Home::new(self.home()), &self.config().store)
+            .await
+            .unwrap()
     }
 
     pub(crate) fn config(&self) -> Config {
@@ -224,6 +262,32 @@ impl Site {
             self.node(node).await.sequence >= sequence
         })
         .await;
+    }
+
+    /// Everything that ever happened on the contract: how many reports it accepted, in how many batches.
+    pub(crate) async fn accepted_on_chain(&self) -> (u64, u64) {
+        let rpc: &Rpc = self.client.chain().endpoints().best().unwrap();
+        // Always there, other than `wasm`, which needs attributes.
+        let query = format!("execute._contract_address='{}'", self.contract);
+        let (mut reports, mut batches, mut page) = (0, 0, 1);
+        let mut seen = BTreeSet::new();
+        loop {
+            let found = rpc.tx_search(&query, page, 100).await.unwrap();
+            for tx in &found.txs {
+                assert!(seen.insert(tx.hash), "a transaction is in the chain twice");
+                for event in events(&tx.result, &self.contract).unwrap() {
+                    if let Event::Batch { accepted, refused } = event {
+                        reports += u64::from(accepted);
+                        batches += 1;
+                        assert_eq!(refused, 0, "nothing was relayed a second time");
+                    }
+                }
+            }
+            if u64::from(page) * 100 >= found.total {
+                return (reports, batches);
+            }
+            page += 1;
+        }
     }
 
     pub(crate) async fn ops(&self, path: &str) -> (u16, String) {

@@ -1,11 +1,10 @@
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection, SqlitePool};
 
 use super::secret::Presented;
 use crate::audit::{Actor, Role, Via};
+use crate::db::{self, Conn, Pool, Row};
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
 /// How a credential stands.
@@ -43,7 +42,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    pub(super) fn read(row: &SqliteRow, now: UnixSeconds) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row, now: UnixSeconds) -> Result<Self, StoreError> {
         let expires_at = UnixSeconds(uint(row, "expires_at_s")?);
         let revoked_at = opt_uint(row, "revoked_at_s")?.map(UnixSeconds);
         Ok(Self {
@@ -64,12 +63,8 @@ impl Credential {
     }
 }
 
-pub(super) async fn insert(
-    conn: &mut SqliteConnection,
-    new: &Credential,
-    hash: &[u8; 32],
-) -> Result<(), StoreError> {
-    sqlx::query(
+pub(super) async fn insert(conn: &mut Conn, new: &Credential, hash: &[u8; 32]) -> Result<(), StoreError> {
+    db::query(
         "INSERT INTO admin_token (id, name, role, secret, created_by, created_at_s, expires_at_s)
          VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
@@ -86,8 +81,8 @@ pub(super) async fn insert(
 }
 
 /// Takes a credential back from `at` on, unless it ends earlier already.
-pub(super) async fn revoke(conn: &mut SqliteConnection, id: &str, at: UnixSeconds) -> Result<(), StoreError> {
-    sqlx::query("UPDATE admin_token SET revoked_at_s = min(coalesce(revoked_at_s, ?1), ?1) WHERE id = ?2")
+pub(super) async fn revoke(conn: &mut Conn, id: &str, at: UnixSeconds) -> Result<(), StoreError> {
+    db::query("UPDATE admin_token SET revoked_at_s = CASE WHEN revoked_at_s < ?1 THEN revoked_at_s ELSE ?1 END WHERE id = ?2")
         .bind(int(at.0))
         .bind(id)
         .execute(conn)
@@ -96,34 +91,34 @@ pub(super) async fn revoke(conn: &mut SqliteConnection, id: &str, at: UnixSecond
 }
 
 /// Forgets those that have not counted since `before`.
-pub(super) async fn forget(conn: &mut SqliteConnection, before: UnixSeconds) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM admin_token WHERE min(expires_at_s, coalesce(revoked_at_s, expires_at_s)) < ?")
+pub(super) async fn forget(conn: &mut Conn, before: UnixSeconds) -> Result<(), StoreError> {
+    db::query("DELETE FROM admin_token WHERE expires_at_s < ?1 OR revoked_at_s < ?1")
         .bind(int(before.0))
         .execute(conn)
         .await?;
     Ok(())
 }
 
-pub(super) async fn count(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
-    let row = sqlx::query("SELECT count(*) AS n FROM admin_token")
+pub(super) async fn count(conn: &mut Conn) -> Result<i64, StoreError> {
+    let row = db::query("SELECT count(*) AS n FROM admin_token")
         .fetch_one(conn)
         .await?;
     Ok(row.try_get("n")?)
 }
 
-pub(super) async fn list(pool: &SqlitePool, now: UnixSeconds) -> Result<Vec<Credential>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM admin_token ORDER BY created_at_s DESC, id")
+pub(super) async fn list(pool: &Pool, now: UnixSeconds) -> Result<Vec<Credential>, StoreError> {
+    let rows = db::query("SELECT * FROM admin_token ORDER BY created_at_s DESC, id")
         .fetch_all(pool)
         .await?;
     rows.iter().map(|row| Credential::read(row, now)).collect()
 }
 
 pub(super) async fn find(
-    pool: &SqlitePool,
+    pool: &Pool,
     id: &str,
     now: UnixSeconds,
 ) -> Result<Option<(Credential, [u8; 32])>, StoreError> {
-    let row = sqlx::query("SELECT * FROM admin_token WHERE id = ?")
+    let row = db::query("SELECT * FROM admin_token WHERE id = ?")
         .bind(id)
         .fetch_optional(pool)
         .await?;
@@ -136,7 +131,7 @@ pub(super) async fn find(
 /// # Errors
 /// If the store fails.
 pub async fn authenticate(
-    pool: &SqlitePool,
+    pool: &Pool,
     presented: &Presented,
     now: UnixSeconds,
 ) -> Result<Option<Actor>, StoreError> {

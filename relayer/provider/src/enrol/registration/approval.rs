@@ -1,15 +1,15 @@
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::{SqliteConnection, SqlitePool};
 
 use super::row::Registration;
+use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int};
 
 /// Registrations that wait for the operator's approval, oldest first.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn held(pool: &SqlitePool) -> Result<Vec<Registration>, StoreError> {
-    let rows = sqlx::query(
+pub async fn held(pool: &Pool) -> Result<Vec<Registration>, StoreError> {
+    let rows = db::query(
         "SELECT r.* FROM registration r JOIN token t ON t.jti = r.jti
          WHERE r.held = 1 AND r.state = 'queued' AND t.revoked_at_s IS NULL ORDER BY r.id",
     )
@@ -23,12 +23,12 @@ pub async fn held(pool: &SqlitePool) -> Result<Vec<Registration>, StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn approve(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
     now_ms: u64,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
+    let done = db::query(
         "UPDATE registration SET held = 0, updated_at = ?
          WHERE cluster_id = ? AND node_id = ? AND held = 1 AND state = 'queued'",
     )

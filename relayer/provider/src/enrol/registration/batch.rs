@@ -1,15 +1,15 @@
 use hpc_schema::code::Code;
-use sqlx::{Row as _, SqliteConnection};
 
 use super::row::Registration;
+use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Registrations that wait to be signed, oldest first; none whose token has been taken back meanwhile.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn queued(conn: &mut SqliteConnection, limit: u32) -> Result<Vec<Registration>, StoreError> {
-    let rows = sqlx::query(
+pub async fn queued(conn: &mut Conn, limit: u32) -> Result<Vec<Registration>, StoreError> {
+    let rows = db::query(
         "SELECT r.* FROM registration r JOIN token t ON t.jti = r.jti
          WHERE r.state = 'queued' AND r.held = 0 AND t.revoked_at_s IS NULL ORDER BY r.id LIMIT ?",
     )
@@ -23,20 +23,15 @@ pub async fn queued(conn: &mut SqliteConnection, limit: u32) -> Result<Vec<Regis
 ///
 /// # Errors
 /// If the store fails.
-pub async fn bind_to_batch(
-    conn: &mut SqliteConnection,
-    batch: u64,
-    ids: &[u64],
-    now_ms: u64,
-) -> Result<(), StoreError> {
+pub async fn bind_to_batch(conn: &mut Conn, batch: u64, ids: &[u64], now_ms: u64) -> Result<(), StoreError> {
     for (item, id) in (0u32..).zip(ids) {
-        sqlx::query("INSERT INTO batch_registration (batch_id, item, registration_id) VALUES (?, ?, ?)")
+        db::query("INSERT INTO batch_registration (batch_id, item, registration_id) VALUES (?, ?, ?)")
             .bind(int(batch))
             .bind(i64::from(item))
             .bind(int(*id))
             .execute(&mut *conn)
             .await?;
-        sqlx::query("UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ?")
+        db::query("UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ?")
             .bind(int(now_ms))
             .bind(int(*id))
             .execute(&mut *conn)
@@ -49,8 +44,8 @@ pub async fn bind_to_batch(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn in_batch(conn: &mut SqliteConnection, batch: u64) -> Result<Vec<Registration>, StoreError> {
-    let rows = sqlx::query(
+pub async fn in_batch(conn: &mut Conn, batch: u64) -> Result<Vec<Registration>, StoreError> {
+    let rows = db::query(
         "SELECT r.* FROM batch_registration b JOIN registration r ON r.id = b.registration_id
          WHERE b.batch_id = ? ORDER BY b.item",
     )
@@ -65,8 +60,8 @@ pub async fn in_batch(conn: &mut SqliteConnection, batch: u64) -> Result<Vec<Reg
 ///
 /// # Errors
 /// If the store fails.
-pub async fn release(conn: &mut SqliteConnection, batch: u64, now_ms: u64) -> Result<(), StoreError> {
-    sqlx::query(
+pub async fn release(conn: &mut Conn, batch: u64, now_ms: u64) -> Result<(), StoreError> {
+    db::query(
         "UPDATE registration SET state = 'queued', updated_at = ? WHERE state = 'sent'
          AND id IN (SELECT registration_id FROM batch_registration WHERE batch_id = ?)",
     )
@@ -75,7 +70,7 @@ pub async fn release(conn: &mut SqliteConnection, batch: u64, now_ms: u64) -> Re
     .execute(&mut *conn)
     .await?;
     end_revoked(&mut *conn, now_ms).await?;
-    sqlx::query("DELETE FROM batch_registration WHERE batch_id = ?")
+    db::query("DELETE FROM batch_registration WHERE batch_id = ?")
         .bind(int(batch))
         .execute(conn)
         .await?;
@@ -86,11 +81,8 @@ pub async fn release(conn: &mut SqliteConnection, batch: u64, now_ms: u64) -> Re
 ///
 /// # Errors
 /// If the store fails.
-pub(in crate::enrol) async fn end_revoked(
-    conn: &mut SqliteConnection,
-    now_ms: u64,
-) -> Result<(), StoreError> {
-    sqlx::query(
+pub(in crate::enrol) async fn end_revoked(conn: &mut Conn, now_ms: u64) -> Result<(), StoreError> {
+    db::query(
         "UPDATE registration SET state = 'refused', code = ?, detail = 'the token has been revoked', updated_at = ?
          WHERE state = 'queued' AND jti IN (SELECT jti FROM token WHERE revoked_at_s IS NOT NULL)",
     )
@@ -105,13 +97,8 @@ pub(in crate::enrol) async fn end_revoked(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn on_chain(
-    conn: &mut SqliteConnection,
-    id: u64,
-    epoch: u64,
-    now_ms: u64,
-) -> Result<(), StoreError> {
-    sqlx::query(
+pub async fn on_chain(conn: &mut Conn, id: u64, epoch: u64, now_ms: u64) -> Result<(), StoreError> {
+    db::query(
         "UPDATE registration SET state = 'on_chain', epoch = ?, code = NULL, updated_at = ? WHERE id = ?",
     )
     .bind(int(epoch))
@@ -119,7 +106,7 @@ pub async fn on_chain(
     .bind(int(id))
     .execute(&mut *conn)
     .await?;
-    sqlx::query(
+    db::query(
         "UPDATE token SET used_at_s = ? WHERE used_at_s IS NULL
          AND jti = (SELECT jti FROM registration WHERE id = ?)",
     )
@@ -135,21 +122,19 @@ pub async fn on_chain(
 /// # Errors
 /// If the store fails.
 pub async fn refused(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     id: u64,
     code: Code,
     detail: &str,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE registration SET state = 'refused', code = ?, detail = ?, updated_at = ? WHERE id = ?",
-    )
-    .bind(i64::from(code.number()))
-    .bind(detail)
-    .bind(int(now_ms))
-    .bind(int(id))
-    .execute(conn)
-    .await?;
+    db::query("UPDATE registration SET state = 'refused', code = ?, detail = ?, updated_at = ? WHERE id = ?")
+        .bind(i64::from(code.number()))
+        .bind(detail)
+        .bind(int(now_ms))
+        .bind(int(id))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -157,17 +142,13 @@ pub async fn refused(
 ///
 /// # Errors
 /// If the store fails.
-pub async fn store_certificate(
-    conn: &mut SqliteConnection,
-    id: u64,
-    certificate: &str,
-) -> Result<String, StoreError> {
-    sqlx::query("UPDATE registration SET certificate = ? WHERE id = ? AND certificate IS NULL")
+pub async fn store_certificate(conn: &mut Conn, id: u64, certificate: &str) -> Result<String, StoreError> {
+    db::query("UPDATE registration SET certificate = ? WHERE id = ? AND certificate IS NULL")
         .bind(certificate)
         .bind(int(id))
         .execute(&mut *conn)
         .await?;
-    let row = sqlx::query("SELECT certificate FROM registration WHERE id = ?")
+    let row = db::query("SELECT certificate FROM registration WHERE id = ?")
         .bind(int(id))
         .fetch_one(conn)
         .await?;

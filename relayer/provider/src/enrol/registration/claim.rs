@@ -1,8 +1,8 @@
 use hpc_schema::time::UnixSeconds;
-use sqlx::SqliteConnection;
 
 use super::super::tokens::{self, TokenState};
 use super::row::{NewRegistration, Registration, RegistrationState};
+use crate::db::{self, Conn};
 use crate::registry;
 use crate::store::{StoreError, int};
 
@@ -28,7 +28,7 @@ pub enum Claimed {
 /// # Errors
 /// If the store fails.
 pub async fn claim(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     new: &NewRegistration<'_>,
     now_ms: u64,
     retry_ms: u64,
@@ -62,7 +62,7 @@ pub async fn claim(
         return Ok(Claimed::Ours(Box::new(found)));
     }
     let (nonce, signature) = new.rotation.unzip();
-    sqlx::query(
+    db::query(
         "UPDATE registration SET state = 'queued', csr = ?, hostname = ?, hardware_fingerprint = ?,
          registration_nonce = ?, rotation_signature = ?,
          code = NULL, detail = NULL, updated_at = ? WHERE id = ? AND state = 'refused'",
@@ -79,26 +79,22 @@ pub async fn claim(
     ours(conn, new.jti).await
 }
 
-async fn ours(conn: &mut SqliteConnection, jti: &str) -> Result<Claimed, StoreError> {
+async fn ours(conn: &mut Conn, jti: &str) -> Result<Claimed, StoreError> {
     let found = by_jti(conn, jti).await?;
     Ok(found.map_or(Claimed::Unknown, |r| Claimed::Ours(Box::new(r))))
 }
 
-async fn by_jti(conn: &mut SqliteConnection, jti: &str) -> Result<Option<Registration>, StoreError> {
-    let row = sqlx::query("SELECT * FROM registration WHERE jti = ?")
+async fn by_jti(conn: &mut Conn, jti: &str) -> Result<Option<Registration>, StoreError> {
+    let row = db::query("SELECT * FROM registration WHERE jti = ?")
         .bind(jti)
         .fetch_optional(conn)
         .await?;
     row.as_ref().map(Registration::read).transpose()
 }
 
-async fn insert(
-    conn: &mut SqliteConnection,
-    new: &NewRegistration<'_>,
-    now_ms: u64,
-) -> Result<(), StoreError> {
+async fn insert(conn: &mut Conn, new: &NewRegistration<'_>, now_ms: u64) -> Result<(), StoreError> {
     let (nonce, signature) = new.rotation.unzip();
-    sqlx::query(
+    db::query(
         "INSERT INTO registration (jti, cluster_id, node_id, public_key, csr, hostname, hardware_fingerprint,
          registration_nonce, rotation_signature, held, state, created_at, updated_at)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",

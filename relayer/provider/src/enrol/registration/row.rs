@@ -3,9 +3,8 @@ use std::net::IpAddr;
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
+use crate::db::Row;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// How far a registration is.
@@ -22,7 +21,7 @@ pub enum RegistrationState {
 }
 
 impl RegistrationState {
-    fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    fn read(row: &Row) -> Result<Self, StoreError> {
         let word: String = row.try_get("state")?;
         match word.as_str() {
             "queued" => Ok(Self::Queued),
@@ -98,7 +97,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let nonce: Option<String> = row.try_get("registration_nonce")?;
         let rotation = nonce.zip(row.try_get("rotation_signature")?);
         Ok(Self {

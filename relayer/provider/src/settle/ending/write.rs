@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use hpc_chain::settle::BatchId;
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
-use sqlx::SqliteConnection;
 
 use super::{Ending, Fate, RegisterFate};
+use crate::db::Conn;
 use crate::enrol;
 use crate::ops::{Metrics, ReportLabels};
 use crate::registry::Registry;
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 /// Writes the ends; part of the commit that also stores the machine's state.
 pub(in crate::settle) async fn write(
-    conn: &mut SqliteConnection,
+    conn: &mut Conn,
     batch: BatchId,
     ending: &Ending,
     height: Option<u64>,

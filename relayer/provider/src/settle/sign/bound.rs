@@ -1,7 +1,7 @@
 use hpc_chain::settle::BatchId;
-use sqlx::SqliteConnection;
 
 use super::super::store::{self, SignedRow};
+use crate::db::Conn;
 use crate::enrol;
 use crate::spool::{self, Member};
 use crate::store::StoreError;
@@ -22,11 +22,7 @@ pub(super) enum Content {
 }
 
 impl Bound {
-    pub(in crate::settle) async fn write(
-        &self,
-        conn: &mut SqliteConnection,
-        now_ms: u64,
-    ) -> Result<(), StoreError> {
+    pub(in crate::settle) async fn write(&self, conn: &mut Conn, now_ms: u64) -> Result<(), StoreError> {
         store::record_signed(&mut *conn, self.batch, &self.row).await?;
         match &self.content {
             Content::Reports(members) => spool::bind(conn, self.batch.0, members).await,

@@ -1,14 +1,28 @@
-//! The SQLite database: opening, migrations, binding to one contract. Every table belongs to one module,
-//! which alone reads and writes it; transactions across modules pass a connection.
+//! The store: opening, migrations, binding to one contract. SQLite for one gateway, PostgreSQL for several. Every table
+//! belongs to one module, which alone reads and writes it; transactions across modules pass a connection.
+
+mod lease;
+mod migrations;
+mod postgres;
+mod value;
 
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Row as _, SqlSafeStr as _, SqlitePool};
+use sqlx::postgres::PgPool;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 
-use crate::home;
+use lease::Fence;
+pub(crate) use lease::HOLDS;
+pub use lease::Lease;
+pub use postgres::{Changes, check_url};
+pub(crate) use value::{bytes, int, opt_uint, sequence, text, uint};
+
+use crate::config;
+use crate::db::{self, Pool, Transaction};
+use crate::home::{self, Home};
 
 /// How long a statement waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
@@ -16,7 +30,7 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// SQLite says so.
+    /// The database says so.
     #[error("store: {0}")]
     Sql(#[from] sqlx::Error),
     /// The schema cannot be brought up to date.
@@ -43,6 +57,22 @@ pub enum StoreError {
         /// Its contract.
         contract: String,
     },
+    /// What `store.url` and the keys beside it say cannot be used.
+    #[error("{key}: {message}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and the remedy.
+        message: String,
+    },
+    /// Another gateway does now what only one may do.
+    #[error("store: another gateway has taken over; nothing of what this one was about to write is kept")]
+    TakenOver,
+    /// PostgreSQL has its own tools for this.
+    #[error(
+        "the store is in PostgreSQL (store.url): back it up with pg_dump, and ca, gateway, keys and config.yaml of --home with tar"
+    )]
+    Elsewhere,
     /// More waits than can be worked off in time.
     #[error("store: too much waits; the load is more than this machine can take")]
     Busy,
@@ -51,15 +81,36 @@ pub enum StoreError {
     Stopped,
 }
 
-/// The database, with one writing connection and a few that read.
+/// The database: what writes excludes each other, what reads does not.
 #[derive(Debug, Clone)]
 pub struct Store {
-    write: SqlitePool,
-    read: SqlitePool,
+    write: Write,
+    read: Pool,
+    /// What is written counts only as long as this gateway is the one that may.
+    fence: Option<Fence>,
+}
+
+#[derive(Debug, Clone)]
+enum Write {
+    /// One connection.
+    Sqlite(SqlitePool),
+    /// A few, and some that wait for other gateways.
+    Postgres { pool: PgPool, aside: PgPool },
 }
 
 impl Store {
-    /// Opens the database, makes it if it is not there, and brings its schema up to date.
+    /// The store of this directory: its own SQLite, or the PostgreSQL that `store.url` names.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn of(home: &Home, config: &config::Store) -> Result<Self, StoreError> {
+        match &config.url {
+            None => Self::open(&home.store()).await,
+            Some(url) => Self::connect(postgres::options(url, config.password_file.as_deref())?).await,
+        }
+    }
+
+    /// Opens SQLite's database, makes it if it is not there, and brings its schema up to date.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -84,26 +135,57 @@ impl Store {
             .max_connections(1)
             .connect_with(options.clone())
             .await?;
-        migrations().run(&write).await?;
+        migrations::sqlite().run(&write).await?;
         let read = SqlitePoolOptions::new()
             .max_connections(3)
             .connect_with(options.read_only(true))
             .await?;
-        Ok(Self { write, read })
+        Ok(Self {
+            write: Write::Sqlite(write),
+            read: Pool::Sqlite(read),
+            fence: None,
+        })
+    }
+
+    /// Whether other gateways may work on it too.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self.write, Write::Postgres { .. })
     }
 
     /// For statements that only read.
     #[must_use]
-    pub fn reader(&self) -> &SqlitePool {
+    pub fn reader(&self) -> &Pool {
         &self.read
     }
 
-    /// A transaction that holds the write lock from its start.
+    /// A transaction that no other one runs beside, of whatever gateway.
     ///
     /// # Errors
-    /// If SQLite refuses.
-    pub async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, StoreError> {
-        Ok(self.write.begin_with("BEGIN IMMEDIATE").await?)
+    /// If the database refuses; [`StoreError::TakenOver`].
+    pub async fn begin(&self) -> Result<Transaction, StoreError> {
+        match &self.write {
+            Write::Sqlite(pool) => Ok(Transaction::sqlite(pool.begin_with("BEGIN IMMEDIATE").await?)),
+            Write::Postgres { pool, .. } => {
+                let mut tx = postgres::begin(pool).await?;
+                if let Some(fence) = &self.fence {
+                    fence.holds(&mut tx).await?;
+                }
+                Ok(tx)
+            }
+        }
+    }
+
+    /// A transaction of the statements that take reports in, which may run beside those of other gateways: they lock the
+    /// rows of their nodes in one order.
+    ///
+    /// # Errors
+    /// If the database refuses.
+    pub async fn begin_intake(&self) -> Result<Transaction, StoreError> {
+        match &self.write {
+            Write::Sqlite(_) => self.begin().await,
+            Write::Postgres { pool, .. } => postgres::begin_beside(pool).await,
+        }
     }
 
     /// Binds a new store to a contract, and refuses one that is bound to another.
@@ -112,7 +194,7 @@ impl Store {
     /// [`StoreError::Bound`].
     pub async fn bind(&self, chain_id: &str, contract: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        sqlx::query(
+        db::query(
             "INSERT INTO binding (one, chain_id, contract) VALUES (1, ?, ?) ON CONFLICT (one) DO NOTHING",
         )
         .bind(chain_id)
@@ -120,7 +202,7 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         // As long as nothing refers to a contract, a slip in the configuration can be corrected.
-        sqlx::query(
+        db::query(
             "UPDATE binding SET chain_id = ?, contract = ?, params = NULL
              WHERE NOT EXISTS (SELECT 1 FROM token) AND NOT EXISTS (SELECT 1 FROM node)
                AND NOT EXISTS (SELECT 1 FROM batch) AND NOT EXISTS (SELECT 1 FROM cluster)",
@@ -129,7 +211,7 @@ impl Store {
         .bind(contract)
         .execute(&mut *tx)
         .await?;
-        let row = sqlx::query("SELECT chain_id, contract FROM binding")
+        let row = db::query("SELECT chain_id, contract FROM binding")
             .fetch_one(&mut *tx)
             .await?;
         tx.commit().await?;
@@ -148,7 +230,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn bound(&self) -> Result<Option<(String, String)>, StoreError> {
-        let row = sqlx::query("SELECT chain_id, contract FROM binding")
+        let row = db::query("SELECT chain_id, contract FROM binding")
             .fetch_optional(&self.read)
             .await?;
         row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
@@ -159,13 +241,13 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; a file that is there is not overwritten.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        if self.is_shared() {
+            return Err(StoreError::Elsewhere);
+        }
         let path = path
             .to_str()
             .ok_or_else(|| std::io::Error::other("the path of a copy must be text"))?;
-        sqlx::query("VACUUM INTO ?")
-            .bind(path)
-            .execute(&self.read)
-            .await?;
+        db::query("VACUUM INTO ?").bind(path).execute(&self.read).await?;
         Ok(())
     }
 
@@ -174,7 +256,11 @@ impl Store {
     /// # Errors
     /// [`StoreError`] with what SQLite finds.
     pub async fn quick_check(&self) -> Result<(), StoreError> {
-        let found: String = sqlx::query("PRAGMA quick_check")
+        if self.is_shared() {
+            db::query("SELECT 1").fetch_one(&self.read).await?;
+            return Ok(());
+        }
+        let found: String = db::query("PRAGMA quick_check")
             .fetch_one(&self.read)
             .await?
             .try_get(0)?;
@@ -187,79 +273,41 @@ impl Store {
     /// Closes every connection, after what is under way.
     pub async fn close(&self) {
         self.read.close().await;
-        self.write.close().await;
+        match &self.write {
+            Write::Sqlite(pool) => pool.close().await,
+            Write::Postgres { pool, aside } => {
+                aside.close().await;
+                pool.close().await;
+            }
+        }
     }
 }
 
-fn migrations() -> Migrator {
-    let scripts = [
-        (1, "init", include_str!("../migrations/0001_init.sql")),
-        (2, "control", include_str!("../migrations/0002_control.sql")),
-        (10, "audit", include_str!("../migrations/0010_audit.sql")),
-        (
-            11,
-            "signer address",
-            include_str!("../migrations/0011_signer_address.sql"),
-        ),
-        (20, "events", include_str!("../migrations/0020_events.sql")),
-        (21, "alerts", include_str!("../migrations/0021_alerts.sql")),
-        (22, "proofs", include_str!("../migrations/0022_proofs.sql")),
-        (40, "tasks", include_str!("../migrations/0040_tasks.sql")),
-    ];
-    let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
-        Migration::new(
-            version,
-            name.into(),
-            MigrationType::Simple,
-            sql.into_sql_str(),
-            false,
-        )
-    };
-    Migrator::with_migrations(scripts.into_iter().map(migration).collect())
-}
+#[cfg(test)]
+impl Store {
+    /// The store of this path for a test that runs on both databases: where `HPC_TEST_STORE=postgres`, a database of its own.
+    pub(crate) async fn for_test(path: &Path) -> Self {
+        use sha2::Digest as _;
+        use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-/// A count or time as SQLite's integer.
-pub(crate) fn int(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// SQLite's integer as a count or time.
-pub(crate) fn uint(row: &sqlx::sqlite::SqliteRow, column: &'static str) -> Result<u64, StoreError> {
-    let n: i64 = row.try_get(column)?;
-    u64::try_from(n).map_err(|_| StoreError::Value { table: "", column })
-}
-
-/// The same where it may be absent.
-pub(crate) fn opt_uint(
-    row: &sqlx::sqlite::SqliteRow,
-    column: &'static str,
-) -> Result<Option<u64>, StoreError> {
-    let n: Option<i64> = row.try_get(column)?;
-    n.map(|n| u64::try_from(n).map_err(|_| StoreError::Value { table: "", column }))
-        .transpose()
-}
-
-/// SQLite's integer as a sequence number.
-pub(crate) fn sequence(row: &sqlx::sqlite::SqliteRow, column: &'static str) -> Result<u32, StoreError> {
-    u32::try_from(uint(row, column)?).map_err(|_| StoreError::Value { table: "", column })
-}
-
-/// Bytes of a fixed length.
-pub(crate) fn bytes<const N: usize>(
-    row: &sqlx::sqlite::SqliteRow,
-    column: &'static str,
-) -> Result<[u8; N], StoreError> {
-    let b: Vec<u8> = row.try_get(column)?;
-    b.try_into().map_err(|_| StoreError::Value { table: "", column })
-}
-
-/// Text with a checked form.
-pub(crate) fn text<T: std::str::FromStr>(
-    row: &sqlx::sqlite::SqliteRow,
-    column: &'static str,
-) -> Result<T, StoreError> {
-    let s: String = row.try_get(column)?;
-    s.parse().map_err(|_| StoreError::Value { table: "", column })
+        if std::env::var("HPC_TEST_STORE").as_deref() != Ok("postgres") {
+            return Self::open(path).await.unwrap();
+        }
+        let server = std::env::var("HPC_TEST_POSTGRES").unwrap();
+        let digest = sha2::Sha256::digest(path.to_string_lossy().as_bytes());
+        let name = format!("unit_{}", hex::encode(&digest[..8]));
+        let mut conn = PgConnection::connect(&server).await.unwrap();
+        // There already: opened a second time.
+        drop(
+            conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+                .await,
+        );
+        conn.close().await.unwrap();
+        let url = server.replacen("/postgres", &format!("/{name}"), 1);
+        Self::connect(postgres::options(&url, None).unwrap())
+            .await
+            .unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -274,7 +322,7 @@ mod tests {
         store.bind("hpc-typo", "wasm1abc").await.unwrap();
         store.bind("hpc-1", "wasm1abc").await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        sqlx::query("INSERT INTO cluster (cluster_id, record) VALUES ('c', '')")
+        db::query("INSERT INTO cluster (cluster_id, record) VALUES ('c', '')")
             .execute(&mut *tx)
             .await
             .unwrap();
@@ -309,12 +357,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        let mode: String = sqlx::query("PRAGMA journal_mode")
+        let mode: String = db::query("PRAGMA journal_mode")
             .fetch_one(&mut *tx)
             .await
             .unwrap()
             .get(0);
-        let sync: i64 = sqlx::query("PRAGMA synchronous")
+        let sync: i64 = db::query("PRAGMA synchronous")
             .fetch_one(&mut *tx)
             .await
             .unwrap()

@@ -1,0 +1,248 @@
+//! What one of several gateways on a store does: settlement, registrations, sweeps, events, alerts, anchors. A gateway that
+//! takes it over does what a start does: it takes up everything where the store says that it was left.
+
+use std::time::Duration;
+
+use hpc_chain::rpc::Follower;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::open::{self, StartError};
+use super::tasks::Shared;
+use crate::config::Config;
+use crate::home::Home;
+use crate::settle::{self, Claims, DriverError, Signers};
+use crate::store::{HOLDS, Lease, Store};
+use crate::{alert, clock, events, prove, registry};
+
+/// How often a gateway that stands by looks whether it is needed.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a lease is renewed.
+const RENEW_EVERY: Duration = Duration::from_millis(800);
+/// So long before its end a lease counts as lost.
+const MARGIN: Duration = Duration::from_millis(500);
+/// How long each task may take to end.
+const LAST: Duration = Duration::from_secs(5);
+/// Troubles that only the gateway that settles knows of.
+const SETTLERS: [&str; 5] = [
+    "alert_sink_failing",
+    "block_time_off",
+    "chain_halted",
+    "chain_unreachable",
+    "events_behind",
+];
+
+/// What the duties need.
+#[derive(Debug)]
+pub(super) struct Duties {
+    pub(super) home: Home,
+    pub(super) config: Config,
+    pub(super) settling: settle::Shared,
+    pub(super) alerting: alert::Parts,
+    pub(super) following: events::Follow,
+    pub(super) shared: Shared,
+}
+
+/// Tasks that go on beside settlement.
+fn beside(
+    duties: &Duties,
+    store: &Store,
+    stops: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, alert::SinkError> {
+    let alerting = alert::Parts {
+        store: store.clone(),
+        ..duties.alerting.clone()
+    };
+    let following = events::Follow {
+        store: store.clone(),
+        ..duties.following.clone()
+    };
+    let shared = Shared {
+        store: store.clone(),
+        ..duties.shared.clone()
+    };
+    let proving = prove::collect(shared.client.clone(), store.clone(), stops.clone());
+    let mut tasks = alert::start(&alerting, stops)?;
+    tasks.extend([
+        tokio::spawn(events::follow(following, stops.clone())),
+        tokio::spawn(super::anchor::anchor(shared, stops.clone())),
+        tokio::spawn(proving),
+    ]);
+    Ok(tasks)
+}
+
+/// How a gateway's turn ended.
+enum Ended {
+    /// It stops, or settlement ended by itself.
+    Settled(Result<(), DriverError>),
+    /// Another one may have the duties now.
+    Lost,
+}
+
+impl Duties {
+    /// Starts what settles: at once where the store is this gateway's alone, when its turn comes where it is not.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(super) async fn begin(
+        self,
+        signers: Vec<Signers>,
+        follower: Follower,
+        (stop, stop_rest): (watch::Receiver<bool>, watch::Receiver<bool>),
+        rest: &mut Vec<JoinHandle<()>>,
+    ) -> Result<JoinHandle<Result<(), DriverError>>, StartError> {
+        let store = self.shared.store.clone();
+        if store.is_shared() {
+            alert::check(&self.alerting.config)?;
+            let accounts = signers.into_iter().map(|s| s.address).collect();
+            return Ok(tokio::spawn(self.share(accounts, follower, stop)));
+        }
+        let drivers = settle::resume(&self.settling, signers).await?;
+        rest.extend(beside(&self, &store, &stop_rest)?);
+        self.shared.metrics.settles.set(1);
+        Ok(tokio::spawn(async move {
+            let ended = settle::run_all(drivers, stop).await;
+            drop(follower);
+            ended
+        }))
+    }
+
+    /// Takes the duties whenever nobody has them, until `stop`.
+    ///
+    /// # Errors
+    /// What settlement cannot go on with, other than the store: that may come back.
+    async fn share(
+        self,
+        accounts: Vec<String>,
+        follower: Follower,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), DriverError> {
+        let holder = holder();
+        loop {
+            let taken = Instant::now();
+            match self.shared.store.lease(&holder, &accounts).await {
+                Ok(Some(lease)) => {
+                    if let Some(ended) = self.turn(&lease, taken, &stop).await {
+                        drop(follower);
+                        return ended;
+                    }
+                }
+                Ok(None) => self.stand_by(),
+                Err(e) => {
+                    self.stand_by();
+                    tracing::warn!(error = %e, "whether another gateway settles cannot be asked");
+                }
+            }
+            tokio::select! {
+                () = sleep(LOOK_EVERY) => {}
+                _ = stop.wait_for(|s| *s) => {
+                    drop(follower);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn stand_by(&self) {
+        self.shared.metrics.settles.set(0);
+        for code in SETTLERS {
+            self.shared.health.clear(code);
+        }
+    }
+
+    /// Does the duties as long as the lease holds; how settlement ended, if not with the lease or the store.
+    async fn turn(
+        &self,
+        lease: &Lease,
+        taken: Instant,
+        stop: &watch::Receiver<bool>,
+    ) -> Option<Result<(), DriverError>> {
+        tracing::info!("this gateway settles from now on");
+        self.shared.metrics.settles.set(1);
+        let (stop_beside, stops) = watch::channel(false);
+        let mut tasks = Vec::new();
+        let ended = match self.start(&lease.store()).await {
+            Ok(drivers) => match beside(self, &lease.store(), &stops) {
+                Ok(beside) => {
+                    tasks = beside;
+                    tokio::select! {
+                        ended = settle::run_all(drivers, stop.clone()) => Ended::Settled(ended),
+                        () = hold(lease, taken) => Ended::Lost,
+                    }
+                }
+                Err(e) => {
+                    tracing::error!(error = %e, "alerts cannot be sent");
+                    Ended::Lost
+                }
+            },
+            Err(StartError::Driver(e)) => Ended::Settled(Err(e)),
+            Err(e) => {
+                tracing::error!(error = %e, "settlement cannot start; tried again");
+                Ended::Lost
+            }
+        };
+        let orderly = matches!(ended, Ended::Settled(Ok(()))) && *stop.borrow();
+        stop_beside.send_replace(true);
+        for task in tasks {
+            let abort = task.abort_handle();
+            if !orderly || timeout(LAST, task).await.is_err() {
+                abort.abort();
+            }
+        }
+        if let Err(e) = lease.give_up().await {
+            tracing::debug!(error = %e, "the lease ends by itself");
+        }
+        self.shared.metrics.settles.set(0);
+        match ended {
+            Ended::Settled(Err(DriverError::Store(e))) => {
+                tracing::warn!(error = %e, "this gateway settles no more: the store fails");
+                None
+            }
+            Ended::Settled(ended) => Some(ended),
+            Ended::Lost => {
+                tracing::warn!("this gateway settles no more");
+                None
+            }
+        }
+    }
+
+    async fn start(&self, store: &Store) -> Result<Vec<settle::Driver>, StartError> {
+        let registry = &self.shared.registry;
+        registry::catch_up(store, registry, &mut registry::Mark::default(), clock::now()).await?;
+        let keys = open::keys(&self.home, &self.config)?;
+        let settling = settle::Shared {
+            store: store.clone(),
+            // Who has which pages under way is read from the store.
+            claims: Claims::default().into(),
+            ..self.settling.clone()
+        };
+        Ok(settle::resume(&settling, keys.signers).await?)
+    }
+}
+
+/// Renews the lease; ends when it may not hold any more.
+async fn hold(lease: &Lease, taken: Instant) {
+    let mut until = taken + HOLDS - MARGIN;
+    while Instant::now() < until {
+        sleep(RENEW_EVERY).await;
+        let asked = Instant::now();
+        match timeout(until.saturating_duration_since(asked), lease.renew()).await {
+            Ok(Ok(true)) => until = asked + HOLDS - MARGIN,
+            Ok(Ok(false)) => return,
+            Ok(Err(e)) => tracing::debug!(error = %e, "a lease could not be renewed; tried again"),
+            Err(_) => {}
+        }
+    }
+}
+
+/// This process, told apart from every other one.
+fn holder() -> String {
+    let host = rustix::system::uname();
+    let chance = clock::random::<8>().map(hex::encode).unwrap_or_default();
+    format!(
+        "{}/{}/{chance}",
+        host.nodename().to_string_lossy(),
+        std::process::id()
+    )
+}

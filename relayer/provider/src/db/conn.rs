@@ -1,0 +1,135 @@
+use std::ops::{Deref, DerefMut};
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use sqlx::{Error, Postgres, Sqlite};
+
+/// Connections that only read.
+#[derive(Debug, Clone)]
+pub enum Pool {
+    /// To SQLite.
+    Sqlite(SqlitePool),
+    /// To PostgreSQL.
+    Postgres(PgPool),
+}
+
+impl Pool {
+    /// One of them.
+    ///
+    /// # Errors
+    /// If none is free in time, or the database cannot be reached.
+    pub async fn acquire(&self) -> Result<Held, Error> {
+        Ok(Held(Conn(match self {
+            Self::Sqlite(pool) => Inner::SqliteHeld(pool.acquire().await?),
+            Self::Postgres(pool) => Inner::PostgresHeld(pool.acquire().await?),
+        })))
+    }
+
+    /// Closes every one, after what is under way.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+/// A connection, in a transaction or not.
+#[derive(Debug)]
+pub struct Conn(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    SqliteHeld(PoolConnection<Sqlite>),
+    PostgresHeld(PoolConnection<Postgres>),
+    SqliteTx(sqlx::Transaction<'static, Sqlite>),
+    PostgresTx(sqlx::Transaction<'static, Postgres>),
+}
+
+/// The database's own connection.
+pub(super) enum Side<'c> {
+    Sqlite(&'c mut SqliteConnection),
+    Postgres(&'c mut PgConnection),
+}
+
+impl Conn {
+    pub(super) fn side(&mut self) -> Side<'_> {
+        match &mut self.0 {
+            Inner::SqliteHeld(conn) => Side::Sqlite(conn),
+            Inner::PostgresHeld(conn) => Side::Postgres(conn),
+            Inner::SqliteTx(tx) => Side::Sqlite(tx),
+            Inner::PostgresTx(tx) => Side::Postgres(tx),
+        }
+    }
+}
+
+/// A connection of the pool; given back when dropped.
+#[derive(Debug)]
+pub struct Held(Conn);
+
+impl Deref for Held {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.0
+    }
+}
+
+/// A transaction; rolled back when dropped.
+#[derive(Debug)]
+pub struct Transaction(Conn);
+
+impl Transaction {
+    pub(crate) fn sqlite(tx: sqlx::Transaction<'static, Sqlite>) -> Self {
+        Self(Conn(Inner::SqliteTx(tx)))
+    }
+
+    pub(crate) fn postgres(tx: sqlx::Transaction<'static, Postgres>) -> Self {
+        Self(Conn(Inner::PostgresTx(tx)))
+    }
+
+    /// Makes it last.
+    ///
+    /// # Errors
+    /// What the database says; whether it lasts is then unknown.
+    pub async fn commit(self) -> Result<(), Error> {
+        match self.0.0 {
+            Inner::SqliteTx(tx) => tx.commit().await,
+            Inner::PostgresTx(tx) => tx.commit().await,
+            Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
+        }
+    }
+
+    /// Undoes it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn rollback(self) -> Result<(), Error> {
+        match self.0.0 {
+            Inner::SqliteTx(tx) => tx.rollback().await,
+            Inner::PostgresTx(tx) => tx.rollback().await,
+            Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
+        }
+    }
+}
+
+impl Deref for Transaction {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.0
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.0
+    }
+}

@@ -1,0 +1,15 @@
+//! The two databases behind one face: a statement is written once, with `?` or `?1` for its parameters, and runs on SQLite
+//! as it stands and on PostgreSQL with `$1`. Statements keep to what both understand in the same way; where they differ
+//! (`docs/adr/0022-two-stores.md`) it is said here and in the migrations, nowhere else.
+
+mod conn;
+mod dialect;
+mod query;
+mod row;
+mod value;
+
+pub use conn::{Conn, Held, Pool, Transaction};
+
+pub use query::{Done, Query, Target, query};
+pub use row::{Get, Row};
+pub use value::Value;

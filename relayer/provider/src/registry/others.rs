@@ -1,0 +1,86 @@
+//! What other gateways on the same store have read from the chain, settled or accepted.
+
+use hpc_schema::time::UnixSeconds;
+
+use super::store::read;
+use super::view::Registry;
+use crate::db;
+use crate::spool;
+use crate::store::{Store, StoreError};
+
+/// Nodes taken in at once.
+const AT_ONCE: i64 = 10_000;
+
+/// How far this gateway has followed the others.
+#[derive(Debug, Default)]
+pub struct Mark(i64);
+
+/// Takes in what has changed since the last call; nothing where the store is this gateway's alone.
+///
+/// # Errors
+/// If the store fails; the next call goes on from where this one stopped.
+pub async fn catch_up(
+    store: &Store,
+    registry: &Registry,
+    mark: &mut Mark,
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
+    if !store.is_shared() {
+        return Ok(());
+    }
+    let from = mark.0;
+    let nodes = db::query(
+        "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
+                c.refusal_code, c.refusal_at
+         FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
+         WHERE n.changed > ? ORDER BY n.changed LIMIT ?",
+    )
+    .bind(from)
+    .bind(AT_ONCE)
+    .fetch_all(store.reader())
+    .await?;
+    let mut reached = from;
+    for row in &nodes {
+        let node = read(row)?;
+        let unknown = registry.node(&node.cluster_id, &node.node_id).is_none();
+        registry.set_node(&node.cluster_id, node.chain, node.height, now);
+        if unknown {
+            registry.set_contact(&node.cluster_id, &node.node_id, node.contact);
+        }
+        reached = reached.max(row.try_get("changed")?);
+    }
+    // The numbers are of one sequence: with nodes left over, refusals wait for them.
+    let most = if nodes.len() < usize::try_from(AT_ONCE).unwrap_or(usize::MAX) {
+        i64::MAX
+    } else {
+        reached
+    };
+    let refused = db::query("SELECT * FROM intake WHERE changed > ? AND changed <= ? ORDER BY changed")
+        .bind(from)
+        .bind(most)
+        .fetch_all(store.reader())
+        .await?;
+    for row in &refused {
+        let intake = spool::Intake::read(row)?;
+        if let Some((code, sequence)) = intake.refusal {
+            registry.refused(&intake.cluster_id, &intake.node_id, code, sequence);
+        }
+        reached = reached.max(row.try_get("changed")?);
+    }
+    mark.0 = reached;
+    Ok(())
+}
+
+/// Takes in of which nodes other gateways have accepted heartbeats; nothing where the store is this gateway's alone.
+///
+/// # Errors
+/// If the store fails.
+pub async fn heard_elsewhere(store: &Store, registry: &Registry) -> Result<(), StoreError> {
+    if !store.is_shared() {
+        return Ok(());
+    }
+    for intake in spool::intakes(store.reader()).await? {
+        registry.set_intake(&intake);
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The store on PostgreSQL and the gateways that share it. Needs a server: `scripts/postgres cargo test … --test postgres`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+#[path = "../it/agent.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod agent;
+mod pair;
+#[path = "../it/process.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod process;
+#[path = "../it/site.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod site;
+mod store;
