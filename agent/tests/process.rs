@@ -393,3 +393,33 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
         "grows by at most one block a restart"
     );
 }
+
+#[test]
+fn the_kernel_refuses_what_the_jails_of_tasks_must_not_let_through() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+        .args(["selftest", "--sandbox", "--output", "json"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{text} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 5);
+    for jail in all {
+        let attempts = jail["attempts"].as_array().unwrap();
+        let forbidden: Vec<_> = attempts.iter().filter(|a| a["forbidden"] == true).collect();
+        assert!(forbidden.len() >= 3 && forbidden.len() < attempts.len(), "{jail}");
+        // Whatever kernel this is, it has filters of calls.
+        assert_eq!(jail["enforced"]["seccomp"], true, "{jail}");
+        for attempt in forbidden.iter().filter(|a| a["by"] == "seccomp") {
+            assert!(
+                attempt["refusal"].as_str().unwrap().contains("not permitted"),
+                "{attempt}"
+            );
+        }
+    }
+}

@@ -126,6 +126,22 @@ Examples:
   virtengine-node-agent tasks list
   virtengine-node-agent tasks list --output json";
 
+pub(super) const SELFTEST: &str = "\
+Examples:
+  virtengine-node-agent selftest --sandbox
+  virtengine-node-agent selftest --sandbox --output json";
+
+pub(super) const TASKS_PROBE: &str = "\
+Examples:
+  virtengine-node-agent tasks probe
+  virtengine-node-agent tasks probe --output json";
+
+pub(super) const TASKS_SAFETY: &str = "\
+Examples:
+  virtengine-node-agent tasks safety
+  virtengine-node-agent tasks safety --output json
+  virtengine-node-agent tasks safety --apply";
+
 pub(super) const TASKS_TRUST: &str = "\
 Examples:
   virtengine-node-agent tasks trust";

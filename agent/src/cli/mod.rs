@@ -15,6 +15,7 @@ mod probe_gpu;
 mod register;
 mod rotate;
 mod run;
+mod selftest;
 mod service;
 mod sign_pkcs11;
 mod status;
@@ -76,6 +77,9 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand, after_help = examples::CONFIG)]
     Config(ConfigCommand),
+    /// Try what the agent's own jails must not let through; exit code 0 if the kernel refuses all of it
+    #[command(after_help = examples::SELFTEST)]
+    Selftest(selftest::Selftest),
     /// Print the OpenAPI document of the local interface
     #[command(after_help = examples::OPENAPI)]
     Openapi,
@@ -95,6 +99,15 @@ enum Command {
     /// Do one thing that needs root's rights: systemd starts this for each request on the helper's socket
     #[command(name = "helper", hide = true)]
     Helper(helper::HelperCommand),
+    /// End machines at the end of their leases: the task agent starts this as a process of its own, which outlives it
+    #[command(name = crate::task::guard::GUARD_COMMAND, hide = true)]
+    TaskGuard {
+        /// The folder of the task domain
+        dir: PathBuf,
+    },
+    /// Enter a jail and try: selftest starts this as a process of its own
+    #[command(name = crate::task::jail::TRIAL_COMMAND, hide = true)]
+    SandboxTry(selftest::SandboxTry),
     /// Sign what comes in with a key in an HSM: the agent starts this as a process of its own
     #[command(name = crate::key::PKCS11_COMMAND, hide = true)]
     SignPkcs11,
@@ -186,6 +199,7 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Run(c) => c.run(),
         Command::Tasks(c) => c.run(),
         Command::TaskLink(c) => c.run(),
+        Command::TaskGuard { dir } => tasks::guard(&dir),
         Command::Status(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Service(c) => c.run(),
@@ -195,6 +209,8 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Helper(c) => c.run(),
         Command::Openapi => output::print(&crate::api::openapi(), Format::Json),
         Command::ProbeGpu(c) => c.run(),
+        Command::Selftest(c) => c.run(),
+        Command::SandboxTry(c) => c.run(),
         Command::SignPkcs11 => sign_pkcs11::run(),
         Command::Config(ConfigCommand::Check(c)) => c.run(),
         Command::Completion { shell } => completion(shell),

@@ -1,7 +1,11 @@
+mod safety;
+
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use hpc_schema::task::CheckStatus;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{print, say};
@@ -10,6 +14,8 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::log;
 use crate::state::{Registration, StateDir};
+use crate::task::guard::Guard;
+use crate::task::jail::Jail;
 use crate::task::journal::load_all;
 use crate::task::process::{LINK_COMMAND, LinkStart, TaskProcess};
 use crate::task::{Authority, Policy, TaskDir, link, user};
@@ -29,6 +35,27 @@ enum TasksCommand {
     /// Every task on record here, and how it stands
     #[command(after_help = examples::TASKS_LIST)]
     List {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+    /// What lies on the host against what the journals say should be; exit code 0 if all is as it should be
+    #[command(after_help = examples::TASKS_SAFETY)]
+    Safety {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// Go as far as the policy does with what is in no journal; only while the task agent does not run
+        #[arg(long)]
+        apply: bool,
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+    /// Look at this host as diag.health_probe does; exit code 1 if a check fails: fit for Slurm's HealthCheckProgram
+    #[command(after_help = examples::TASKS_PROBE)]
+    Probe {
         #[command(flatten)]
         config: ConfigArguments,
         /// Form of the answer
@@ -55,6 +82,12 @@ impl Tasks {
         match self.command {
             None => serve(&self.config),
             Some(TasksCommand::List { config, output }) => list(&config, output),
+            Some(TasksCommand::Safety {
+                config,
+                apply,
+                output,
+            }) => safety::run(&config, apply, output),
+            Some(TasksCommand::Probe { config, output }) => probe(&config, output),
             Some(TasksCommand::Trust { config }) => trust(&config),
         }
     }
@@ -69,6 +102,8 @@ fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
         arguments: link_arguments(arguments),
         user: link_user(&config)?,
     };
+    // Before there are other threads: they are in it too.
+    jailed(&Jail::Acting)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = stopped().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
@@ -170,6 +205,7 @@ fn link_user(config: &Config) -> Result<Option<(u32, u32)>, Failure> {
 impl TaskLink {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.config.load()?;
+        jailed(&link_jail(&config))?;
         log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
         let runtime = runtime()?;
         let result = runtime.block_on(Box::pin(link::serve_pipes(config)));
@@ -179,7 +215,44 @@ impl TaskLink {
     }
 }
 
-fn dir(config: &Config) -> Result<TaskDir, Failure> {
+/// Enters a jail for good.
+fn jailed(jail: &Jail) -> Result<(), Failure> {
+    let refused = |e| {
+        Failure::new(
+            1,
+            format_args!("the kernel refuses the jail of this process: {e}"),
+        )
+    };
+    jail.enter().map(drop).map_err(refused)
+}
+
+/// What the link reads, by folder: certificates are replaced by new files.
+fn link_jail(config: &Config) -> Jail {
+    let folder = |file: &Path| crate::files::directory_of(file).to_owned();
+    let tls = &config.tls;
+    let certificates = [&tls.ca_cert, &tls.client_cert, &tls.client_key];
+    let mut ports: Vec<u16> = config.endpoints.iter().map(|e| e.port).collect();
+    // Names, where an answer does not fit into a datagram.
+    ports.push(53);
+    Jail::Link {
+        reads: certificates
+            .map(|f| folder(f))
+            .into_iter()
+            .chain([config.state_dir.clone()])
+            .collect(),
+        writes: config.logging.file.iter().map(|f| folder(f)).collect(),
+        ports,
+    }
+}
+
+/// Until there is nothing to guard.
+pub(super) fn guard(dir: &Path) -> Result<ExitCode, Failure> {
+    let guard = Guard::new(TaskDir::new(dir), Path::new("/proc"));
+    guard.serve().map_err(|e| Failure::new(1, e))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn dir(config: &Config) -> Result<TaskDir, Failure> {
     match &config.tasks {
         Some(tasks) => Ok(TaskDir::new(&tasks.dir)),
         None => Err(not_configured()),
@@ -199,6 +272,7 @@ fn list(arguments: &ConfigArguments, output: Format) -> Result<ExitCode, Failure
                     "state": story.ended.as_ref().map_or("running", |e| e.outcome.as_str()),
                     "code": story.ended.as_ref().and_then(|e| e.code.clone()),
                     "holds": story.holds().map(ToString::to_string),
+                    "left": if story.is_residue() { story.findings() } else { Vec::new() },
                     "effects_left": story.steps.iter().filter(|s| s.remains()).count(),
                     "heard": story.heard,
                 })
@@ -224,6 +298,30 @@ fn list(arguments: &ConfigArguments, output: Format) -> Result<ExitCode, Failure
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn probe(arguments: &ConfigArguments, output: Format) -> Result<ExitCode, Failure> {
+    let config = arguments.load()?;
+    let probed = crate::task::handlers::probe(&config.roots, None);
+    let shown = serde_json::to_value(&probed).map_err(|e| Failure::new(1, e))?;
+    if output == Format::Text {
+        for check in shown
+            .get("checks")
+            .and_then(|c| c.as_array())
+            .into_iter()
+            .flatten()
+        {
+            let word = |name: &str| check.get(name).and_then(|v| v.as_str()).unwrap_or_default();
+            say!("{:<7} {:<7} {}", word("status"), word("check"), word("detail"));
+        }
+    } else {
+        print(&shown, output)?;
+    }
+    Ok(if probed.status == CheckStatus::Fail {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn trust(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {

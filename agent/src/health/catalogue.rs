@@ -98,7 +98,7 @@ use Severity::{Degraded, Draining, Notice, Unhealthy};
 
 /// Every finding.
 #[rustfmt::skip] // One line each: it is a table.
-pub static CATALOGUE: [Kind; 39] = [
+pub static CATALOGUE: [Kind; 42] = [
     k("clock_skew", Degraded, Watch, 60, "this clock is more than 10 s from the gateway's"),
     k("collector_stuck", Degraded, Watch, 0, "a source of figures does not answer within its deadline"),
     k("cpu_hot", Degraded, Watch, 300, "a CPU has 95 °C or more"),
@@ -138,6 +138,9 @@ pub static CATALOGUE: [Kind; 39] = [
     k("slurm_drain", Draining, Watch, 0, "Slurm drains this node, and not on the provider's order"),
     k("slurm_silent", Degraded, Watch, 0, "Slurm does not answer"),
     k("storage_full", Degraded, Watch, 60, "less than 1 % of `agent.storage_path` is available").drains_after(600),
+    k("task_journal_damaged", Degraded, Watch, 0, "a task's journal cannot be read, so that nobody knows what the task has left"),
+    k("task_leftovers", Degraded, Watch, 0, "a task has left what could not be taken away, or lies in no journal (`tasks safety`)"),
+    k("task_probe_failed", Degraded, Watch, 0, "the last `diag.health_probe`, within 24 h, failed"),
 ];
 
 /// The line of `code`.

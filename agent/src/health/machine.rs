@@ -117,6 +117,9 @@ pub(super) fn agent(beside: &Beside<'_>, into: &mut Findings) {
     if let Some(out) = beside.out {
         into.add("out_of_service", format!("out of service for {}", out.why()));
     }
+    for (code, message) in beside.tasks {
+        into.add(code, message.clone());
+    }
     if let Some(message) = beside.hardware {
         into.add("hardware_changed", message);
     }

@@ -76,6 +76,8 @@ pub struct Beside<'a> {
     pub out: Option<&'a OutOfService>,
     /// The gateway's clock minus ours.
     pub skew_ms: Option<i64>,
+    /// What the task domain has found: code of the catalogue, and words.
+    pub tasks: &'a [(&'static str, String)],
     /// Why the machine is not the one that was registered.
     pub hardware: Option<&'a str>,
     /// UNIX seconds.

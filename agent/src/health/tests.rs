@@ -478,6 +478,27 @@ fn every_line_of_the_catalogue_is_found_at_its_threshold_and_not_below() {
             },
         ),
         (
+            "task_journal_damaged",
+            Beside {
+                tasks: &[("task_journal_damaged", "t-1".to_owned())],
+                ..Beside::default()
+            },
+        ),
+        (
+            "task_leftovers",
+            Beside {
+                tasks: &[("task_leftovers", "vm-1".to_owned())],
+                ..Beside::default()
+            },
+        ),
+        (
+            "task_probe_failed",
+            Beside {
+                tasks: &[("task_probe_failed", "memory".to_owned())],
+                ..Beside::default()
+            },
+        ),
+        (
             "hardware_changed",
             Beside {
                 hardware: Some("another board"),

@@ -23,6 +23,8 @@ pub struct Holding {
     pub vcpus: u32,
     /// Their memory in MiB.
     pub memory_mib: u64,
+    /// Memory in MiB that they were promised and have not touched so far: the kernel still calls it available.
+    pub untouched_mib: u64,
     /// Bytes that they may still write.
     pub unwritten: u64,
 }
@@ -83,7 +85,7 @@ pub fn admit(ask: Ask, held: Holding, room: Room) -> Result<(), Full> {
     let memory = room
         .memory_mib
         .saturating_sub(held.memory_mib)
-        .min(room.memory_available_mib);
+        .min(room.memory_available_mib.saturating_sub(held.untouched_mib));
     if need > memory {
         let own = OVERHEAD_MIB;
         return no(
@@ -147,6 +149,17 @@ mod tests {
             ),
             "memory_mib"
         );
+        // What was promised and is not touched yet is available to nobody else.
+        assert_eq!(
+            field(
+                ask,
+                Holding {
+                    untouched_mib: 6000,
+                    ..none
+                }
+            ),
+            "memory_mib"
+        );
         assert_eq!(
             field(
                 ask,
@@ -164,12 +177,13 @@ mod tests {
         #[test]
         fn what_is_admitted_fits_beside_what_is_held(
             vcpus in any::<u32>(), memory_mib in any::<u64>(), disk in any::<u64>(),
-            held_vcpus in any::<u32>(), held_memory in any::<u64>(), unwritten in any::<u64>(),
+            held_vcpus in any::<u32>(), held_memory in any::<u64>(), untouched_mib in any::<u64>(), unwritten in any::<u64>(),
         ) {
-            let held = Holding { machines: 0, vcpus: held_vcpus, memory_mib: held_memory, unwritten };
+            let held = Holding { machines: 0, vcpus: held_vcpus, memory_mib: held_memory, untouched_mib, unwritten };
             if admit(Ask { vcpus, memory_mib, disk }, held, ROOM).is_ok() {
                 prop_assert!(u64::from(vcpus) + u64::from(held_vcpus) <= u64::from(ROOM.vcpus));
                 prop_assert!(u128::from(memory_mib) + u128::from(held_memory) <= u128::from(ROOM.memory_mib));
+                prop_assert!(u128::from(memory_mib) + u128::from(untouched_mib) <= u128::from(ROOM.memory_available_mib));
                 prop_assert!(u128::from(disk) + u128::from(unwritten) <= u128::from(ROOM.disk_free));
             }
         }

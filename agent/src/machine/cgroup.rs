@@ -7,10 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Folder of the groups of machines, below each hierarchy.
+pub const MACHINES: &str = "virtengine-machines";
 /// Controllers in use.
 const CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
 /// Microseconds over which processor time is counted.
 const PERIOD: u32 = 100_000;
+/// The largest page of memory in use anywhere.
+const PAGE: u64 = 64 << 10;
 /// The kernel may still be taking the last thread out.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -110,22 +114,49 @@ impl Group {
         self.folders().iter().any(|(folder, _)| folder.exists())
     }
 
-    /// Controllers that hold it.
+    /// Controllers that hold this process with these limits: read back, not believed.
     #[must_use]
-    pub fn holding(&self) -> Vec<&'static str> {
-        let file = |c: &str| match (c, self.unified()) {
-            ("memory", true) => "memory.max",
-            ("memory", false) => "memory.limit_in_bytes",
-            ("cpu", true) => "cpu.max",
-            ("cpu", false) => "cpu.cfs_quota_us",
-            _ => "pids.max",
+    pub fn holding(&self, limits: Limits, pid: u32) -> Vec<&'static str> {
+        let unified = self.unified();
+        let pid = pid.to_string();
+        let inside = |folder: &Path| {
+            let all = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            all.lines().any(|l| l == pid)
         };
         let folders = self.folders();
         folders
             .iter()
-            .flat_map(|(folder, controllers)| controllers.iter().filter(|c| folder.join(file(c)).exists()))
+            .filter(|(folder, _)| inside(folder))
+            .flat_map(|(folder, controllers)| {
+                controllers.iter().filter(|c| holds(folder, c, limits, unified))
+            })
             .copied()
             .collect()
+    }
+
+    /// MiB that the group's processes have in memory and that could not be given up without swap; none if it is not counted.
+    #[must_use]
+    pub fn resident_mib(&self) -> Option<u64> {
+        let unified = self.unified();
+        let folders = self.folders();
+        let (folder, _) = folders.iter().find(|(_, c)| c.contains(&"memory"))?;
+        let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
+        let value = |name: &str| -> Option<u64> {
+            let line = text
+                .lines()
+                .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '))?;
+            line.trim().parse().ok()
+        };
+        let anonymous = value(if unified { "anon" } else { "rss" })?;
+        Some(anonymous.saturating_add(value("shmem").unwrap_or(0)) >> 20)
+    }
+
+    /// Takes it away if nothing is in it.
+    pub fn discard(&self) {
+        for (folder, _) in self.folders() {
+            // Still in use, or gone.
+            fs::remove_dir(&folder).ok();
+        }
     }
 
     /// Ends what is still in it, and takes it away.
@@ -138,7 +169,10 @@ impl Group {
                 continue;
             }
             // Version 2 only; the machine's process has ended before.
-            fs::write(folder.join("cgroup.kill"), "1").ok();
+            let kill = fs::OpenOptions::new()
+                .write(true)
+                .open(folder.join("cgroup.kill"));
+            kill.and_then(|mut f| io::Write::write_all(&mut f, b"1")).ok();
             let end = Instant::now().checked_add(PATIENCE);
             loop {
                 match fs::remove_dir(&folder) {
@@ -153,6 +187,37 @@ impl Group {
     }
 }
 
+/// Whether the kernel has the limit as it was set; of memory it keeps whole pages.
+fn holds(folder: &Path, controller: &str, limits: Limits, unified: bool) -> bool {
+    let read = |name: &str| {
+        fs::read_to_string(folder.join(name))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let quota = quota(limits).to_string();
+    match (controller, unified) {
+        ("memory", _) => {
+            let name = if unified {
+                "memory.max"
+            } else {
+                "memory.limit_in_bytes"
+            };
+            let set = read(name).parse::<u64>();
+            set.is_ok_and(|n| n <= limits.memory && limits.memory.saturating_sub(n) < PAGE)
+        }
+        ("cpu", true) => read("cpu.max") == format!("{quota} {PERIOD}"),
+        ("cpu", false) => {
+            read("cpu.cfs_quota_us") == quota && read("cpu.cfs_period_us") == PERIOD.to_string()
+        }
+        _ => read("pids.max") == limits.pids.to_string(),
+    }
+}
+
+fn quota(limits: Limits) -> u64 {
+    u64::from(limits.cpu).saturating_mul(u64::from(PERIOD)) / 100
+}
+
 fn limit(folder: &Path, controller: &str, limits: Limits, unified: bool) -> io::Result<()> {
     let set = |name: &str, value: String| {
         let path = folder.join(name);
@@ -162,7 +227,7 @@ fn limit(folder: &Path, controller: &str, limits: Limits, unified: bool) -> io::
             .open(path)
             .and_then(|mut f| io::Write::write_all(&mut f, value.as_bytes()))
     };
-    let quota = u64::from(limits.cpu).saturating_mul(u64::from(PERIOD)) / 100;
+    let quota = quota(limits);
     match (controller, unified) {
         ("memory", true) => set("memory.max", limits.memory.to_string()),
         ("memory", false) => set("memory.limit_in_bytes", limits.memory.to_string()),
@@ -204,6 +269,14 @@ mod tests {
         assert_eq!(read("memory/machines/vm-1/memory.limit_in_bytes"), "67108864");
         assert_eq!(read("cpu/machines/vm-1/cpu.cfs_quota_us"), "150000");
         group.admit(7).unwrap();
+        // Nothing is believed that cannot be read back.
+        assert_eq!(group.holding(LIMITS, 7), ["memory", "cpu"]);
+        assert!(group.holding(LIMITS, 8).is_empty());
+        let more = Limits {
+            memory: 1 << 30,
+            ..LIMITS
+        };
+        assert_eq!(group.holding(more, 7), ["cpu"]);
         assert_eq!(read("cpu/machines/vm-1/cgroup.procs"), "7");
         // Version 2.
         let two = tempfile::tempdir().unwrap();
@@ -235,6 +308,9 @@ mod tests {
             let mine = fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();
             assert!(mine.contains("virtengine-test/t-"), "{mine}");
             assert!(group.exists());
+            assert_eq!(group.holding(LIMITS, child.id()), holding);
+            assert!(group.holding(LIMITS, std::process::id()).is_empty());
+            assert!(!holding.contains(&"memory") || group.resident_mib().is_some());
         }
         child.kill().unwrap();
         child.wait().unwrap();

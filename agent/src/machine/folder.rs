@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -93,30 +94,58 @@ pub struct Size {
     pub memory_mib: u64,
     /// Bytes that its disk can grow to.
     pub disk: u64,
+    /// Id of the user that is its own; none if machines share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
 }
 
-/// What all machines below this folder hold, those that are being made too. One whose size cannot be read counts as
-/// one that holds everything: whoever is let in beside it may find nothing left.
-#[must_use]
-pub fn held(machines: &Path) -> Holding {
-    let mut all = Holding::default();
-    for name in names_in(machines).iter().filter(|n| !n.starts_with('.')) {
-        let folder = Folder(machines.join(name));
+impl Size {
+    /// What it may take of memory, QEMU's own too.
+    fn promised_mib(&self) -> u64 {
+        self.memory_mib.saturating_add(OVERHEAD_MIB)
+    }
+}
+
+fn sizes(machines: &Path) -> Vec<(Folder, String, Option<Size>)> {
+    let mut all = Vec::new();
+    for name in names_in(machines).into_iter().filter(|n| !n.starts_with('.')) {
+        let folder = Folder(machines.join(&name));
         let read = read_text(&folder.size(), 4096)
             .ok()
             .and_then(|t| serde_json::from_str::<Size>(&t).ok());
+        all.push((folder, name, read));
+    }
+    all
+}
+
+/// Ids of users that machines below this folder have, those that are being made too.
+#[must_use]
+pub fn user_ids(machines: &Path) -> BTreeSet<u32> {
+    sizes(machines)
+        .iter()
+        .filter_map(|(_, _, size)| size.as_ref()?.uid)
+        .collect()
+}
+
+/// What all machines below this folder hold, those that are being made too. One whose size cannot be read counts as
+/// one that holds everything: whoever is let in beside it may find nothing left. `resident` is how many MiB the machine
+/// of a name has in memory; where that is not counted, it may still take all that it was promised.
+#[must_use]
+pub fn held(machines: &Path, resident: &dyn Fn(&str) -> Option<u64>) -> Holding {
+    let mut all = Holding::default();
+    for (folder, name, read) in sizes(machines) {
         let size = read.unwrap_or(Size {
             vcpus: u32::MAX,
             memory_mib: u64::MAX,
             disk: u64::MAX,
+            uid: None,
         });
+        let untouched = size.promised_mib().saturating_sub(resident(&name).unwrap_or(0));
         let written = std::fs::metadata(folder.disk()).map_or(0, |m| m.blocks().saturating_mul(512));
         all.machines = all.machines.saturating_add(1);
         all.vcpus = all.vcpus.saturating_add(size.vcpus);
-        all.memory_mib = all
-            .memory_mib
-            .saturating_add(size.memory_mib)
-            .saturating_add(OVERHEAD_MIB);
+        all.memory_mib = all.memory_mib.saturating_add(size.promised_mib());
+        all.untouched_mib = all.untouched_mib.saturating_add(untouched);
         all.unwritten = all.unwritten.saturating_add(size.disk.saturating_sub(written));
     }
     all
@@ -129,7 +158,8 @@ mod tests {
     #[test]
     fn machines_hold_what_they_may_take_and_one_of_unknown_size_holds_all() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(held(dir.path()), Holding::default());
+        let unknown = |_: &str| None;
+        assert_eq!(held(dir.path(), &unknown), Holding::default());
         let folder = Folder::new(dir.path(), &"vm-1".parse().unwrap()).unwrap();
         std::fs::create_dir_all(folder.path()).unwrap();
         std::fs::create_dir(dir.path().join(".ve-new")).unwrap();
@@ -137,17 +167,21 @@ mod tests {
             vcpus: 2,
             memory_mib: 100,
             disk: 10_000,
+            uid: Some(7),
         };
         std::fs::write(folder.size(), serde_json::to_vec(&size).unwrap()).unwrap();
         std::fs::write(folder.disk(), [1u8; 4096]).unwrap();
-        let all = held(dir.path());
+        let all = held(dir.path(), &unknown);
+        assert_eq!(all.untouched_mib, 100 + OVERHEAD_MIB);
+        assert_eq!(held(dir.path(), &|_| Some(90)).untouched_mib, 10 + OVERHEAD_MIB);
+        assert_eq!(user_ids(dir.path()), [7].into());
         assert_eq!(
             (all.machines, all.vcpus, all.memory_mib),
             (1, 2, 100 + OVERHEAD_MIB)
         );
         assert!(all.unwritten <= 10_000);
         std::fs::create_dir(dir.path().join("vm-2")).unwrap();
-        assert_eq!(held(dir.path()).vcpus, u32::MAX);
+        assert_eq!(held(dir.path(), &unknown).vcpus, u32::MAX);
         let long = Path::new("/x").join("y".repeat(100));
         assert!(Folder::new(&long, &"vm-1".parse().unwrap()).is_err());
     }

@@ -122,6 +122,9 @@ pub fn open(path: &str, allowed: &[PathBuf]) -> Result<Image, ImageError> {
         });
     }
     // QEMU opens it by its path again: nobody else may be able to put another file there.
+    for above in real.ancestors().skip(1) {
+        passable(above)?;
+    }
     let mut at = real;
     guarded(&at)?;
     for part in rest.components() {
@@ -136,6 +139,13 @@ pub fn open(path: &str, allowed: &[PathBuf]) -> Result<Image, ImageError> {
         return Err(failed(io::Error::other("was replaced while it was opened")));
     }
     Ok(Image { path: at, file })
+}
+
+/// A folder above: nobody else may be able to put another one in the place of ours. Where everybody writes and takes away
+/// only what is their own, as in `/tmp`, ours stays.
+fn passable(path: &Path) -> Result<(), ImageError> {
+    let sticky = std::fs::symlink_metadata(path).is_ok_and(|m| m.uid() == 0 && m.mode() & 0o1000 != 0);
+    if sticky { Ok(()) } else { guarded(path) }
 }
 
 /// Owned by root or this process, and not for others to write.
@@ -283,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_image_that_others_can_change_is_refused() {
-        let (_dir, images) = place();
+        let (dir, images) = place();
         let chmod = |p: &Path, mode| fs::set_permissions(p, fs::Permissions::from_mode(mode)).unwrap();
         chmod(&images.join("a.raw"), 0o664);
         let e = try_open(&images, &images.join("a.raw")).unwrap_err().to_string();
@@ -294,6 +304,12 @@ mod tests {
             try_open(&images, &images.join("deep/b.raw")),
             Err(ImageError::Writable { .. })
         ));
+        assert!(try_open(&images, &images.join("a.raw")).is_ok());
+        // Whoever can rename a folder above can put another image there.
+        chmod(dir.path(), 0o777);
+        let e = try_open(&images, &images.join("a.raw")).unwrap_err();
+        assert!(matches!(e, ImageError::Writable { .. }), "{e}");
+        chmod(dir.path(), 0o755);
         assert!(try_open(&images, &images.join("a.raw")).is_ok());
     }
 

@@ -24,7 +24,7 @@ mod seed;
 mod tools;
 
 pub use arguments::{CONSOLE, Guest, arguments};
-pub use folder::{Folder, Size, held};
+pub use folder::{Folder, Size, held, user_ids};
 pub use image::{Image, ImageError};
 pub use lease::{Lease, Moment};
 pub use qcow2::Qcow2Error;

@@ -73,6 +73,13 @@ impl User {
             })
     }
 
+    /// One that nobody else has, whether or not it has a name; where this process is not root, itself.
+    #[must_use]
+    pub fn own(id: u32) -> Self {
+        let root = rustix::process::geteuid().is_root();
+        Self(root.then_some(Owner { uid: id, gid: id }))
+    }
+
     /// With the group that may use the accelerator.
     #[must_use]
     pub fn for_accel(self, dev: &Path, accel: Accel) -> Self {

@@ -23,6 +23,7 @@ use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, StateDir, Status, StatusFile};
+use crate::task::news::News;
 use crate::timer::Timer;
 use crate::update::Running;
 use crate::uplink::{Backoff, Client, Identity};
@@ -44,6 +45,8 @@ pub struct Agent {
     pub(super) sampler: Sampler,
     pub(super) adaptive: Adaptive,
     pub(super) history: History,
+    /// What the task domain has found.
+    pub(super) tasks: News,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
     pub(super) certificate_refused: bool,
@@ -138,6 +141,7 @@ impl Agent {
         Ok(Self {
             sampler: (world.sampler)(&config.sources()),
             adaptive: Adaptive::default(),
+            tasks: News::of(config.tasks.as_ref().map(|t| t.dir.as_path())),
             history: History::new(&state.history(), &config.sampling),
             tag: registration.tag(),
             interval: config.sampling.base_interval,

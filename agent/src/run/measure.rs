@@ -106,13 +106,15 @@ impl Agent {
     /// The node's judgement of itself now.
     pub(super) fn judge(&mut self) -> (HealthStatus, Vec<Finding>) {
         let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
+        let unix = self.clock.seconds();
         let beside = Beside {
+            tasks: self.tasks.read(unix),
             stuck: &stuck,
             ordered: self.orders.drained(),
             out: self.service.out(),
             skew_ms: self.status.clock_skew_ms,
             hardware: self.hardware.as_deref(),
-            unix: self.clock.seconds(),
+            unix,
         };
         let now = instant();
         let found = findings(self.sampler.figures(), &beside, now);

@@ -69,7 +69,13 @@ impl Lock {
     /// Whether an agent runs on this state.
     #[must_use]
     pub fn is_held(state: &StateDir) -> bool {
-        let Ok(file) = File::open(state.lock()) else {
+        Self::is_held_at(&state.lock())
+    }
+
+    /// Whether a process holds a lock file.
+    #[must_use]
+    pub fn is_held_at(path: &Path) -> bool {
+        let Ok(file) = File::open(path) else {
             return false;
         };
         flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK)

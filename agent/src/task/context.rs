@@ -191,6 +191,12 @@ impl Context<'_> {
         self.ledger.held(kind)
     }
 
+    /// Ids of users that tasks have made and not given back, whether or not the host still has the users.
+    #[must_use]
+    pub fn held_user_ids(&self) -> std::collections::BTreeSet<u32> {
+        self.ledger.user_ids()
+    }
+
     /// Gives back all that earlier tasks have left under this name; it must be this task's owner.
     ///
     /// # Errors

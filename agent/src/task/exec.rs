@@ -12,7 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 
 use super::failure::Failure;
+use super::jail::Jail;
+use super::limited::{Limited, PROGRAM};
 use super::stop::Stop;
+use crate::machine::cgroup::Limits;
 
 /// Output that is kept of each stream unless told otherwise.
 const OUTPUT: usize = 64 << 10;
@@ -97,6 +100,8 @@ pub struct Program {
     input: Vec<u8>,
     limit: Duration,
     output: usize,
+    jail: Jail,
+    limits: Limits,
 }
 
 impl Program {
@@ -114,6 +119,8 @@ impl Program {
             input: Vec::new(),
             limit: LIMIT,
             output: OUTPUT,
+            jail: Jail::System,
+            limits: PROGRAM,
         }
     }
 
@@ -164,6 +171,20 @@ impl Program {
         self
     }
 
+    /// What it may do; unless told otherwise, what any program of the system may.
+    #[must_use]
+    pub fn jailed(mut self, jail: Jail) -> Self {
+        self.jail = jail;
+        self
+    }
+
+    /// What it may take of the host.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// How much of its output is kept; it may print more.
     #[must_use]
     pub fn keeping(mut self, bytes: usize) -> Self {
@@ -202,12 +223,15 @@ impl Program {
             input,
             limit,
             output: keep,
+            jail,
+            limits,
         } = self;
         if !path.is_absolute() {
             let source = io::Error::other("the path is not absolute");
             return Err(ExecError::Start { path, source });
         }
-        let spawned = Command::new(&path)
+        let mut command = Command::new(&path);
+        command
             .args(arguments)
             .env_clear()
             .envs(environment)
@@ -215,12 +239,13 @@ impl Program {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = match spawned {
+            .stderr(Stdio::piped());
+        let group = Limited::new(limits);
+        let mut child = match jail.spawn(&mut command) {
             Ok(child) => child,
             Err(source) => return Err(ExecError::Start { path, source }),
         };
+        group.admit(child.id());
         if let Some(pid) = pid_of(&child) {
             let none = Rlimit {
                 current: Some(0),

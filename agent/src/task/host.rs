@@ -25,6 +25,10 @@ pub struct Host {
 /// journal/<task_id>.log   what each task meant to do and did
 /// machines/               folders of virtual machines
 /// authority.json          whose tasks count here
+/// refusals.log            what was refused, so that it stays refused
+/// safety.json             what the last look at the host has found, for others to read
+/// probe.json              how the last health probe ended, for others to read
+/// quarantine/             what was in no journal
 /// holdings.json           what completed tasks have left on the host, for others to read
 /// lock                    held while the domain runs
 /// ```
@@ -44,6 +48,21 @@ impl TaskDir {
         &self.0
     }
 
+    /// Names this folder in what it has made beyond it: there may be another task domain on the host.
+    #[must_use]
+    pub fn instance(&self) -> String {
+        use sha2::Digest as _;
+        let mut name = hex::encode(sha2::Sha256::digest(self.0.as_os_str().as_encoded_bytes()));
+        name.truncate(12);
+        name
+    }
+
+    /// Name of the control group of a machine.
+    #[must_use]
+    pub fn group(&self, vm_id: &str) -> String {
+        format!("{}-{vm_id}", self.instance())
+    }
+
     /// Journals of tasks.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
@@ -60,6 +79,36 @@ impl TaskDir {
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.0.join("authority.json")
+    }
+
+    /// Held while leases are guarded.
+    #[must_use]
+    pub fn guard(&self) -> PathBuf {
+        self.0.join("guard.lock")
+    }
+
+    /// What was refused.
+    #[must_use]
+    pub fn refusals(&self) -> PathBuf {
+        self.0.join("refusals.log")
+    }
+
+    /// What the last look at the host has found, for others to read.
+    #[must_use]
+    pub fn safety(&self) -> PathBuf {
+        self.0.join("safety.json")
+    }
+
+    /// How the last health probe ended, for others to read.
+    #[must_use]
+    pub fn probe(&self) -> PathBuf {
+        self.0.join("probe.json")
+    }
+
+    /// What was found without a journal and moved out of the way.
+    #[must_use]
+    pub fn quarantine(&self) -> PathBuf {
+        self.0.join("quarantine")
     }
 
     /// What is held, for others to read.

@@ -12,7 +12,7 @@ use super::effect::{Effect, Seen, Trace};
 use super::failure::Failure;
 use super::handler::Owner;
 use super::host::Host;
-use super::journal::{Journal, JournalError, Record, Story, load_all};
+use super::journal::{Journal, Record, Story, load_all};
 use super::undo::{self, Undone};
 use crate::files::FileError;
 
@@ -35,6 +35,20 @@ pub struct Ledger {
     folder: PathBuf,
     journals: Mutex<BTreeMap<TaskId, Shared>>,
     busy: Mutex<BTreeSet<Owner>>,
+    damaged: BTreeMap<String, String>,
+}
+
+/// What a task has left that nobody has any more, and that could not be undone up to now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Residue {
+    /// The task.
+    pub task_id: TaskId,
+    /// Under which name it worked.
+    pub owner: Option<Owner>,
+    /// UNIX seconds at which the task ended.
+    pub since: u64,
+    /// What is left, and why.
+    pub findings: Vec<String>,
 }
 
 /// What a completed task has left on the host.
@@ -67,27 +81,44 @@ impl Drop for OwnerLock {
 }
 
 impl Ledger {
-    /// Reads all journals; those that are damaged by name and error.
+    /// Reads all journals.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn open(folder: PathBuf) -> Result<(Arc<Self>, Vec<JournalError>), FileError> {
-        let (mut journals, mut damaged) = (BTreeMap::new(), Vec::new());
-        for journal in load_all(&folder, true)? {
+    pub fn open(folder: PathBuf) -> Result<Arc<Self>, FileError> {
+        Self::with(folder, true)
+    }
+
+    /// The same for whoever only looks: nothing is repaired.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn read(folder: PathBuf) -> Result<Arc<Self>, FileError> {
+        Self::with(folder, false)
+    }
+
+    fn with(folder: PathBuf, repair: bool) -> Result<Arc<Self>, FileError> {
+        let (mut journals, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+        for journal in load_all(&folder, repair)? {
             match journal {
                 Ok(journal) => {
                     let id = journal.story().task.task_id.clone();
                     journals.insert(id, Arc::new(Mutex::new(journal)));
                 }
-                Err(e) => damaged.push(e),
+                Err(e) => {
+                    tracing::error!("{e}");
+                    let name = e.path().file_stem().unwrap_or_default();
+                    damaged.insert(name.to_string_lossy().into_owned(), e.to_string());
+                }
             }
         }
         let ledger = Self {
             folder,
             journals: Mutex::new(journals),
             busy: Mutex::default(),
+            damaged,
         };
-        Ok((Arc::new(ledger), damaged))
+        Ok(Arc::new(ledger))
     }
 
     fn journals(&self) -> MutexGuard<'_, BTreeMap<TaskId, Shared>> {
@@ -98,6 +129,12 @@ impl Ledger {
     #[must_use]
     pub fn find(&self, id: &TaskId) -> Option<Shared> {
         self.journals().get(id).cloned()
+    }
+
+    /// Tasks of whose journal nothing can be told, and why.
+    #[must_use]
+    pub fn damaged(&self) -> &BTreeMap<String, String> {
+        &self.damaged
     }
 
     /// Every journal.
@@ -121,11 +158,11 @@ impl Ledger {
         Ok(journal)
     }
 
-    /// Forgets tasks that hold nothing, of whose end the gateway knows, and that could not be begun any more.
+    /// Forgets tasks of which nothing is left, of whose end the gateway knows, and that could not be begun any more.
     pub fn forget(&self, now: u64) {
         let over = |story: &Story| {
             let expiry = story.task.expires_at.seconds().0.saturating_add(REMEMBERED);
-            story.heard && story.ended.is_some() && story.holds().is_none() && expiry < now
+            story.heard && story.ended.is_some() && !story.remains() && expiry < now
         };
         let gone: Vec<Shared> = {
             let mut journals = self.journals();
@@ -204,15 +241,7 @@ impl Ledger {
             let Some(journal) = self.find(&holding.task_id) else {
                 continue;
             };
-            let undone = undo::all(host, &journal)?;
-            if undone.stuck.is_empty() {
-                let record = Record::Released {
-                    by: by.to_owned(),
-                    at: host.clock.seconds(),
-                };
-                lock(&journal).add(record)?;
-            }
-            all.merge(undone);
+            all.merge(take_back(host, &journal, by)?);
         }
         Ok(all)
     }
@@ -223,10 +252,65 @@ impl Ledger {
     /// [`Code::ResourceBusy`] while a task works for the owner.
     pub fn release(self: &Arc<Self>, host: &Host, owner: &Owner, by: &str) -> Result<Undone, Failure> {
         let Some(_lock) = self.lock_owner(owner) else {
-            let what = format!("a task works for {owner}");
-            return Err(Failure::new(Code::ResourceBusy, what));
+            return Err(busy(owner));
         };
         self.give_back(host, owner, by)
+    }
+
+    /// What is left that nobody has any more.
+    #[must_use]
+    pub fn residues(&self) -> Vec<Residue> {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let residue = |story: &Story| {
+            // Whoever works for the owner may be giving it back right now.
+            let busy = story.owner.as_ref().is_some_and(|o| busy.contains(o));
+            let ended = story.ended.as_ref().filter(|_| story.is_residue() && !busy)?;
+            let left = |(n, s): (usize, &super::journal::Step)| {
+                let stuck = story.findings_of(n);
+                s.remains()
+                    .then(|| stuck.unwrap_or_else(|| s.effect.act().shown()))
+            };
+            Some(Residue {
+                task_id: story.task.task_id.clone(),
+                owner: story.owner.clone(),
+                since: ended.finished_at,
+                findings: story.steps.iter().enumerate().filter_map(left).collect(),
+            })
+        };
+        self.all()
+            .iter()
+            .filter_map(|j| residue(lock(j).story()))
+            .collect()
+    }
+
+    /// Tries again to take away what is left of a task.
+    ///
+    /// # Errors
+    /// IO; [`Code::ResourceBusy`] while a task works for its owner.
+    pub fn retry(self: &Arc<Self>, host: &Host, residue: &Residue) -> Result<Undone, Failure> {
+        let _held = match &residue.owner {
+            Some(owner) => Some(self.lock_owner(owner).ok_or_else(|| busy(owner))?),
+            None => None,
+        };
+        match self.find(&residue.task_id) {
+            Some(journal) if lock(&journal).story().is_residue() => take_back(host, &journal, "leftovers"),
+            _ => Ok(Undone::default()),
+        }
+    }
+
+    /// Ids of users that tasks have made and that are not given back, whether or not the host still has the users.
+    #[must_use]
+    pub fn user_ids(&self) -> BTreeSet<u32> {
+        let ids = |j: &Shared| -> Vec<u32> {
+            let journal = lock(j);
+            let story = journal.story();
+            let user = |s: &super::journal::Step| match &s.effect {
+                Effect::User(u) if s.remains() && !story.released => Some(u.uid),
+                _ => None,
+            };
+            story.steps.iter().filter_map(user).collect()
+        };
+        self.all().iter().flat_map(ids).collect()
     }
 
     /// What of a holding is still there.
@@ -243,6 +327,32 @@ impl Ledger {
             })
             .collect()
     }
+}
+
+fn busy(owner: &Owner) -> Failure {
+    Failure::new(Code::ResourceBusy, format!("a task works for {owner}"))
+}
+
+/// Undoes what a task has left; a completed one then has given it back. Whoever calls has the owner's lock.
+fn take_back(host: &Host, journal: &Shared, by: &str) -> Result<Undone, Failure> {
+    let completed = {
+        let mut journal = lock(journal);
+        let story = journal.story();
+        let completed = story.holds().is_some() || story.releasing;
+        if completed && !story.releasing {
+            journal.add(Record::Releasing { by: by.to_owned() })?;
+        }
+        completed
+    };
+    let undone = undo::all(host, journal)?;
+    if completed && undone.stuck.is_empty() {
+        let record = Record::Released {
+            by: by.to_owned(),
+            at: host.clock.seconds(),
+        };
+        lock(journal).add(record)?;
+    }
+    Ok(undone)
 }
 
 fn holding(story: &Story) -> Option<Holding> {

@@ -25,6 +25,8 @@ pub struct Policy {
     pub machines: Machines,
     /// Users of tenants.
     pub users: Users,
+    /// What is done about what lies on the host and is in no journal.
+    pub safety: Safety,
     /// Packages that `node.prerequisites_install` may install.
     pub packages: Vec<PackageName>,
 }
@@ -61,8 +63,12 @@ pub struct Machines {
     pub probe_kernel: Option<HostPath>,
     /// Folder of QEMU's programs and the ISO writer; absent: where systems install them.
     pub programs: Option<HostPath>,
-    /// Whom QEMU runs as, where the agent is root.
-    pub user: String,
+    /// Whom QEMU runs as, where the agent is root; absent: each machine as a user of its own.
+    pub user: Option<String>,
+    /// Lowest id of machines' own users.
+    pub min_uid: u32,
+    /// Highest of them; what accelerators are tried with has this one.
+    pub max_uid: u32,
 }
 
 impl Default for Machines {
@@ -87,9 +93,46 @@ impl Default for Machines {
             accel: Accel::Auto,
             probe_kernel: None,
             programs: None,
-            user: "nobody".to_owned(),
+            user: None,
+            // What no distribution, user name space or container has (systemd, "Users, Groups, UIDs and GIDs").
+            min_uid: 2_000_000_000,
+            max_uid: 2_000_065_535,
         }
     }
+}
+
+/// What is done about what lies on the host, carries our mark, and is in no journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Safety {
+    /// Minutes between two looks.
+    pub every_minutes: u32,
+    /// How far it goes.
+    pub orphans: Orphans,
+    /// What was set aside is removed after so many hours, with `orphans: remove`.
+    pub remove_after_hours: u32,
+}
+
+impl Default for Safety {
+    fn default() -> Self {
+        Self {
+            every_minutes: 10,
+            orphans: Orphans::Quarantine,
+            remove_after_hours: 168,
+        }
+    }
+}
+
+/// How far the safety loop goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Orphans {
+    /// They are reported.
+    Report,
+    /// And set aside: processes stopped, accounts locked, folders moved to `quarantine`.
+    Quarantine,
+    /// And removed later.
+    Remove,
 }
 
 /// Bounds of tenants' users.

@@ -98,6 +98,7 @@ impl TaskProcess {
         let lock = lock
             .ok_or_else(|| Failure::failed(format!("another task agent runs on {}", tasks.dir.display())))?;
         let authority = Authority::pinned(&dir, &registration, clock.seconds())?;
+        super::guard::keep(link.program.clone(), dir.clone());
         let (sender, said) = mpsc::channel(QUEUE);
         let setup = Setup {
             host: Host {

@@ -7,7 +7,7 @@ use hpc_schema::id::TaskId;
 use super::effect::{Effect, EffectError, Mark, Scene, Seen, Trace};
 use super::failure::Failure;
 use super::host::Host;
-use super::journal::{Record, Step};
+use super::journal::{Record, Step, StepState};
 use super::ledger::{Shared, lock};
 use super::stop::Stop;
 
@@ -74,7 +74,10 @@ pub(super) fn one(
             tracing::error!(task = %id, step = index, "{} cannot be undone: {e}", step.effect.act().shown());
             let why = e.to_string();
             undone.stuck.push(format!("{}: {why}", step.effect.act().shown()));
-            lock(journal).add(Record::Stuck { step: index, why })?;
+            // It is tried again and again; the same news is none.
+            if step.state != StepState::Stuck(why.clone()) {
+                lock(journal).add(Record::Stuck { step: index, why })?;
+            }
         }
     }
     Ok(undone)

@@ -1,7 +1,7 @@
 //! Users and groups of this host as its files have them. A tenant's user is looked for in the files alone: what a
 //! directory service knows is not the agent's to make or to take away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::files::{FileError, read_text};
@@ -85,14 +85,19 @@ pub fn processes(proc: &Path, uid: u32) -> BTreeMap<u32, u64> {
     found
 }
 
-/// The lowest id in a range that neither a user nor a group has.
+/// Ids that a user or a group has.
 #[must_use]
-pub fn free_id(least: u32, most: u32, users: &[Entry], groups: &[(String, u32)]) -> Option<u32> {
-    let taken: std::collections::BTreeSet<u32> = users
+pub fn taken_ids(users: &[Entry], groups: &[(String, u32)]) -> BTreeSet<u32> {
+    users
         .iter()
         .flat_map(|u| [u.uid, u.gid])
         .chain(groups.iter().map(|(_, gid)| *gid))
-        .collect();
+        .collect()
+}
+
+/// The lowest id in a range that is not taken.
+#[must_use]
+pub fn free_id(least: u32, most: u32, taken: &BTreeSet<u32>) -> Option<u32> {
     (least..=most).find(|id| !taken.contains(id))
 }
 
@@ -117,8 +122,9 @@ mod tests {
             (users[1].uid, users[1].comment.as_str()),
             (20000, "virtengine t1/3")
         );
-        assert_eq!(free_id(20000, 20005, &users, &groups), Some(20002));
-        assert_eq!(free_id(20000, 20001, &users, &groups), None);
+        let taken = taken_ids(&users, &groups);
+        assert_eq!(free_id(20000, 20005, &taken), Some(20002));
+        assert_eq!(free_id(20000, 20001, &taken), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn pair(bus: &Bus, disks: &[NvmeDevice], host: &str) -> Slots {
     if bus.gpus.is_empty() {
         slots
             .blockers
-            .push("there is no NVIDIA GPU on the bus".to_owned());
+            .push("there is no NVIDIA GPU on the bus; slices are made of GPUs".to_owned());
     }
     let mut disks: Vec<&NvmeDevice> = disks
         .iter()
@@ -42,7 +42,7 @@ pub(super) fn pair(bus: &Bus, disks: &[NvmeDevice], host: &str) -> Slots {
         slots.blockers.extend(alone(bus, gpu));
         if disk.is_none() {
             slots.blockers.push(format!(
-                "GPU {at}: no NVMe namespace is left that nothing uses and that has a stable name"
+                "GPU {at}: no NVMe namespace is left that nothing uses and that has a stable name; add one, or free one (unmount it, take it out of its array)"
             ));
         }
         if function.is_none() && !bus.fabric.is_empty() {
@@ -91,7 +91,12 @@ fn alone(bus: &Bus, gpu: &GpuDevice) -> Option<String> {
         .filter(|d| slot(d) != slot(at))
         .map(String::as_str)
         .collect();
-    (!others.is_empty()).then(|| format!("GPU {at} shares IOMMU group {group} with {}", others.join(", ")))
+    (!others.is_empty()).then(|| {
+        let others = others.join(", ");
+        format!(
+            "GPU {at} shares IOMMU group {group} with {others}; move one of them to another slot, or enable ACS in the firmware"
+        )
+    })
 }
 
 fn name(address: &str) -> Option<SlotId> {
@@ -163,7 +168,9 @@ mod tests {
         );
         assert_eq!(
             slots.blockers,
-            ["GPU 0000:b1:00.0 shares IOMMU group 2 with 0000:b2:00.0"]
+            [
+                "GPU 0000:b1:00.0 shares IOMMU group 2 with 0000:b2:00.0; move one of them to another slot, or enable ACS in the firmware"
+            ]
         );
         let again = pair(&bus, &disks, "host");
         assert_eq!(again.candidates, slots.candidates);

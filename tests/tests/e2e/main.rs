@@ -7,6 +7,7 @@ mod feegrant;
 mod foreign;
 mod identity;
 mod onboarding;
+mod once;
 mod proof;
 mod refusals;
 mod tasks;

@@ -230,7 +230,7 @@ pub(crate) fn left(host: &Host, vm_id: &str) -> Vec<String> {
         let group = Path::new("/sys/fs/cgroup")
             .join(hierarchy)
             .join("virtengine-machines")
-            .join(vm_id);
+            .join(host.dir.group(vm_id));
         if group.exists() {
             left.push(group.display().to_string());
         }

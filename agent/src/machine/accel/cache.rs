@@ -55,6 +55,11 @@ impl Known {
         }
     }
 
+    /// Where it is kept.
+    pub(super) fn folder(&self) -> &Path {
+        crate::files::directory_of(&self.path)
+    }
+
     /// What is known, unless it is a failure of long ago.
     #[must_use]
     pub fn of(&self, accel: Accel, now: u64) -> Option<Evidence> {

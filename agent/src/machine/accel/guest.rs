@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Accel, Evidence};
+use crate::files::{Durability, FileError, Owner, Replace, at, write};
 use crate::machine::arguments::common;
 use crate::probe::tool::{Tool, ToolError};
 
@@ -43,8 +44,47 @@ fn numbers(version: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Runs the guest once, at most for `limit`.
-pub(super) fn run(qemu: &Path, kernel: &Path, accel: Accel, limit: Duration, now: u64) -> Evidence {
+/// A kernel that whoever the guest runs as can read: some distributions let root alone.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    path: PathBuf,
+    copied: bool,
+}
+
+impl Kernel {
+    /// The file itself, or a copy in `folder` where the guest does not run as we do.
+    pub(super) fn readable(kernel: &Path, folder: &Path, user: Option<Owner>) -> Result<Self, FileError> {
+        if user.is_none() {
+            return Ok(Self {
+                path: kernel.to_owned(),
+                copied: false,
+            });
+        }
+        let path = folder.join(".probe.kernel");
+        let bytes = fs::read(kernel).map_err(at("read", kernel))?;
+        write(&path, &bytes, 0o444, Replace::Yes, Durability::Atomic)?;
+        Ok(Self { path, copied: true })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if self.copied {
+            // Left behind, it is replaced by the next.
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// Runs the guest once, at most for `limit`, as `user`.
+pub(super) fn run(
+    qemu: &Path,
+    kernel: &Kernel,
+    accel: Accel,
+    limit: Duration,
+    user: Option<Owner>,
+    now: u64,
+) -> Evidence {
     let start = Instant::now();
     let mut seen = Seen::default();
     let mark = crate::random::bytes::<8>().map_or_else(|_| now.to_string(), hex::encode);
@@ -54,8 +94,10 @@ pub(super) fn run(qemu: &Path, kernel: &Path, accel: Accel, limit: Duration, now
         arguments.push(word.to_owned());
     }
     let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-    arguments.extend(["-kernel".into(), kernel.into()]);
-    let ended = Tool::new(qemu.to_owned(), limit, LINE).run_lines(&arguments, |line| seen.line(line, &mark));
+    arguments.extend(["-kernel".into(), kernel.path.clone().into()]);
+    let ended = Tool::new(qemu.to_owned(), limit, LINE)
+        .as_user(user)
+        .run_lines(&arguments, |line| seen.line(line, &mark));
     let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     Evidence {
         works: ended.is_ok() && seen.begun && seen.through,

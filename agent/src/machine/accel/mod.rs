@@ -11,6 +11,8 @@ use std::time::Duration;
 pub use cache::{Evidence, Known};
 pub use hpc_schema::task::Accel;
 
+use super::tools::User;
+
 /// Why a machine cannot run as it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccelError {
@@ -38,6 +40,8 @@ pub struct Prober {
     qemu: PathBuf,
     kernel: PathBuf,
     known: Known,
+    user: User,
+    dev: PathBuf,
 }
 
 /// Where the host keeps its kernels.
@@ -70,7 +74,17 @@ impl Prober {
             qemu: qemu.to_owned(),
             known: Known::load(memory, cache::key(proc, qemu, &kernel)),
             kernel,
+            user: User(None),
+            dev: PathBuf::new(),
         })
+    }
+
+    /// Guests run as this user: a kernel is tried with no more rights than a machine has. `dev` has the accelerators.
+    #[must_use]
+    pub fn running_as(mut self, user: User, dev: &Path) -> Self {
+        self.user = user;
+        self.dev = dev.to_owned();
+        self
     }
 
     /// What was seen of this accelerator on this host, kernel and QEMU; tried now if nothing is known, or if what is
@@ -79,7 +93,16 @@ impl Prober {
         if let Some(known) = self.known.of(accel, now) {
             return known;
         }
-        let seen = guest::run(&self.qemu, &self.kernel, accel, limit(accel), now);
+        let owner = self.user.for_accel(&self.dev, accel).0;
+        let seen = match guest::Kernel::readable(&self.kernel, self.known.folder(), owner) {
+            Ok(kernel) => guest::run(&self.qemu, &kernel, accel, limit(accel), owner, now),
+            Err(e) => Evidence {
+                works: false,
+                detail: e.to_string(),
+                took_ms: 0,
+                at: now,
+            },
+        };
         self.known.put(accel, &seen);
         seen
     }

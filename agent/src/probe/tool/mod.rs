@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 pub use error::ToolError;
 
 use super::source::lines;
+use crate::files::Owner;
 
 /// What is kept of the error output.
 const STDERR_LIMIT: usize = 1024;
@@ -58,6 +59,7 @@ pub struct Tool {
     environment: Vec<(&'static str, OsString)>,
     deadline: Duration,
     limit: usize,
+    user: Option<Owner>,
     left: Option<Child>,
 }
 
@@ -77,8 +79,16 @@ impl Tool {
             environment,
             deadline,
             limit,
+            user: None,
             left: None,
         }
+    }
+
+    /// Runs as another user; only root can.
+    #[must_use]
+    pub fn as_user(mut self, user: Option<Owner>) -> Self {
+        self.user = user;
+        self
     }
 
     /// Adds to its environment.
@@ -176,7 +186,11 @@ impl Tool {
     ) -> Result<(ExitStatus, Printed, Printed), ToolError> {
         self.reap()?;
         let end = Instant::now().checked_add(self.deadline);
-        let mut child = Command::new(&self.path)
+        let mut command = Command::new(&self.path);
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        let mut child = command
             .args(arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(k, v)| (k, v)))

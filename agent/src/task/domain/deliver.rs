@@ -1,4 +1,5 @@
 use hpc_schema::code::Code;
+use hpc_schema::id::TaskId;
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::task::{Cancellation, Delivered, Task, verify_cancellation};
 
@@ -32,36 +33,46 @@ impl State {
                 (true, false) => self.jobs.said_again(&id, &self.out),
                 (false, _) => {
                     let what = "another task was taken under this id";
-                    self.refuse(&id, hash, &Failure::new(Code::TaskMismatch, what));
+                    self.refuse(&id, hash, &Failure::new(Code::TaskMismatch, what), until(&task));
                 }
             };
         }
-        if let Some(why) = self.damaged.get(&id) {
-            let failure = Failure::new(Code::OutcomeUnknown, why);
-            return self.refuse(&id, hash, &failure);
+        if self.was_refused(hash) {
+            return;
+        }
+        if let Some(failure) = self.unreadable(&id) {
+            return self.refuse(&id, hash, &failure, until(&task));
         }
         let now = self.host.clock.seconds();
         let checked = verify::check(&task, &self.authority, &self.host.policy, self.handlers, now);
-        let taken = checked.and_then(|(handler, params)| {
-            let record = Record::Taken {
-                task: task.clone(),
-                hash: hash.to_hex(),
-                at: now,
-                owner: handler.owner(&params),
-            };
-            self.jobs.room()?;
-            Ok((handler, params, self.ledger.take(&id, record)?))
-        });
-        match taken {
-            Ok((handler, params, journal)) => {
-                tracing::info!(task = %id, kind = %task.task_type, "task taken");
-                self.jobs.add(id, journal, handler, params, lease_seconds, false);
-            }
+        let (handler, params) = match checked {
+            Ok(checked) => checked,
             Err(failure) => {
                 log_refusal(&task, &failure);
-                self.refuse(&id, hash, &failure);
+                return self.refuse(&id, hash, &failure, until(&task));
             }
+        };
+        let record = Record::Taken {
+            hash: hash.to_hex(),
+            at: now,
+            owner: handler.owner(&params),
+            task,
+        };
+        // What passes is no end: nothing is said, and the gateway delivers it again.
+        let room = self.jobs.room();
+        match room.and_then(|()| self.ledger.take(&id, record)) {
+            Ok(journal) => {
+                tracing::info!(task = %id, kind = %params.kind(), "task taken");
+                self.jobs.add(id, journal, handler, params, lease_seconds, false);
+            }
+            Err(failure) => tracing::warn!(task = %id, "a task is not taken now: {failure}"),
         }
+    }
+
+    /// That a journal of this task cannot be read.
+    fn unreadable(&self, id: &TaskId) -> Option<Failure> {
+        let why = self.ledger.damaged().get(id.as_str())?;
+        Some(Failure::new(Code::OutcomeUnknown, why))
     }
 
     /// Ends a task that is taken back.
@@ -73,9 +84,15 @@ impl State {
             Err(e) => return tracing::warn!(task = %id, "a cancellation is refused: {e}"),
         };
         let Some(journal) = self.ledger.find(id) else {
-            // It never came here; nothing is to be undone.
-            let failure = Failure::new(Code::TaskCancelled, "taken back before it came here");
-            return self.refuse(id, hash, &failure);
+            if self.was_refused(hash) {
+                return;
+            }
+            // It never came here; nothing is to be undone, and should it come it is not begun.
+            let failure = self.unreadable(id);
+            let failure = failure
+                .unwrap_or_else(|| Failure::new(Code::TaskCancelled, "taken back before it came here"));
+            let until = self.host.clock.seconds().saturating_add(LONGEST_LIFE);
+            return self.refuse(id, hash, &failure, until);
         };
         if lock(&journal).story().hash != hash.to_hex() {
             return tracing::warn!(task = %id, "a cancellation of another task with this id is passed over");
@@ -86,6 +103,16 @@ impl State {
         tracing::info!(task = %id, "task taken back");
         self.jobs.cancel(id);
     }
+}
+
+/// No task that was signed by now, or within the minute that clocks may differ by, lives longer; a day on top.
+const LONGEST_LIFE: u64 = 9 * 24 * 3600;
+/// The clock may be set back.
+const DAY: u64 = 24 * 3600;
+
+/// When no task of this hash can be begun any more.
+fn until(task: &Task) -> u64 {
+    task.expires_at.seconds().0.saturating_add(DAY)
 }
 
 fn log_refusal(task: &Task, failure: &Failure) {

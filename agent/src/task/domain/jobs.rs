@@ -85,11 +85,6 @@ impl Jobs {
         self.open.insert(id, job);
     }
 
-    /// Whether nothing that was interrupted is left.
-    pub(super) fn recovered(&self) -> bool {
-        self.open.values().all(|j| j.turn.0)
-    }
-
     /// Starts what can be started: in order, one an owner, not more than there is room for.
     pub(super) fn start(&mut self, host: &Arc<Host>, out: &Out) {
         let mut waiting: Vec<_> = self.open.iter().filter(|(_, j)| !j.runs).collect();
@@ -149,7 +144,7 @@ impl Jobs {
     pub(super) fn said_again(&mut self, id: &TaskId, out: &Out) {
         if let Some(job) = self.open.get_mut(id) {
             job.told = Instant::now();
-            work::tell(&job.journal, out, None);
+            work::tell(&job.journal, out, job.runs);
         }
     }
 
@@ -158,7 +153,7 @@ impl Jobs {
         for job in self.open.values_mut() {
             if job.told.elapsed() >= job.lease / 3 {
                 job.told = Instant::now();
-                work::tell(&job.journal, out, None);
+                work::tell(&job.journal, out, job.runs);
             }
         }
     }

@@ -7,7 +7,6 @@ mod publish;
 mod say;
 mod work;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -20,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use super::authority::Authority;
 use super::failure::Failure;
 use super::host::Host;
-use super::journal::{JournalError, Record};
+use super::journal::Record;
 use super::ledger::{Ledger, lock};
+use super::refusals::Refusals;
 use super::steward::Steward;
 use super::verify::Handlers;
 use jobs::Jobs;
@@ -133,7 +133,8 @@ impl Domain {
     /// IO.
     pub fn start(setup: Setup, out: Out) -> Result<Self, Failure> {
         setup.host.dir.create()?;
-        let (ledger, damaged) = Ledger::open(setup.host.dir.journal())?;
+        let ledger = Ledger::open(setup.host.dir.journal())?;
+        let refusals = Refusals::open(&setup.host.dir.refusals(), setup.host.clock.seconds())?;
         let (tell, told) = sync_channel(QUEUE);
         let mut state = State {
             jobs: Jobs::new(Arc::clone(&ledger), tell.clone(), setup.concurrency),
@@ -141,14 +142,17 @@ impl Domain {
             authority: setup.authority,
             sign: setup.sign,
             handlers: setup.handlers,
-            stewards: setup.stewards,
             ledger: Arc::clone(&ledger),
             out,
-            damaged: damaged.iter().filter_map(name_of).collect(),
+            refusals,
             published: None,
             said: Instant::now(),
         };
         state.take_up();
+        // At once: a lease does not wait until what was interrupted is undone. Whoever is worked for is left alone.
+        for steward in setup.stewards {
+            super::steward::start(steward, Arc::clone(&state.host), &ledger);
+        }
         let thread = std::thread::Builder::new()
             .name("tasks".to_owned())
             .spawn(move || state.serve(&told))
@@ -188,26 +192,15 @@ impl Domain {
     }
 }
 
-fn name_of(e: &JournalError) -> Option<(TaskId, String)> {
-    tracing::error!("{e}");
-    let JournalError::Damaged { path, .. } = e else {
-        return None;
-    };
-    let id = path.file_stem()?.to_str()?.parse().ok()?;
-    Some((id, e.to_string()))
-}
-
 struct State {
     host: Arc<Host>,
     authority: Authority,
     sign: Arc<dyn Sign>,
     handlers: Handlers,
-    stewards: Vec<Box<dyn Steward>>,
     ledger: Arc<Ledger>,
     jobs: Jobs,
     out: Out,
-    /// Tasks of whose journal nothing can be told.
-    damaged: BTreeMap<TaskId, String>,
+    refusals: Refusals,
     /// What was last written for others.
     published: Option<Vec<u8>>,
     /// When all that was not heard was last said.
@@ -218,11 +211,7 @@ impl State {
     fn serve(&mut self, told: &Receiver<Input>) {
         loop {
             self.jobs.start(&self.host, &self.out);
-            if self.jobs.recovered() {
-                for steward in std::mem::take(&mut self.stewards) {
-                    super::steward::start(steward, Arc::clone(&self.host), Arc::clone(&self.ledger));
-                }
-            }
+            self.jobs.keep_alive(&self.out);
             self.publish();
             match told.recv_timeout(TICK) {
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => {
@@ -232,7 +221,6 @@ impl State {
                 }
                 Ok(input) => self.told(input),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.jobs.keep_alive(&self.out);
                     if self.said.elapsed() >= SAY_AGAIN {
                         self.say_all();
                     }

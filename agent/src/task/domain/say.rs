@@ -1,7 +1,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::id::TaskId;
-use hpc_schema::task::{TaskHash, TaskOutcome, TaskResult, result_message};
+use hpc_schema::task::{TaskHash, TaskResult, result_message};
 use hpc_schema::time::Rfc3339;
 use serde_json::value::RawValue;
 
@@ -9,7 +9,7 @@ use super::{Output, State};
 use crate::task::failure::Failure;
 use crate::task::journal::Ended;
 use crate::task::ledger::lock;
-use crate::task::saga::detail;
+use crate::task::refusals::Refused;
 
 impl State {
     /// Says how every task ended of which the gateway has not heard.
@@ -41,26 +41,33 @@ impl State {
         }
     }
 
-    /// Says that a task was not begun. Nothing is on record of it: delivered again, it is refused again.
-    pub(super) fn refuse(&self, id: &TaskId, hash: TaskHash, failure: &Failure) {
-        let now = self.host.clock.seconds();
-        let outcome = match failure.code {
-            hpc_schema::code::Code::TaskExpired => TaskOutcome::Expired,
-            hpc_schema::code::Code::TaskCancelled => TaskOutcome::Cancelled,
-            _ => TaskOutcome::Failed,
+    /// Says that a task is not begun, now or ever: that is on the disk before it is said. `until` no task of this hash
+    /// can be begun any more, in UNIX seconds.
+    pub(super) fn refuse(&mut self, id: &TaskId, hash: TaskHash, failure: &Failure, until: u64) {
+        let refused = Refused::new(id, hash, failure, self.host.clock.seconds(), until);
+        match self.refusals.add(refused) {
+            Ok(()) => drop(self.was_refused(hash)),
+            Err(e) => tracing::error!(task = %id, "a refusal cannot be written down and is not said: {e}"),
+        }
+    }
+
+    /// Says again that a task of this hash is refused, if it is.
+    pub(super) fn was_refused(&self, hash: TaskHash) -> bool {
+        let Some(refused) = self.refusals.find(&hash.to_hex()) else {
+            return false;
         };
-        let Ok(result) = RawValue::from_string("{}".to_owned()) else {
-            return;
-        };
-        let ended = Ended {
-            outcome,
-            code: Some(failure.code.as_str().to_owned()),
-            detail: Some(detail(&failure.detail)),
-            result,
-            started_at: now,
-            finished_at: now,
-        };
-        self.send(id, hash, ended);
+        if let Ok(result) = RawValue::from_string("{}".to_owned()) {
+            let ended = Ended {
+                outcome: refused.outcome,
+                code: Some(refused.code.clone()),
+                detail: Some(refused.detail.clone()),
+                result,
+                started_at: refused.at,
+                finished_at: refused.at,
+            };
+            self.send(&refused.task_id, hash, ended);
+        }
+        true
     }
 
     fn send(&self, id: &TaskId, hash: TaskHash, ended: Ended) {

@@ -75,10 +75,11 @@ fn run(work: &Work) {
     }
 }
 
-/// Says in which phase a task is.
-pub(super) fn tell(journal: &Shared, out: &Out, message: Option<&str>) {
-    let phase = lock(journal).story().phase.clone();
-    tell_phase(journal, out, phase.as_deref().unwrap_or("begun"), message);
+/// Says in which phase a task is; one that waits for its turn is in none.
+pub(super) fn tell(journal: &Shared, out: &Out, runs: bool) {
+    let phase = lock(journal).story().phase.clone().filter(|_| runs);
+    let none = if runs { "begun" } else { "waiting" };
+    tell_phase(journal, out, phase.as_deref().unwrap_or(none), None);
 }
 
 fn tell_phase(journal: &Shared, out: &Out, phase: &str, message: Option<&str>) {

@@ -1,4 +1,7 @@
+use std::io::Read as _;
+
 use hpc_schema::task::HostPath;
+use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 
 use super::{Act, EffectError, Note, Scene, Seen, Trace, file, place};
@@ -52,10 +55,16 @@ impl Act for Lease {
 
 impl Lease {
     fn holder_now(&self) -> String {
-        let read = crate::files::read_text(std::path::Path::new(self.path.as_str()), 4096);
-        let content = read
-            .ok()
-            .and_then(|text| serde_json::from_str::<Content>(&text).ok());
+        let read = || -> Option<Content> {
+            // Neither a link nor a pipe that somebody has put there may lead or hold us.
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = std::fs::File::from(open(self.path.as_str(), flags, Mode::empty()).ok()?);
+            let mut text = String::new();
+            file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            file.take(4096).read_to_string(&mut text).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        let content = read();
         match content {
             Some(c) => format!("{} is held by {} since {}", self.resource, c.holder, c.since),
             None => format!(

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
-use super::process::{MARK, end, find_marked, is_alive, reap, start_of};
-use super::{Act, EffectError, Note, Scene, Seen, Trace};
+use super::process::{INSTANCE, MARK, end, find_marked_of, is_alive, reap, start_of};
+use super::{Act, EffectError, Mark, Note, Scene, Seen, Trace};
 use crate::files::{Owner, at};
-use crate::machine::cgroup::{Group, Limits};
+use crate::machine::cgroup::{Group, Limits, MACHINES};
 use crate::machine::qmp::Qmp;
 use crate::task::failure::Failure;
+use crate::task::host::Host;
+use crate::task::jail::Jail;
 
 /// How long QEMU may take to set itself up.
 const SETUP: Duration = Duration::from_secs(60);
@@ -49,8 +51,6 @@ pub struct Machine {
     pub cpu: u32,
 }
 
-/// Folder of our control groups, below each hierarchy.
-const PARENT: &str = "virtengine-machines";
 /// Threads of QEMU: one a processor, and those that do its IO.
 const PIDS: u32 = 512;
 
@@ -58,13 +58,36 @@ impl Machine {
     /// Its control group.
     #[must_use]
     pub fn cgroup(&self) -> Group {
-        Group::new(Path::new(self.cgroups.as_str()), PARENT, &self.group)
+        Group::new(Path::new(self.cgroups.as_str()), MACHINES, &self.group)
     }
 
     /// The control group of the machine of that name.
     #[must_use]
     pub fn group_of(sys: &Path, name: &str) -> Group {
-        Group::new(&sys.join("fs/cgroup"), PARENT, name)
+        Group::new(&sys.join("fs/cgroup"), MACHINES, name)
+    }
+
+    /// Its processes by their mark.
+    ///
+    /// # Errors
+    /// If processes cannot be listed.
+    pub fn marked(&self, host: &Host, mark: &Mark) -> Result<Vec<(u32, u64)>, EffectError> {
+        find_marked_of(host, mark, self.user.map(|(uid, _)| uid))
+    }
+
+    /// Controllers that hold this process of it, with the limits that were set: read back.
+    #[must_use]
+    pub fn limited_by(&self, pid: u32) -> Vec<String> {
+        let holding = self.cgroup().holding(self.limits(), pid);
+        holding.into_iter().map(str::to_owned).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            memory: self.memory,
+            cpu: self.cpu,
+            pids: PIDS,
+        }
     }
 
     fn spawn(&self, scene: Scene<'_>) -> Result<Child, EffectError> {
@@ -74,6 +97,7 @@ impl Machine {
             .args(&self.arguments)
             .env_clear()
             .env(MARK, scene.mark.to_string())
+            .env(INSTANCE, scene.host.dir.instance())
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::null())
@@ -82,7 +106,10 @@ impl Machine {
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
-        Ok(command.spawn().map_err(at("start", program))?)
+        // It writes into its own folder, and nowhere else.
+        let folder = Path::new(self.control.as_str()).ancestors().nth(2);
+        let jail = Jail::Machine(folder.unwrap_or(Path::new("/nonexistent")).to_owned());
+        Ok(jail.spawn(&mut command).map_err(at("start", program))?)
     }
 
     /// Waits until its monitor answers.
@@ -116,8 +143,8 @@ impl Machine {
         }
     }
 
-    fn all(scene: Scene<'_>, trace: Option<&Trace>) -> Result<Vec<(u32, u64)>, EffectError> {
-        let mut found = find_marked(scene.host, scene.mark)?;
+    fn all(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Vec<(u32, u64)>, EffectError> {
+        let mut found = self.marked(scene.host, scene.mark)?;
         if let Some(Trace::Process { pid, start }) = trace
             && is_alive(scene.host, *pid, *start)
             && !found.contains(&(*pid, *start))
@@ -150,11 +177,7 @@ impl Act for Machine {
             ));
         };
         note(Trace::Process { pid, start })?;
-        group.make(Limits {
-            memory: self.memory,
-            cpu: self.cpu,
-            pids: PIDS,
-        });
+        group.make(self.limits());
         let admitted = group.admit(pid).map_err(at("admit to", Path::new(&self.group)));
         let up = self.up(scene, &mut child, &words);
         reap(child);
@@ -163,7 +186,7 @@ impl Act for Machine {
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
-        for (pid, start) in Self::all(scene, trace)? {
+        for (pid, start) in self.all(scene, trace)? {
             end(scene.host, pid, start, END)?;
         }
         // The group is made once the process is on record: without it, a group of this name is another's.
@@ -179,7 +202,7 @@ impl Act for Machine {
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
         let lives = match trace {
             Some(Trace::Process { pid, start }) => start_of(scene.host, *pid) == Some(*start),
-            _ => !Self::all(scene, trace)?.is_empty(),
+            _ => !self.all(scene, trace)?.is_empty(),
         };
         Ok(if lives || (trace.is_some() && self.cgroup().exists()) {
             Seen::Ours

@@ -18,6 +18,7 @@ pub use error::EffectError;
 pub use file::File;
 pub use lease::Lease;
 pub use machine::Machine;
+pub(super) use place::take_away;
 pub use process::Process;
 pub use produced::Produced;
 pub use user::User;

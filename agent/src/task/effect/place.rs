@@ -1,26 +1,34 @@
 //! A name in a folder, reached without following a link anywhere: what is made is made under a name of our own, noted
 //! by its inode, and then renamed onto a name that nobody has.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use hpc_schema::task::HostPath;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, fsync, openat,
-    openat2, renameat_with, statat, statx, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, fsync, openat2,
+    renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::{EffectError, Mark, Seen, Trace};
 
-/// Folders below folders that are taken away at most.
+/// Folders below folders that are held open; what lies deeper is moved up and comes with the next round.
 const DEPTH: u32 = 64;
 
 /// Takes away what is ours at `path`.
 pub(super) fn remove(path: &HostPath, mark: &Mark, trace: Option<&Trace>) -> Result<(), EffectError> {
     match Place::find(path, mark)? {
         Some(place) => place.remove(trace),
+        None => Ok(()),
+    }
+}
+
+/// Takes away what is at `path`, whatever it is: whoever calls knows that it is ours.
+pub(in crate::task) fn take_away(path: &HostPath) -> Result<(), EffectError> {
+    match Place::at(path, String::new())? {
+        Some(place) => place.remove_name(&place.name),
         None => Ok(()),
     }
 }
@@ -49,6 +57,10 @@ impl Place {
 
     /// The same; none if there is no such folder.
     fn find(path: &HostPath, mark: &Mark) -> Result<Option<Self>, EffectError> {
+        Self::at(path, format!(".ve-{}-{}.new", mark.task_id, mark.step))
+    }
+
+    fn at(path: &HostPath, temporary: String) -> Result<Option<Self>, EffectError> {
         let path = PathBuf::from(path.as_str());
         let above = path.parent().unwrap_or(Path::new("/")).to_owned();
         let opened = openat2(
@@ -68,7 +80,7 @@ impl Place {
         Ok(Some(Self {
             folder,
             name,
-            temporary: format!(".ve-{}-{}.new", mark.task_id, mark.step),
+            temporary,
             path,
         }))
     }
@@ -93,7 +105,7 @@ impl Place {
         move |e| EffectError::io(action, &path, e)
     }
 
-    fn stat(&self, name: &std::ffi::OsStr) -> Result<Option<Statx>, EffectError> {
+    fn stat(&self, name: &OsStr) -> Result<Option<Statx>, EffectError> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         match statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
             Ok(stat) => Ok(Some(stat)),
@@ -153,18 +165,18 @@ impl Place {
         fsync(&self.folder).map_err(self.io("synchronise"))
     }
 
-    fn remove_name(&self, name: &std::ffi::OsStr) -> Result<(), EffectError> {
+    fn remove_name(&self, name: &OsStr) -> Result<(), EffectError> {
         let Some(stat) = self.stat(name)? else {
             return Ok(());
         };
         let removed = if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
-            remove_tree(&self.folder, name, device(&stat), DEPTH)
+            remove_tree(&self.folder, name)
         } else {
             unlinkat(&self.folder, name, AtFlags::empty())
         };
         match removed {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(Errno::XDEV) => Err(EffectError::Unknown(format!(
+            Err(Errno::XDEV | Errno::BUSY) => Err(EffectError::Unknown(format!(
                 "{} holds a mount; unmount it first",
                 self.path.display()
             ))),
@@ -188,37 +200,64 @@ fn device(stat: &Statx) -> u64 {
     rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor)
 }
 
-/// A folder and all that is in it, never through a link and never onto another file system.
-fn remove_tree(above: &OwnedFd, name: &std::ffi::OsStr, dev: u64, depth: u32) -> Result<(), Errno> {
-    let Some(depth) = depth.checked_sub(1) else {
-        return Err(Errno::LOOP);
-    };
-    let folder = openat(
-        above,
-        name,
-        OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY,
-        Mode::empty(),
-    )?;
-    if rustix::fs::fstat(&folder)?.st_dev != dev {
-        return Err(Errno::XDEV);
+/// A folder and all that is in it, however deep, never through a link and never across a mount: a folder that is bound
+/// into ours lies on the same file system and is another's all the same.
+fn remove_tree(above: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let top = below(above, name)?;
+    let mut moved = 0u64;
+    loop {
+        let before = moved;
+        clear(&top, &top, DEPTH, &mut moved)?;
+        if moved == before {
+            break;
+        }
     }
-    for entry in Dir::read_from(&folder)? {
+    unlinkat(above, name, AtFlags::REMOVEDIR)
+}
+
+/// A folder in a folder, if it is no mount.
+fn below(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(above, name, flags, Mode::empty(), how)
+}
+
+fn clear(top: &OwnedFd, folder: &OwnedFd, depth: u32, moved: &mut u64) -> Result<(), Errno> {
+    for entry in Dir::read_from(folder)? {
         let entry = entry?;
-        let inner = entry.file_name();
-        if matches!(inner.to_bytes(), b"." | b"..") {
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        let stat = match statat(&folder, inner, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => continue,
             Err(e) => return Err(e),
         };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            let inner: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(inner.to_bytes());
-            remove_tree(&folder, inner, dev, depth)?;
-        } else {
-            unlinkat(&folder, inner, AtFlags::empty())?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            unlinkat(folder, name, AtFlags::empty())?;
+            continue;
+        }
+        let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes());
+        match depth.checked_sub(1) {
+            Some(depth) => {
+                clear(top, &below(folder, name)?, depth, moved)?;
+                unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+            }
+            None => move_up(top, folder, name, moved)?,
         }
     }
-    unlinkat(above, name, AtFlags::REMOVEDIR)
+    Ok(())
+}
+
+/// Gives a folder a name at the top that nobody has.
+fn move_up(top: &OwnedFd, folder: &OwnedFd, name: &OsStr, moved: &mut u64) -> Result<(), Errno> {
+    loop {
+        *moved = moved.saturating_add(1);
+        let free = format!(".ve-deep-{moved}");
+        match renameat_with(folder, name, top, free.as_str(), RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            other => return other,
+        }
+    }
 }

@@ -19,6 +19,8 @@ use crate::task::host::Host;
 
 /// Names the effect in the environment of what it starts.
 pub const MARK: &str = "VIRTENGINE_TASK";
+/// Names the task domain beside it.
+pub const INSTANCE: &str = "VIRTENGINE_TASKS";
 /// How long a killed process may take to go.
 const KILLED: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ pub struct Process {
 
 impl Act for Process {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
-        let pid = spawn(self, scene.mark)?;
+        let pid = spawn(self, scene)?;
         match start_of(scene.host, pid) {
             Some(start) => note(Trace::Process { pid, start }),
             None => Err(EffectError::Unknown(format!(
@@ -77,14 +79,15 @@ impl Act for Process {
 ///
 /// # Errors
 /// IO.
-pub fn spawn(process: &Process, mark: &Mark) -> Result<u32, EffectError> {
+pub fn spawn(process: &Process, scene: Scene<'_>) -> Result<u32, EffectError> {
     let program = Path::new(process.program.as_str());
     let mut command = Command::new(program);
     command
         .args(&process.arguments)
         .env_clear()
         .envs(&process.environment)
-        .env(MARK, mark.to_string())
+        .env(MARK, scene.mark.to_string())
+        .env(INSTANCE, scene.host.dir.instance())
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null());
@@ -143,12 +146,45 @@ pub fn started(proc: &Path, pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Processes that carry the mark, or a thread of whose parents did: number and start.
+/// Processes of this user that carry the mark, or a thread of whose parents did: number and start. Anybody can give a
+/// process any environment; the mark of another user's process is none.
 ///
 /// # Errors
 /// If processes cannot be listed.
 pub fn find_marked(host: &Host, mark: &Mark) -> Result<Vec<(u32, u64)>, EffectError> {
-    let wanted = format!("{MARK}={mark}");
+    find_marked_of(host, mark, None)
+}
+
+/// The same, with those of the user that the effect's process runs as.
+///
+/// # Errors
+/// As [`find_marked`].
+pub fn find_marked_of(host: &Host, mark: &Mark, user: Option<u32>) -> Result<Vec<(u32, u64)>, EffectError> {
+    let ours = [Some(rustix::process::geteuid().as_raw()), user];
+    let (wanted, may) = (mark.to_string(), |uid: u32| ours.contains(&Some(uid)));
+    let (mut found, instance) = (marks(host, &may)?, host.dir.instance());
+    found.retain(|m| m.mark == wanted && m.instance.as_ref().is_none_or(|i| *i == instance));
+    Ok(found.into_iter().map(|m| (m.pid, m.start)).collect())
+}
+
+/// A process that carries a mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marked {
+    /// Its number.
+    pub pid: u32,
+    /// Clock ticks after boot.
+    pub start: u64,
+    /// `task/step`.
+    pub mark: String,
+    /// Which task domain has started it.
+    pub instance: Option<String>,
+}
+
+/// Every process with a mark, all of whose ids `may` carry one.
+///
+/// # Errors
+/// If processes cannot be listed.
+pub fn marks(host: &Host, may: &dyn Fn(u32) -> bool) -> Result<Vec<Marked>, EffectError> {
     let folder = std::fs::read_dir(&host.roots.proc).map_err(at("read", &host.roots.proc))?;
     let mut found = Vec::new();
     for entry in folder.flatten() {
@@ -159,13 +195,36 @@ pub fn find_marked(host: &Host, mark: &Mark) -> Result<Vec<(u32, u64)>, EffectEr
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else {
             continue;
         };
-        if environment.split(|b| *b == 0).any(|e| e == wanted.as_bytes())
+        let value = |name: &str| {
+            let mut all = environment.split(|b| *b == 0);
+            let value = all.find_map(|e| e.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+            std::str::from_utf8(value).ok().map(str::to_owned)
+        };
+        if let Some(mark) = value(MARK)
+            && ids_of(&entry.path()).is_some_and(|ids| ids.iter().all(|id| may(*id)))
             && let Some(start) = start_of(host, pid)
         {
-            found.push((pid, start));
+            found.push(Marked {
+                pid,
+                start,
+                mark,
+                instance: value(INSTANCE),
+            });
         }
     }
     Ok(found)
+}
+
+/// The four user ids of a process: real, effective, saved, of the file system. All of them count: a program with rights
+/// of its owner runs with the environment of whoever started it.
+fn ids_of(process: &Path) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(process.join("status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Uid:"))?;
+    let ids: Vec<u32> = line
+        .split_ascii_whitespace()
+        .filter_map(|w| w.parse().ok())
+        .collect();
+    (ids.len() == 4).then_some(ids)
 }
 
 /// The traced process if it lives, and every marked one.
@@ -224,6 +283,20 @@ pub fn ask(host: &Host, pid: u32, start: u64) {
     if let Some(handle) = handle.filter(|_| is_alive(host, pid, start)) {
         // Gone already: as good as asked.
         pidfd_send_signal(&handle, Signal::TERM).ok();
+    }
+}
+
+/// Stops this very process where it is.
+///
+/// # Errors
+/// [`EffectError::Unknown`] if it cannot be signalled.
+pub fn pause(host: &Host, pid: u32, start: u64) -> Result<(), EffectError> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let handle = raw.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+    match handle.filter(|_| is_alive(host, pid, start)) {
+        Some(handle) => pidfd_send_signal(&handle, Signal::STOP)
+            .map_err(|e| EffectError::Unknown(format!("process {pid} cannot be stopped: {e}"))),
+        None => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use super::place::{self, Place};
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::files::at;
 use crate::task::exec::{ExecError, Program};
+use crate::task::jail::Jail;
 
 /// A file that a program writes, such as an overlay by `qemu-img`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ impl Act for Produced {
         Program::new(Path::new(self.program.as_str()))
             .vector(arguments)
             .within(Duration::from_secs(self.limit_seconds))
+            .jailed(Jail::Writes(
+                temporary.parent().map(Path::to_owned).into_iter().collect(),
+            ))
             .run(scene.stop)?;
         let made = || {
             use std::os::unix::fs::PermissionsExt as _;

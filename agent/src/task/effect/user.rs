@@ -7,11 +7,11 @@ use hpc_schema::task::{HostPath, UserName};
 use serde::{Deserialize, Serialize};
 
 use super::process::{MARK, find_marked};
-use super::{Act, EffectError, Mark, Note, Scene, Seen, Trace};
+use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::probe::tool::find;
 use crate::task::exec::{ExecError, Program};
 use crate::task::host::Host;
-use crate::task::stop::Stop;
+use crate::task::jail::Jail;
 use crate::task::users::{Entry, entries};
 
 /// The programs wait for the lock of the user database.
@@ -31,8 +31,8 @@ pub struct User {
 }
 
 /// What stands in the comment of an entry that is ours.
-fn comment(mark: &Mark) -> String {
-    format!("virtengine {mark}")
+fn comment(scene: Scene<'_>) -> String {
+    format!("virtengine {}@{}", scene.mark, scene.host.dir.instance())
 }
 
 impl User {
@@ -61,13 +61,14 @@ impl Act for User {
             gid: self.uid,
         })?;
         let id = self.uid.to_string();
-        let text = comment(scene.mark);
+        let text = comment(scene);
         Program::new(&program("groupadd")?)
             .with(MARK, scene.mark.to_string())
             .flag("--gid")
             .value(&id)?
             .value(self.name.as_str())?
             .within(LIMIT)
+            .jailed(Jail::users(&scene.host.roots.etc))
             .run(scene.stop)?;
         let program = Program::new(&program("useradd")?).with(MARK, scene.mark.to_string());
         let program = [
@@ -84,6 +85,7 @@ impl Act for User {
             .flag("--no-log-init")
             .value(self.name.as_str())?
             .within(LIMIT)
+            .jailed(Jail::users(&scene.host.roots.etc))
             .run(scene.stop)?;
         Ok(())
     }
@@ -94,8 +96,8 @@ impl Act for User {
             return Ok(());
         }
         match self.entry(scene.host)? {
-            Some(e) if e.comment == comment(scene.mark) => {
-                run("userdel", &self.name, scene.stop)?;
+            Some(e) if e.comment == comment(scene) => {
+                run("userdel", &self.name, scene)?;
             }
             // Somebody else's user of that name: then the group is not ours either.
             Some(_) => return Ok(()),
@@ -107,7 +109,7 @@ impl Act for User {
             .iter()
             .any(|(name, gid)| name == self.name.as_str() && *gid == self.uid)
         {
-            run("groupdel", &self.name, scene.stop)?;
+            run("groupdel", &self.name, scene)?;
         }
         Ok(())
     }
@@ -116,7 +118,7 @@ impl Act for User {
         settle(scene)?;
         Ok(match self.entry(scene.host)? {
             None => Seen::Absent,
-            Some(e) if e.comment == comment(scene.mark) => Seen::Ours,
+            Some(e) if e.comment == comment(scene) => Seen::Ours,
             Some(_) => Seen::Foreign(format!(
                 "the user {} is not the one that the task made",
                 self.name
@@ -136,11 +138,12 @@ fn program(name: &'static str) -> Result<PathBuf, ExecError> {
     })
 }
 
-fn run(name: &'static str, user: &UserName, stop: &Stop) -> Result<(), EffectError> {
+fn run(name: &'static str, user: &UserName, scene: Scene<'_>) -> Result<(), EffectError> {
     Program::new(&program(name)?)
         .value(user.as_str())?
         .within(LIMIT)
-        .run(stop)?;
+        .jailed(Jail::users(&scene.host.roots.etc))
+        .run(scene.stop)?;
     Ok(())
 }
 

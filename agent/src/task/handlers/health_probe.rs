@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::files::read_text;
 use crate::probe::Roots;
+use crate::task::news::Probed;
 use crate::task::{Context, Failure, Handler, Recovery};
 
 /// Less memory than this is no node to work on.
@@ -27,22 +28,32 @@ impl Handler for HealthProbe {
             return Err(Failure::failed("parameters of another type"));
         };
         context.phase("probe")?;
-        let roots = &context.host().roots;
-        let wanted = params.checks.clone().unwrap_or_else(|| HealthCheck::ALL.to_vec());
-        let seen = Seen::look(roots);
-        let checks: Vec<CheckResult> = wanted.into_iter().map(|c| seen.check(c)).collect();
-        let status = worst(&checks);
-        let probed = HealthProbed {
-            status,
-            checks,
-            kernel_version: seen.kernel,
-            memory_available_mib: seen.memory,
-            kvm_present: seen.kvm,
-            vfio_loaded: seen.vfio,
-            gpus: seen.gpus.into_iter().map(|(address, _)| address).collect(),
-            fabric_links: seen.links,
-        };
+        let host = context.host();
+        let whole = params.checks.is_none();
+        let probed = probe(&host.roots, params.checks.clone());
+        if whole {
+            Probed::of(&probed, host.clock.seconds()).save(&host.dir);
+        }
         serde_json::to_value(probed).map_err(Failure::failed)
+    }
+}
+
+/// Looks at this host; all checks if none are named.
+#[must_use]
+pub fn probe(roots: &Roots, checks: Option<Vec<HealthCheck>>) -> HealthProbed {
+    let wanted = checks.unwrap_or_else(|| HealthCheck::ALL.to_vec());
+    let seen = Seen::look(roots);
+    let checks: Vec<CheckResult> = wanted.into_iter().map(|c| seen.check(c)).collect();
+    let status = worst(&checks);
+    HealthProbed {
+        status,
+        checks,
+        kernel_version: seen.kernel,
+        memory_available_mib: seen.memory,
+        kvm_present: seen.kvm,
+        vfio_loaded: seen.vfio,
+        gpus: seen.gpus.into_iter().map(|(address, _)| address).collect(),
+        fabric_links: seen.links,
     }
 }
 

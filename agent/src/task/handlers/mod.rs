@@ -10,9 +10,11 @@ mod vm_ready;
 mod vm_steward;
 mod vm_terminate;
 
+pub use health_probe::probe;
 use hpc_schema::task::TaskType;
 
-use super::{Handler, Steward};
+use super::safety::Safety;
+use super::{Handler, Leftovers, Steward};
 
 /// The handler of a type; none if this version has none.
 #[must_use]
@@ -31,5 +33,9 @@ pub fn handler(kind: TaskType) -> Option<&'static dyn Handler> {
 /// Who looks after what tasks leave on the host.
 #[must_use]
 pub fn stewards() -> Vec<Box<dyn Steward>> {
-    vec![Box::new(vm_steward::VmSteward::default())]
+    vec![
+        Box::new(vm_steward::VmSteward::default()),
+        Box::new(Leftovers::default()),
+        Box::new(Safety::default()),
+    ]
 }

@@ -19,6 +19,7 @@ use crate::task::exec::Program;
 use crate::task::failure::Failure;
 use crate::task::handler::{Handler, Owner, Recovery};
 use crate::task::host::Host;
+use crate::task::jail::Jail;
 use crate::task::users::{entries, processes};
 
 /// Processes are looked for again so often: each round ends those that the last one's had started.
@@ -126,6 +127,7 @@ fn lock(context: &Context<'_>, p: &DeprovisionUser) -> Result<(), Failure> {
         return Ok(());
     };
     let program = Program::new(&usermod)
+        .jailed(Jail::users(&context.host().roots.etc))
         .flag("--lock")
         .flag("--expiredate")
         .value("1")?;

@@ -1,6 +1,7 @@
 //! `allocation.provision_user`: a tenant's user on a whole node. All that belongs to it is made first and the user last,
 //! so that nobody can log in to half of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::task::handler::{Handler, Owner};
 use crate::task::host::Host;
 use crate::task::ledger::Holding;
 use crate::task::policy::Policy;
-use crate::task::users::{entries, free_id, groups, processes};
+use crate::task::users::{entries, free_id, groups, processes, taken_ids};
 
 /// Kind of owners.
 pub(super) const KIND: &str = "user";
@@ -78,7 +79,7 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
     let home = Path::new(homes).join(p.username.as_str());
     // Whose id it will be nobody else may draw meanwhile.
     let _one = DRAW.lock().unwrap_or_else(PoisonError::into_inner);
-    let uid = choose(&host, p)?;
+    let uid = choose(&host, p, &context.held_user_ids())?;
     context.phase("home")?;
     for path in [home.clone(), home.join(".ssh")] {
         context.apply(Effect::Directory(Directory {
@@ -118,6 +119,7 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
     context.fact("uid", json!(uid))?;
     context.fact("home", json!(home))?;
     context.fact("keys", json!(digest))?;
+    context.fact("limits", json!(limits(p.username.as_str(), &p.limits)))?;
     Ok(provisioned(p, uid, text(&home)?, false))
 }
 
@@ -146,10 +148,12 @@ fn there_already(
         .and_then(|u| u32::try_from(u).ok());
     let same = fact("allocation_id") == Some(&json!(p.allocation_id))
         && fact("keys") == Some(&json!(keys))
+        // Not on record: made by a version that did not note them.
+        && fact("limits").is_none_or(|l| *l == json!(limits(p.username.as_str(), &p.limits)))
         && p.uid.is_none_or(|asked| Some(asked) == uid);
     let Some(uid) = uid.filter(|_| same) else {
         let what = format!(
-            "{} was made for another allocation, id or keys; deprovision it first",
+            "{} was made for another allocation, id, keys or limits; deprovision it first",
             p.username
         );
         return Err(Failure::new(Code::ResourceBusy, what));
@@ -160,7 +164,7 @@ fn there_already(
 }
 
 /// An id that nobody has; the name must be nobody's either.
-fn choose(host: &Host, p: &ProvisionUser) -> Result<u32, Failure> {
+fn choose(host: &Host, p: &ProvisionUser, held: &BTreeSet<u32>) -> Result<u32, Failure> {
     let (users, groups) = (entries(&host.roots.etc)?, groups(&host.roots.etc)?);
     let busy = |what: String| Err(Failure::new(Code::ResourceBusy, what));
     if users.iter().any(|u| u.name == p.username.as_str()) {
@@ -172,10 +176,13 @@ fn choose(host: &Host, p: &ProvisionUser) -> Result<u32, Failure> {
     if groups.iter().any(|(name, _)| name == p.username.as_str()) {
         return busy(format!("username: {} is a group of this host", p.username));
     }
+    // Where the site has taken a user of ours away, its files still have its id.
+    let mut taken = taken_ids(&users, &groups);
+    taken.extend(held);
     let bounds = &host.policy.users;
     let uid = match p.uid {
-        Some(uid) => Some(uid).filter(|u| free_id(*u, *u, &users, &groups).is_some()),
-        None => free_id(bounds.min_uid.max(LEAST), bounds.max_uid, &users, &groups),
+        Some(uid) => free_id(uid, uid, &taken),
+        None => free_id(bounds.min_uid.max(LEAST), bounds.max_uid, &taken),
     };
     let Some(uid) = uid else {
         return busy("uid: is taken, or all of users.min_uid to max_uid of the policy are".to_owned());
@@ -274,6 +281,25 @@ fn text(path: &Path) -> Result<HostPath, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_that_is_still_held_is_given_to_nobody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut host = crate::task::tests::bench::host(dir.path());
+        host.roots.etc = dir.path().to_owned();
+        for (file, text) in [("passwd", "root:x:0:0::/:/bin/sh\n"), ("group", "root:x:0:\n")] {
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+        let mut p: ProvisionUser =
+            serde_json::from_str(r#"{"allocation_id":"a-1","username":"bob","ssh_public_keys":[]}"#).unwrap();
+        let least = host.policy.users.min_uid;
+        let held = [least].into();
+        assert_eq!(choose(&host, &p, &BTreeSet::new()).unwrap(), least);
+        // The site has removed the user of an allocation; its home is still there, and its.
+        assert_eq!(choose(&host, &p, &held).unwrap(), least + 1);
+        p.uid = Some(least);
+        assert_eq!(choose(&host, &p, &held).unwrap_err().code, Code::ResourceBusy);
+    }
 
     #[test]
     fn limits_are_written_as_pam_reads_them_and_only_those_that_are_asked_for() {

@@ -107,14 +107,14 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
     context.phase("accel")?;
     let tools = Tools::find(host.policy.machines.programs.as_ref().map(path))?;
     let accel = select(&host, &tools, p.accel)?;
-    let user = User::named(&host.roots.etc, &host.policy.machines.user)?.for_accel(&host.roots.dev, accel);
     context.phase("admission")?;
     let size = Size {
         vcpus: p.vcpu_count,
         memory_mib: u64::from(p.memory_mib),
         disk: disk_size(&host, p, image_bytes)?,
+        uid: None,
     };
-    reserve(context, &folder, size)?;
+    let user = reserve(context, &folder, size)?.for_accel(&host.roots.dev, accel);
     context.phase("overlay")?;
     overlay(context, &folder, &tools, &image, p, size.disk)?;
     context.phase("seed")?;
@@ -141,7 +141,7 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
         control: text(&folder.control())?,
         user: ids(user.0),
         cgroups: text(&host.roots.sys.join("fs/cgroup"))?,
-        group: p.vm_id.to_string(),
+        group: host.dir.group(p.vm_id.as_str()),
         memory: size
             .memory_mib
             .saturating_add(OVERHEAD_MIB.saturating_mul(2))
@@ -149,8 +149,7 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
         // Half a processor beside the guest's, for QEMU's own work.
         cpu: p.vcpu_count.saturating_mul(100).saturating_add(50),
     };
-    let limited_by = machine.cgroup();
-    let handle = context.apply(Effect::Machine(machine))?;
+    let handle = context.apply(Effect::Machine(machine.clone()))?;
     let Some(Trace::Process { pid, start }) = context.trace(handle) else {
         return Err(Failure::failed("QEMU left no trace"));
     };
@@ -171,7 +170,7 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
         accel,
         ends_at: lease.end,
         ssh_port,
-        limited_by: limited_by.holding().into_iter().map(str::to_owned).collect(),
+        limited_by: machine.limited_by(pid),
         timings: context.timings(),
     })
 }
@@ -200,7 +199,14 @@ fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
         Path::new(crate::machine::accel::BOOT),
         &memory,
     )
-    .map_err(unsupported)?;
+    .map_err(unsupported)?
+    .running_as(
+        match &machines.user {
+            Some(name) => User::named(&host.roots.etc, name)?,
+            None => User::own(machines.max_uid),
+        },
+        &host.roots.dev,
+    );
     let wanted = match wanted {
         Accel::Auto => machines.accel,
         named => named,

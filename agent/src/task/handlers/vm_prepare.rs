@@ -9,11 +9,12 @@ use hpc_schema::task::VmLaunch;
 use super::vm_launch::{most, text};
 use crate::files::at;
 use crate::machine::admission::{Ask, Room, admit};
-use crate::machine::{Folder, Image, Size, Tools, User, documents, held, writer};
+use crate::machine::{Folder, Image, Size, Tools, User, documents, held, user_ids, writer};
 use crate::task::context::Context;
-use crate::task::effect::{Directory, Effect, File, Produced};
+use crate::task::effect::{Directory, Effect, File, Machine, Produced};
 use crate::task::failure::Failure;
 use crate::task::host::Host;
+use crate::task::users::{entries, free_id, groups, processes, taken_ids};
 
 /// Who is let in next sees those that are being made.
 static ADMISSION: Mutex<()> = Mutex::new(());
@@ -33,24 +34,51 @@ pub(super) fn disk_size(host: &Host, p: &VmLaunch, image: u64) -> Result<u64, Fa
     Ok(asked)
 }
 
-/// Makes the machine's folder with what it may take, if there is room for it.
-pub(super) fn reserve(context: &mut Context<'_>, folder: &Folder, size: Size) -> Result<(), Failure> {
-    let machines = context.host().dir.machines();
+/// Makes the machine's folder with what it may take, if there is room for it; gives whom it runs as.
+pub(super) fn reserve(context: &mut Context<'_>, folder: &Folder, mut size: Size) -> Result<User, Failure> {
+    let host = context.host().clone();
+    let machines = host.dir.machines();
     let _one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
+    let resident = |name: &str| Machine::group_of(&host.roots.sys, &host.dir.group(name)).resident_mib();
     let ask = Ask {
         vcpus: size.vcpus,
         memory_mib: size.memory_mib,
         disk: size.disk,
     };
-    admit(ask, held(&machines), room(context.host(), &machines)?)
+    admit(ask, held(&machines, &resident), room(&host, &machines)?)
         .map_err(|full| Failure::new(Code::ResourceBusy, full))?;
     context.apply(Effect::Directory(Directory {
         path: text(folder.path())?,
         mode: 0o700,
     }))?;
+    let user = match &host.policy.machines.user {
+        Some(name) => User::named(&host.roots.etc, name)?,
+        None => {
+            let id = draw(&host, &machines)?;
+            size.uid = Some(id);
+            User::own(id)
+        }
+    };
     let bytes = serde_json::to_vec(&size).map_err(Failure::failed)?;
     context.apply(Effect::File(File::new(text(&folder.size())?, 0o600, bytes)))?;
-    Ok(())
+    Ok(user)
+}
+
+/// An id that no user, group, machine or process has. The last one is the probe's.
+fn draw(host: &Host, machines: &Path) -> Result<u32, Failure> {
+    let bounds = &host.policy.machines;
+    let mut taken = taken_ids(&entries(&host.roots.etc)?, &groups(&host.roots.etc)?);
+    taken.extend(user_ids(machines));
+    // No range of the site's reaches down to users of the system.
+    let mut least = bounds.min_uid.max(1000);
+    while let Some(id) = free_id(least, bounds.max_uid.saturating_sub(1), &taken) {
+        if processes(&host.roots.proc, id).is_empty() {
+            return Ok(id);
+        }
+        least = id.saturating_add(1);
+    }
+    let what = "all ids from machines.min_uid to machines.max_uid of the policy are in use";
+    Err(Failure::new(Code::ResourceBusy, what))
 }
 
 fn room(host: &Host, machines: &Path) -> Result<Room, Failure> {

@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::vm_launch::KIND;
-use super::vm_terminate::{press, process};
+use super::vm_terminate::{lease_left, press, process};
+use crate::machine::Folder;
 use crate::machine::qmp::Qmp;
-use crate::machine::{Folder, Lease, Moment};
 use crate::task::effect::process::is_alive;
 use crate::task::handler::Owner;
 use crate::task::host::Host;
@@ -162,22 +162,15 @@ impl Watched {
             return None;
         }
         self.hear();
+        let left = lease_left(host, holding);
         let (pid, start) = self.process;
-        if !is_alive(host, pid, start) {
+        // Should the guard have ended it, that was the lease's end.
+        if !left.is_zero() && !is_alive(host, pid, start) {
             return Some(match &self.said {
                 Some(said) => format!("it ended: {said}"),
                 None => "it crashed".to_owned(),
             });
         }
-        let lease: Option<Lease> = holding
-            .facts
-            .get("lease")
-            .and_then(|l| serde_json::from_value(l.clone()).ok());
-        // Without a lease, or a clock to measure it by, it must not go on for ever.
-        let left = match (lease, Moment::now(&host.roots.proc)) {
-            (Some(lease), Ok(now)) => lease.left(&now),
-            _ => Duration::ZERO,
-        };
         if left.is_zero() {
             return Some("its lease has ended".to_owned());
         }

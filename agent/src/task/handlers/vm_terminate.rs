@@ -7,10 +7,10 @@ use hpc_schema::task::{Params, VmId, VmProof, VmTerminate, VmTerminated};
 use serde_json::Value;
 
 use super::vm_launch::KIND;
-use crate::machine::Folder;
 use crate::machine::qmp::Qmp;
+use crate::machine::{Folder, Lease, Moment};
 use crate::task::context::Context;
-use crate::task::effect::process::{find_marked, is_alive};
+use crate::task::effect::process::is_alive;
 use crate::task::effect::{Effect, Machine, Mark, Trace};
 use crate::task::failure::Failure;
 use crate::task::handler::{Handler, Owner, Recovery};
@@ -50,10 +50,12 @@ fn terminate(context: &mut Context<'_>, p: &VmTerminate) -> Result<VmTerminated,
     context.phase("shutdown")?;
     let holdings = context.holdings(&owner);
     let mut hard_stopped = false;
-    for (pid, start) in holdings.iter().filter_map(process) {
-        if is_alive(context.host(), pid, start) {
+    for holding in &holdings {
+        if let Some((pid, start)) = process(holding).filter(|(p, s)| is_alive(context.host(), *p, *s)) {
             press(&folder);
+            // Whoever asks for its end does not lengthen its lease.
             let grace = Duration::from_secs(u64::from(p.graceful_timeout_seconds));
+            let grace = grace.min(lease_left(context.host(), holding));
             hard_stopped |= !gone(context, pid, start, grace)?;
         }
     }
@@ -88,6 +90,16 @@ pub(super) fn process(holding: &Holding) -> Option<(u32, u64)> {
             (Effect::Machine(_), Some(Trace::Process { pid, start })) => Some((*pid, *start)),
             _ => None,
         })
+}
+
+/// What is left of its lease. Without one, or a clock to measure it by, a machine must not go on for ever.
+pub(super) fn lease_left(host: &Host, holding: &Holding) -> Duration {
+    let lease = holding.facts.get("lease");
+    let lease = lease.and_then(|l| serde_json::from_value::<Lease>(l.clone()).ok());
+    match (lease, Moment::now(&host.roots.proc)) {
+        (Some(lease), Ok(now)) => lease.left(&now),
+        _ => Duration::ZERO,
+    }
 }
 
 fn machine(holding: &Holding) -> Option<(Mark, &Machine)> {
@@ -143,8 +155,8 @@ fn look(
         if let Some((pid, start)) = process(holding) {
             process_gone &= !is_alive(host, pid, start);
         }
-        if let Some((mark, _)) = machine(holding) {
-            process_gone &= find_marked(host, &mark)?.is_empty();
+        if let Some((mark, machine)) = machine(holding) {
+            process_gone &= machine.marked(host, &mark)?.is_empty();
         }
     }
     Ok(VmProof {
@@ -153,7 +165,7 @@ fn look(
         seed_gone: gone(&folder.seed()),
         sockets_gone: gone(&folder.control()) && gone(&folder.events()),
         folder_gone: gone(folder.path()),
-        group_gone: !Machine::group_of(&host.roots.sys, vm_id.as_str()).exists(),
+        group_gone: !Machine::group_of(&host.roots.sys, &host.dir.group(vm_id.as_str())).exists(),
         lease_gone: !held,
     })
 }

@@ -10,8 +10,10 @@ use super::record::{Record, line, parse};
 use crate::fault;
 use crate::files::{FileError, at, sync_directory_of};
 
-/// Longest journal that is read: a task has some dozens of effects.
+/// Longest journal: a task has some dozens of effects.
 const LIMIT: u64 = 8 << 20;
+/// Beyond this nothing new is begun, so that there is room for undoing and for the end.
+const FULL: u64 = 6 << 20;
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,23 @@ pub enum JournalError {
         /// Which line.
         line: usize,
     },
+    /// More than a journal can be.
+    #[error("{}: is longer than a journal can be; what the task did cannot be told from it", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl JournalError {
+    /// The journal.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(e) => &e.path,
+            Self::Damaged { path, .. } | Self::TooLong { path } => path,
+        }
+    }
 }
 
 impl From<JournalError> for crate::task::failure::Failure {
@@ -90,9 +109,14 @@ impl Journal {
             .map_err(at("open", path))?;
         let mut bytes = Vec::new();
         (&mut file)
-            .take(LIMIT)
+            .take(LIMIT.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(at("read", path))?;
+        if length(&bytes) > LIMIT {
+            return Err(JournalError::TooLong {
+                path: path.to_owned(),
+            });
+        }
         let damaged = |line| JournalError::Damaged {
             path: path.to_owned(),
             line,
@@ -145,6 +169,14 @@ impl Journal {
     /// IO; the journal is as before then.
     pub fn add(&mut self, record: Record) -> Result<(), JournalError> {
         let bytes = line(&record).map_err(|e| at("write", &self.path)(e.into()))?;
+        let begins = matches!(
+            record,
+            Record::Intent { .. } | Record::Phase { .. } | Record::Fact { .. }
+        );
+        if begins && self.length.saturating_add(length(&bytes)) > FULL {
+            let path = self.path.clone();
+            return Err(JournalError::TooLong { path });
+        }
         fault::counted("task.journal");
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
         if let Err(e) = written {

@@ -80,6 +80,8 @@ pub struct Story {
     pub ended: Option<Ended>,
     /// Whether the gateway has the result.
     pub heard: bool,
+    /// Whether giving back what stayed was begun.
+    pub releasing: bool,
     /// Whether what stayed was given back.
     pub released: bool,
     /// The phase it was in.
@@ -110,6 +112,7 @@ impl Story {
             facts: BTreeMap::new(),
             ended: None,
             heard: false,
+            releasing: false,
             released: false,
             phase: None,
             timings: Timings::new(),
@@ -167,6 +170,7 @@ impl Story {
                 });
             }
             Record::Heard => self.heard = true,
+            Record::Releasing { .. } => self.releasing = true,
             Record::Released { .. } => self.released = true,
         }
         true
@@ -197,13 +201,35 @@ impl Story {
         (completed && !self.released && self.steps.iter().any(Step::remains)).then_some(owner)
     }
 
+    /// Whether something may still be on the host by it.
+    #[must_use]
+    pub fn remains(&self) -> bool {
+        !self.released && self.steps.iter().any(Step::remains)
+    }
+
+    /// Whether something is left that nobody has any more: it did not end well and not all could be undone, or giving
+    /// it back was begun and not finished.
+    #[must_use]
+    pub fn is_residue(&self) -> bool {
+        let nobodys = |e: &Ended| e.outcome != TaskOutcome::Completed || self.releasing;
+        self.ended.as_ref().is_some_and(nobodys) && self.remains()
+    }
+
+    /// An effect that could not be undone, and why.
+    #[must_use]
+    pub fn findings_of(&self, step: usize) -> Option<String> {
+        let step = self.steps.get(step)?;
+        match &step.state {
+            StepState::Stuck(why) => Some(format!("{}: {why}", step.effect.act().shown())),
+            _ => None,
+        }
+    }
+
     /// Effects that could not be undone.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
-        let stuck = |s: &Step| match &s.state {
-            StepState::Stuck(why) => Some(format!("{}: {why}", s.effect.act().shown())),
-            _ => None,
-        };
-        self.steps.iter().filter_map(stuck).collect()
+        (0..self.steps.len())
+            .filter_map(|n| self.findings_of(n))
+            .collect()
     }
 }

@@ -8,3 +8,4 @@ mod record;
 pub use file::{Journal, JournalError, load_all};
 pub use fold::{Ended, Step, StepState, Story};
 pub use record::Record;
+pub(super) use record::{line, parse};

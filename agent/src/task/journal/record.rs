@@ -93,6 +93,11 @@ pub enum Record {
     },
     /// The gateway has the result on record.
     Heard,
+    /// What stayed is about to be given back: from here on it is nobody's.
+    Releasing {
+        /// By whom.
+        by: String,
+    },
     /// What stayed was given back by another task, or by the agent.
     Released {
         /// By whom.
@@ -106,7 +111,7 @@ pub enum Record {
 pub(super) type Timings = BTreeMap<String, u64>;
 
 /// The line of a record: 16 hex digits of SHA-256 over the JSON, a space, the JSON.
-pub(super) fn line(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
+pub(in crate::task) fn line<T: Serialize>(record: &T) -> Result<Vec<u8>, serde_json::Error> {
     let json = serde_json::to_vec(record)?;
     let mut line = check(&json).into_bytes();
     line.push(b' ');
@@ -116,7 +121,7 @@ pub(super) fn line(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// The record of a line without its end; none if it is not whole.
-pub(super) fn parse(line: &[u8]) -> Option<Record> {
+pub(in crate::task) fn parse<T: serde::de::DeserializeOwned>(line: &[u8]) -> Option<T> {
     let (sum, json) = line.split_at_checked(16)?;
     let json = json.strip_prefix(b" ")?;
     (sum == check(json).as_bytes())

@@ -3,7 +3,7 @@ use std::time::Duration;
 use hpc_schema::id::NodeId;
 use hpc_schema::task::{WaitAnswer, wait_path};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::way::Way;
 use crate::random;
@@ -12,10 +12,12 @@ use crate::uplink::{Answer, Backoff};
 
 /// How long the gateway may keep us waiting.
 const WAIT: Duration = Duration::from_secs(50);
+/// Failing for so long, the process is started anew: it may read the files that were there at its start, and no others.
+const IN_VAIN: Duration = Duration::from_secs(600);
 /// Pause after another connection of this node took our place.
 const SUPERSEDED: Duration = Duration::from_secs(20);
 
-/// Waits for tasks, for ever.
+/// Waits for tasks, until it is in vain for long.
 pub(super) struct Wait {
     node: NodeId,
     way: Way,
@@ -41,6 +43,7 @@ impl Wait {
 
     pub(super) async fn run(mut self) {
         let mut greet = true;
+        let mut good = Instant::now();
         let path = format!("{}?wait_seconds={}", wait_path(&self.node), WAIT.as_secs());
         loop {
             if greet && self.tell.send(Input::Hello).await.is_err() {
@@ -48,9 +51,15 @@ impl Wait {
             }
             greet = false;
             let then = match self.way.get(&path, WAIT).await {
-                Ok(answer) => self.take(&answer).await,
+                Ok(answer) => {
+                    good = Instant::now();
+                    self.take(&answer).await
+                }
                 Err(e) => {
                     tracing::warn!(code = e.code(), "waiting for tasks: {e}; {}", e.remedy());
+                    if good.elapsed() > IN_VAIN {
+                        return;
+                    }
                     Then::Pause(None)
                 }
             };

@@ -46,14 +46,14 @@ pub(super) struct Node {
 
 /// The provider of the node, and the node's key.
 #[derive(Clone)]
-pub(super) struct Site {
+pub(in crate::task) struct Site {
     pub(super) authority: Authority,
     task_key: SigningKey,
     agent: SigningKey,
 }
 
 impl Site {
-    pub(super) fn new() -> Self {
+    pub(in crate::task) fn new() -> Self {
         let task_key = SigningKey::from([3; 32]);
         Self {
             authority: Authority {
@@ -113,7 +113,7 @@ impl Site {
     }
 }
 
-pub(super) fn host(dir: &Path) -> Host {
+pub(in crate::task) fn host(dir: &Path) -> Host {
     Host {
         roots: Roots::default(),
         dir: TaskDir::new(&dir.join("tasks")),
@@ -131,6 +131,10 @@ impl Node {
     }
 
     pub(super) fn with(host: Host, site: Site) -> Self {
+        Self::looked_after(host, site, Vec::new())
+    }
+
+    pub(super) fn looked_after(host: Host, site: Site, stewards: Vec<Box<dyn Steward>>) -> Self {
         let (sender, said) = channel();
         let sender = Mutex::new(sender);
         let setup = Setup {
@@ -138,7 +142,7 @@ impl Node {
             authority: site.authority.clone(),
             sign: Arc::new(Key(site.agent)),
             handlers,
-            stewards: Vec::new(),
+            stewards,
             concurrency: 4,
         };
         let out = Arc::new(move |o| {
@@ -196,7 +200,7 @@ pub(super) fn code(result: &TaskResult) -> Option<Code> {
     result.code.as_deref().and_then(Code::from_word)
 }
 
-pub(super) fn path(p: impl AsRef<Path>) -> HostPath {
+pub(in crate::task) fn path(p: impl AsRef<Path>) -> HostPath {
     p.as_ref().to_str().unwrap().parse().unwrap()
 }
 
@@ -283,7 +287,7 @@ impl Handler for Terminate {
     }
 }
 
-pub(super) fn launch(site: &Site, task: &str, vm: &str) -> Task {
+pub(in crate::task) fn launch(site: &Site, task: &str, vm: &str) -> Task {
     let params = format!(
         r#"{{"vm_id":"{vm}","image_path":"/var/lib/libvirt/images/a.img","image_sha256":"{}","image_format":"raw","vcpu_count":2,"memory_mib":512,"lease_seconds":600}}"#,
         "a".repeat(64)

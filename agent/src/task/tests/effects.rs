@@ -144,6 +144,7 @@ fn no_link_on_the_way_is_followed_neither_making_nor_taking_away() {
     assert!(stage.apply(&through).0.is_err());
     // Nothing of ours can lie behind a link.
     stage.undo(&through, None).unwrap();
+    assert!(outside.join("precious").exists());
     // A folder of ours in which somebody has put links: they go, what they lead to stays.
     let folder = Effect::Directory(Directory {
         path: path(real.join("d")),
@@ -163,6 +164,125 @@ fn no_link_on_the_way_is_followed_neither_making_nor_taking_away() {
     symlink(&outside, real.join("d")).unwrap();
     stage.undo(&folder, trace.as_ref()).unwrap();
     assert!(real.join("d").exists() && outside.join("precious").exists());
+}
+
+#[test]
+fn a_tree_is_taken_away_however_deep_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::new(dir.path());
+    let folder = Effect::Directory(Directory {
+        path: path(dir.path().join("d")),
+        mode: 0o700,
+    });
+    let (done, trace) = stage.apply(&folder);
+    done.unwrap();
+    // A name that the way back would choose, too; and 900 folders below, 4 at each level aside.
+    fs::create_dir(dir.path().join("d/.ve-deep-1")).unwrap();
+    let mut at = dir.path().join("d");
+    for level in 0..900 {
+        at.push("x");
+        fs::create_dir(&at).unwrap();
+        if level % 60 == 59 {
+            (0..4).for_each(|n| fs::write(at.join(format!("f{n}")), "x").unwrap());
+        }
+    }
+    stage.undo(&folder, trace.as_ref()).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+const MOUNTS: &str = "HPC_TEST_MOUNTS";
+
+/// Not a test by itself: runs where the test below has mounted one folder into another.
+#[test]
+fn child_among_mounts() {
+    let Some(dir) = std::env::var_os(MOUNTS).map(std::path::PathBuf::from) else {
+        return;
+    };
+    let stage = Stage::new(&dir);
+    let folder = Effect::Directory(Directory {
+        path: path(dir.join("d")),
+        mode: 0o700,
+    });
+    let (done, trace) = stage.apply(&folder);
+    done.unwrap();
+    let inner = dir.join("d/sub/mounted");
+    fs::create_dir_all(&inner).unwrap();
+    let mount = |program: &str, arguments: &[&Path]| {
+        let done = std::process::Command::new(program)
+            .args(arguments)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{program}");
+    };
+    mount("mount", &[Path::new("--bind"), &dir.join("precious"), &inner]);
+    let e = stage.undo(&folder, trace.as_ref()).unwrap_err();
+    assert!(e.to_string().contains("holds a mount; unmount it"), "{e}");
+    assert!(dir.join("precious/thing").exists());
+    mount("umount", &[&inner]);
+    stage.undo(&folder, trace.as_ref()).unwrap();
+    assert!(!dir.join("d").exists() && dir.join("precious/thing").exists());
+}
+
+#[test]
+fn a_folder_that_is_bound_into_ours_is_another_s_on_the_same_file_system_too() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("precious")).unwrap();
+    fs::write(dir.path().join("precious/thing"), "x").unwrap();
+    // A name space of its own, as root or with a user name space.
+    let ended = std::process::Command::new("unshare")
+        .args(["--mount", "--map-root-user", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "task::tests::effects::child_among_mounts",
+            "--test-threads=1",
+        ])
+        .env(MOUNTS, dir.path())
+        .output()
+        .unwrap();
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stdout)
+    );
+    assert!(dir.path().join("precious/thing").exists());
+}
+
+#[test]
+fn the_mark_of_another_user_s_process_is_none() {
+    use std::os::unix::process::CommandExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut stage = Stage::new(dir.path());
+    stage.mark.task_id = format!("forged-{}", std::process::id()).parse().unwrap();
+    let start = |uid: Option<u32>| {
+        let mut command = std::process::Command::new("/bin/sleep");
+        command.arg("300").env("VIRTENGINE_TASK", stage.mark.to_string());
+        if let Some(uid) = uid {
+            command.uid(uid);
+        }
+        command.spawn().unwrap()
+    };
+    let root = rustix::process::geteuid().is_root();
+    let mut all = vec![start(None)];
+    // Only root can be somebody else.
+    if root {
+        all.push(start(Some(65_533)));
+    }
+    let ours: Vec<u32> = loop {
+        let found = find_marked(&stage.host, &stage.mark).unwrap();
+        if !found.is_empty() {
+            break found.into_iter().map(|(pid, _)| pid).collect();
+        }
+    };
+    assert_eq!(ours, [all[0].id()]);
+    if root {
+        let both = super::super::effect::process::find_marked_of(&stage.host, &stage.mark, Some(65_533));
+        assert_eq!(both.unwrap().len(), 2);
+    }
+    for mut child in all {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 fn sleeper() -> Process {

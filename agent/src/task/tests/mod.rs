@@ -1,6 +1,9 @@
-mod bench;
+pub(in crate::task) mod bench;
 mod domain;
 mod effects;
 mod hostile;
 mod journal;
 mod kill;
+mod leftovers;
+mod races;
+mod safety;

@@ -14,6 +14,8 @@ pub struct Tasks {
     pub per_node: u32,
     /// How long ended tasks stay on record.
     pub history: Span,
+    /// How often a node that takes tasks probes its health; 0s: only when it is asked to.
+    pub probe_every: Span,
 }
 
 impl Default for Tasks {
@@ -22,6 +24,7 @@ impl Default for Tasks {
             lease: Span::seconds(30),
             per_node: 4,
             history: Span::seconds(30 * 24 * 3600),
+            probe_every: Span::seconds(0),
         }
     }
 }
@@ -35,6 +38,10 @@ impl Tasks {
             Span::seconds(3600),
             Span::seconds(10 * 365 * 24 * 3600),
         )?;
+        if self.probe_every != Span::seconds(0) {
+            let (least, most) = (Span::seconds(60), Span::seconds(30 * 24 * 3600));
+            range("tasks.probe_every", self.probe_every, least, most)?;
+        }
         if !(1..=64).contains(&self.per_node) {
             fail("tasks.per_node", "must be 1 to 64")?;
         }

@@ -8,6 +8,7 @@ mod files;
 mod lead;
 mod open;
 mod passphrase;
+mod probes;
 mod reload;
 mod stop;
 mod tasks;
@@ -230,6 +231,11 @@ impl Daemon {
             tokio::spawn(tasks::control(
                 shared.clone(),
                 reload.clone(),
+                Arc::downgrade(&gateway),
+                rest_stops.clone(),
+            )),
+            tokio::spawn(probes::probes(
+                shared.clone(),
                 Arc::downgrade(&gateway),
                 rest_stops.clone(),
             )),

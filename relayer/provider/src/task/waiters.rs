@@ -94,6 +94,12 @@ impl Waiters {
         place.inspect(|p| p.wake.notify_one()).is_some()
     }
 
+    /// Nodes that wait.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<(ClusterId, NodeId)> {
+        self.inner().parked.keys().cloned().collect()
+    }
+
     /// How many nodes wait.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -1,0 +1,83 @@
+//! Stands for QEMU, `qemu-img` and the ISO writer where a test counts how often machines are started: by the name that
+//! it is called by. Each start of a machine is told to the socket `../count/socket` beside its folder, before anything
+//! else; it then answers its monitor as QEMU does, until it is told to shut down or killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+fn main() -> Result<()> {
+    let mut words = std::env::args();
+    let program = PathBuf::from(words.next().context("no name")?);
+    let words: Vec<String> = words.collect();
+    let name = program.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if !name.starts_with("qemu-system") {
+        // The file to write is the one that has no name yet.
+        let made = words
+            .iter()
+            .find(|w| w.contains("/.ve-"))
+            .context("nothing to write")?;
+        return Ok(std::fs::write(made, name)?);
+    }
+    if let Some(append) = after(&words, "-append") {
+        // The probe of accelerators: a kernel that comes through.
+        println!("Kernel command line: {append}\nVFS: Unable to mount root fs on unknown-block(0,0)");
+        return Ok(());
+    }
+    let machine = after(&words, "-name").and_then(|n| n.strip_prefix("guest=virtengine-")?.split(',').next());
+    let machine = machine.context("-name")?;
+    count(&program, machine)?;
+    let uuid = after(&words, "-uuid").context("-uuid")?.to_owned();
+    let (over, told) = std::sync::mpsc::channel();
+    for word in &words {
+        let Some(path) = word.strip_prefix("socket,").and_then(|w| w.split_once("path=")) else {
+            continue;
+        };
+        let path = path.1.split(',').next().unwrap_or_default();
+        let listener = UnixListener::bind(path).with_context(|| path.to_owned())?;
+        let (uuid, over) = (uuid.clone(), over.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (uuid, over) = (uuid.clone(), over.clone());
+                std::thread::spawn(move || serve(stream, &uuid, &over).ok());
+            }
+        });
+    }
+    Ok(told.recv()?)
+}
+
+fn after<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
+    let at = words.iter().position(|w| w == flag)?;
+    words.get(at.checked_add(1)?).map(String::as_str)
+}
+
+fn count(program: &Path, machine: &str) -> Result<()> {
+    let folder = program.parent().and_then(Path::parent).context("no folder")?;
+    let mut counter = UnixStream::connect(folder.join("count/socket"))?;
+    writeln!(counter, "{machine} {}", std::process::id())?;
+    let mut heard = String::new();
+    BufReader::new(counter).read_line(&mut heard)?;
+    anyhow::ensure!(heard == "counted\n", "nobody counts");
+    Ok(())
+}
+
+fn serve(mut stream: UnixStream, uuid: &str, over: &Sender<()>) -> Result<()> {
+    writeln!(stream, "{}", json!({"QMP": {"version": {}, "capabilities": []}}))?;
+    for line in BufReader::new(stream.try_clone()?).lines() {
+        let asked: Value = serde_json::from_str(&line?)?;
+        let command = asked.get("execute").and_then(Value::as_str);
+        let answer = match command {
+            Some("query-uuid") => json!({"UUID": uuid}),
+            _ => json!({}),
+        };
+        writeln!(stream, "{}", json!({ "return": answer }))?;
+        if command == Some("system_powerdown") {
+            over.send(())?;
+        }
+    }
+    Ok(())
+}
