@@ -52,6 +52,31 @@ pub fn counted(step: &'static str) {
     }
 }
 
+/// Whether the phase is to fail here, for `VIRTENGINE_AGENT_FAULT=fails:<phase>`; dies here for `dies:<phase>`.
+#[cfg(feature = "fault-injection")]
+#[must_use]
+pub fn phase(name: &str) -> bool {
+    let wanted = std::env::var("VIRTENGINE_AGENT_FAULT").unwrap_or_default();
+    match wanted.split_once(':') {
+        Some(("fails", phase)) => phase == name,
+        Some(("dies", phase)) if phase == name => {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
+            loop {
+                std::thread::park();
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Nothing, in a build without fault injection.
+#[cfg(not(feature = "fault-injection"))]
+#[inline(always)]
+#[must_use]
+pub fn phase(_name: &str) -> bool {
+    false
+}
+
 /// Nothing, in a build without fault injection.
 #[cfg(not(feature = "fault-injection"))]
 #[inline(always)]

@@ -24,6 +24,7 @@ pub mod register;
 pub mod run;
 pub mod sample;
 pub mod sequence;
+pub mod slice;
 pub mod state;
 pub mod status;
 pub mod task;

@@ -10,7 +10,7 @@ use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
 use crate::config::{DEFAULT_PATH, Reserve};
 use crate::health::{self, Beside};
-use crate::heartbeat::{Held, capacity};
+use crate::heartbeat::{Held, HoldingsFile, capacity};
 use crate::history::{History, Sample, fields};
 use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
@@ -38,11 +38,14 @@ impl Inventory {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Works before there is a configuration: what would this node report?
         let path = &self.config.config;
-        let (sources, reserve) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
+        let (sources, reserve, held) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
             let c = self.config.load()?;
-            (c.sources(), c.reserve)
+            let dir = c.tasks.as_ref().map(|t| t.dir.as_path());
+            // What cannot be read is shown as nothing.
+            let held = HoldingsFile::new(dir).read().unwrap_or_default().held;
+            (c.sources(), c.reserve, held)
         } else {
-            (Sources::default(), Reserve::default())
+            (Sources::default(), Reserve::default(), Held::default())
         };
         let peers = last_round(&sources.memory_dir);
         // What a running agent has counted counts; only it goes on writing.
@@ -61,7 +64,7 @@ impl Inventory {
                 )
                 .await;
         });
-        let mut value = describe(&sampler, &sources.roots, reserve);
+        let mut value = describe(&sampler, &sources.roots, held, reserve);
         if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
             rows.push(peers);
         }
@@ -95,7 +98,7 @@ fn last_round(state_dir: &Path) -> Value {
     })
 }
 
-fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
+fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> Value {
     let now = Instant::now();
     let f = sampler.figures();
     let mut rows = Vec::new();
@@ -159,7 +162,7 @@ fn describe(sampler: &Sampler, roots: &Roots, reserve: Reserve) -> Value {
     let fingerprint = fingerprint::read(roots);
     json!({
         "figures": rows,
-        "capacity": capacity(f, Held::default(), reserve, now),
+        "capacity": capacity(f, held, reserve, now),
         "health": health.as_str(),
         "findings": findings.iter().map(health::Finding::shown).collect::<Vec<_>>(),
         "hardware_fingerprint": fingerprint.as_ref().map(|f| &f.value),

@@ -2,10 +2,12 @@
 
 mod build;
 mod capacity;
+mod holdings;
 mod jobs;
 mod section;
 
 pub use build::{Context, build};
 pub use capacity::{Held, capacity};
+pub use holdings::{HoldingsFile, TaskHoldings};
 pub use jobs::{jobs, remembered_jobs};
 pub use section::SectionTracker;

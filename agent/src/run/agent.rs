@@ -15,7 +15,7 @@ use crate::api::Board;
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::health::Held;
-use crate::heartbeat::{SectionTracker, remembered_jobs};
+use crate::heartbeat::{HoldingsFile, SectionTracker, remembered_jobs};
 use crate::history::History;
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
@@ -75,6 +75,8 @@ pub struct Agent {
     /// Why this is not the machine that was registered.
     pub(super) hardware: Option<String>,
     pub(super) held: Held,
+    /// What tasks hold here.
+    pub(super) holdings: HoldingsFile,
     pub(super) peers: Peers,
     /// What the provider has ordered.
     pub(super) orders: Orders,
@@ -131,6 +133,7 @@ impl Agent {
             service: service.out().cloned(),
             ..Status::default()
         };
+        let holdings = HoldingsFile::new(config.tasks.as_ref().map(|t| t.dir.as_path()));
         let running = Running::here();
         let trial = super::trial::until(&state, &running, timing.trial);
         let peers = Peers::new(
@@ -179,6 +182,7 @@ impl Agent {
             status,
             hardware,
             held: Held::default(),
+            holdings,
             peers,
             orders,
             service,

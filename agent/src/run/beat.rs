@@ -9,7 +9,7 @@ use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, Unsign
 use super::Agent;
 use super::measure::kinds;
 use crate::clock::{Wall, instant};
-use crate::heartbeat::{Context, Held, build, capacity, jobs};
+use crate::heartbeat::{Context, build, capacity, jobs};
 use crate::key::SigningError;
 use crate::probe::slurm::Answer as Slurm;
 use crate::random;
@@ -84,9 +84,10 @@ impl Agent {
     /// Builds and signs the next heartbeat.
     async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
         self.sampler.gather();
+        let held = self.task_holdings().held;
         let now = instant();
         let figures = self.sampler.figures();
-        let capacity = capacity(figures, Held::default(), self.config.reserve, now).ok_or(
+        let capacity = capacity(figures, held, self.config.reserve, now).ok_or(
             "cores or memory of this machine cannot be read; check agent.roots.proc and agent.roots.sys",
         )?;
         let (judged, findings) = self.judge();

@@ -9,7 +9,7 @@ use super::Agent;
 use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
-use crate::heartbeat::{Held, jobs};
+use crate::heartbeat::{TaskHoldings, jobs};
 use crate::history::values;
 use crate::sample::{Category, Reading, Schedule, max_staleness};
 
@@ -63,13 +63,23 @@ impl Agent {
     /// Puts what is known where the local interface finds it.
     pub(super) fn show(&mut self) {
         let (health, findings) = self.judge();
+        let held = self.task_holdings().held;
         self.board.put(View {
             figures: self.sampler.figures().clone(),
-            held: Held::default(),
+            held,
             reserve: self.config.reserve,
             health,
             findings,
         });
+    }
+
+    /// What tasks hold; of what cannot be read the last word counts.
+    pub(super) fn task_holdings(&mut self) -> TaskHoldings {
+        match self.holdings.read() {
+            Ok(_) => self.over("holdings", "what tasks hold can be read again"),
+            Err(e) => self.warn_once("holdings", &format!("what tasks hold is as it was before: {e}")),
+        }
+        self.holdings.last()
     }
 
     /// Keeps a sample of `category`.

@@ -6,6 +6,7 @@ use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
 use crate::config::{Config, SamplingConfig};
+use crate::heartbeat::HoldingsFile;
 use crate::sample::{Category, Sources, max_staleness, minimum};
 
 impl Agent {
@@ -52,6 +53,7 @@ impl Agent {
         // What the gateway has changed stays changed.
         let updates = self.updates.clone();
         self.update_config(&updates);
+        self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
         self.history.bound(&self.config.sampling);
         self.identity = super::certificate::best(&self.config, &self.state, &self.registration);
         let identity = self.identity.as_ref();
@@ -80,6 +82,7 @@ impl Agent {
         if merged != self.updates {
             self.updates = merged;
             self.update_config(updates);
+            self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
             self.history.bound(&self.config.sampling);
         }
     }

@@ -129,14 +129,8 @@ impl Agent {
         let stuck = !self.sampler.stuck().is_empty();
         Proof {
             probed: self.sampler.figures().probed().filter(|_| !stuck),
-            unproven_slots: self.unproven_slots(),
+            unproven_slots: self.holdings.last().unproven_slots,
         }
-    }
-
-    /// Slots that a task of ours has left and that nobody has proven clean: this version leases none.
-    #[expect(clippy::unused_self, reason = "tasks answer it once there are slots")]
-    fn unproven_slots(&self) -> u32 {
-        0
     }
 
     fn leave_service(&mut self, reasons: Vec<Reason>) {

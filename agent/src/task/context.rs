@@ -151,6 +151,18 @@ impl Context<'_> {
         }
     }
 
+    /// Undoes every effect of this task up to now, newest first.
+    ///
+    /// # Errors
+    /// If one cannot be undone.
+    pub fn undo_all(&mut self) -> Result<(), Failure> {
+        let undone = undo::all(self.host, self.journal)?;
+        match undone.stuck.first() {
+            None => Ok(()),
+            Some(why) => Err(EffectError::Unknown(why.clone()).into()),
+        }
+    }
+
     /// What identifies what an effect made.
     #[must_use]
     pub fn trace(&self, handle: Handle) -> Option<Trace> {
@@ -206,6 +218,44 @@ impl Context<'_> {
             return Err(Failure::failed(format!("this task does not work for {owner}")));
         }
         self.ledger.give_back(self.host, owner, self.id.as_str())
+    }
+
+    /// Gives back those of the effects that `which` names, newest first; the others stay held. It must be this task's owner.
+    ///
+    /// # Errors
+    /// IO. What could not be undone stands in the answer, and stays held.
+    pub fn release_some(
+        &mut self,
+        owner: &Owner,
+        which: &dyn Fn(&Effect) -> bool,
+    ) -> Result<Undone, Failure> {
+        if lock(self.journal).story().owner.as_ref() != Some(owner) {
+            return Err(Failure::failed(format!("this task does not work for {owner}")));
+        }
+        let mut all = Undone::default();
+        for holding in self.ledger.held_by(owner) {
+            let Some(journal) = self.ledger.find(&holding.task_id) else {
+                continue;
+            };
+            for (step, effect, _) in holding.effects.iter().rev().filter(|(_, e, _)| which(e)) {
+                self.check()?;
+                let remains = lock(&journal).story().steps.get(*step).cloned();
+                let Some(remains) = remains.filter(super::journal::Step::remains) else {
+                    continue;
+                };
+                self.say(&effect.act().shown());
+                all.merge(undo::one(self.host, &journal, &holding.task_id, *step, &remains)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Notes something of what an owner holds.
+    ///
+    /// # Errors
+    /// IO; nothing is held.
+    pub fn note_on(&self, owner: &Owner, name: &str, value: Value) -> Result<(), Failure> {
+        self.ledger.note(owner, name, value)
     }
 
     /// Runs a program to its end.

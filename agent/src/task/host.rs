@@ -24,6 +24,8 @@ pub struct Host {
 /// ```text
 /// journal/<task_id>.log   what each task meant to do and did
 /// machines/               folders of virtual machines
+/// slices/                 folders of slices' machines
+/// leases/<slot_id>.json   who has a slot
 /// authority.json          whose tasks count here
 /// refusals.log            what was refused, so that it stays refused
 /// safety.json             what the last look at the host has found, for others to read
@@ -73,6 +75,18 @@ impl TaskDir {
     #[must_use]
     pub fn machines(&self) -> PathBuf {
         self.0.join("machines")
+    }
+
+    /// Folders of slices' machines.
+    #[must_use]
+    pub fn slices(&self) -> PathBuf {
+        self.0.join("slices")
+    }
+
+    /// Who has which slot.
+    #[must_use]
+    pub fn leases(&self) -> PathBuf {
+        self.0.join("leases")
     }
 
     /// Whose tasks count here.
@@ -133,6 +147,8 @@ impl TaskDir {
             (self.0.clone(), 0o711),
             (self.journal(), 0o700),
             (self.machines(), 0o711),
+            (self.slices(), 0o711),
+            (self.leases(), 0o755),
         ] {
             std::fs::DirBuilder::new()
                 .recursive(true)

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use hpc_schema::code::Code;
-use hpc_schema::task::{Accel, HostPath, NodeMode, PackageName, TaskType};
+use hpc_schema::task::{Accel, BridgeName, HostPath, NodeMode, PackageName, TaskType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub struct Policy {
     pub types: Option<Vec<TaskType>>,
     /// Virtual machines.
     pub machines: Machines,
+    /// Slices.
+    pub slices: Slices,
     /// Users of tenants.
     pub users: Users,
     /// What is done about what lies on the host and is in no journal.
@@ -37,8 +39,10 @@ pub struct Policy {
 pub struct Machines {
     /// Folders that images may lie in.
     pub image_directories: Vec<HostPath>,
-    /// Hosts that images may be fetched from.
+    /// Hosts that images may be fetched from, as they stand in the URL, with the port if one does.
     pub image_hosts: Vec<String>,
+    /// PEM of the CA of those hosts; absent: those that the system trusts.
+    pub image_ca: Option<HostPath>,
     /// Largest image, GiB.
     pub max_image_gib: u32,
     /// Machines at one time.
@@ -81,6 +85,7 @@ impl Default for Machines {
                 .filter_map(folder)
                 .collect(),
             image_hosts: Vec::new(),
+            image_ca: None,
             max_image_gib: 64,
             max_count: 16,
             max_vcpus: 256,
@@ -119,6 +124,41 @@ impl Default for Safety {
             every_minutes: 10,
             orphans: Orphans::Quarantine,
             remove_after_hours: 168,
+        }
+    }
+}
+
+/// Slices' machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Slices {
+    /// What names of block devices begin with that may be let: what is written onto them is lost.
+    pub devices: Vec<HostPath>,
+    /// Bridges that machines may hang on; absent: all of Open vSwitch.
+    pub bridges: Option<Vec<BridgeName>>,
+    /// Folder that dnsmasq reads by `--dhcp-hostsdir`.
+    pub dhcp_hosts: Option<HostPath>,
+    /// Folder of targets that Prometheus reads by `file_sd_configs`.
+    pub telemetry: Option<HostPath>,
+    /// Port of the guests' own exporter; absent: it is not asked.
+    pub exporter_port: Option<u16>,
+    /// What the driver of a GPU consists of, for `driver_strategy: cloud-init`.
+    pub driver_packages: Vec<PackageName>,
+    /// Whether a machine's provision installs what is missing, of `packages`.
+    pub install_dependencies: bool,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        let path = |s: &str| s.parse().ok();
+        Self {
+            devices: path("/dev/disk/by-id/nvme-").into_iter().collect(),
+            bridges: None,
+            dhcp_hosts: path("/var/lib/virtengine/dhcp-hosts"),
+            telemetry: path("/var/lib/virtengine/telemetry"),
+            exporter_port: None,
+            driver_packages: Vec::new(),
+            install_dependencies: false,
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod ops;
 pub mod prove;
 pub mod registry;
 pub mod settle;
+pub mod slot;
 pub mod spool;
 pub mod store;
 pub mod task;

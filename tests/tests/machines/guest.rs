@@ -21,7 +21,7 @@ const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs none /dev
 /bin/busybox mount -t proc none /proc
 /bin/busybox mount -t sysfs none /sys
-for m in /lib/*.ko; do /bin/busybox insmod $m; done
+for m in /lib/modules/*.ko; do /bin/busybox insmod $m; done
 exec >/dev/ttyS0 2>&1 </dev/ttyS0
 for d in /dev/vd?; do
     /bin/busybox mount -t iso9660 -o ro $d /seed 2>/dev/null || continue
@@ -51,29 +51,58 @@ pub(crate) struct Guest {
     pub(crate) sha256: String,
 }
 
-/// Made once for each kernel and `INIT`; copies of this program find what the first has made.
+/// What a guest is made of beside busybox.
+pub(crate) struct Recipe {
+    pub(crate) name: &'static str,
+    /// Its first process.
+    pub(crate) init: &'static str,
+    pub(crate) modules: &'static [&'static str],
+    /// Programs of this host, with the libraries that they need.
+    pub(crate) programs: &'static [&'static str],
+    /// MiB of a file system on its disk; 0: none.
+    pub(crate) disk_mib: u32,
+}
+
 pub(crate) fn guest() -> &'static Guest {
     static GUEST: OnceLock<Guest> = OnceLock::new();
     GUEST.get_or_init(|| {
-        let folder = root().join("target/guest/tiny");
-        fs::create_dir_all(&folder).unwrap();
-        // Copies of this program want it too.
-        let lock = fs::File::create(folder.join("lock")).unwrap();
-        lock.lock().unwrap();
-        let kernel = kernel(&folder);
-        let key = hex(format!("{INIT}{}", kernel.display()).as_bytes());
-        let images = folder.join("images");
-        let image = images.join(format!("tiny-{}.img", &key[..12]));
-        if !image.exists() {
-            build(&folder, &kernel, &image);
-        }
-        let sha256 = hex(&fs::read(&image).unwrap());
-        Guest {
-            image,
-            kernel,
-            sha256,
-        }
+        make(&Recipe {
+            name: "tiny",
+            init: INIT,
+            modules: &MODULES,
+            programs: &[],
+            disk_mib: 0,
+        })
     })
+}
+
+/// Made once for each kernel and recipe; copies of this program find what the first has made.
+pub(crate) fn make(recipe: &Recipe) -> Guest {
+    let folder = root().join("target/guest/tiny");
+    fs::create_dir_all(&folder).unwrap();
+    // Copies of this program want it too.
+    let lock = fs::File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let kernel = kernel(&folder);
+    let of = format!(
+        "{}{:?}{:?}{}{}",
+        recipe.init,
+        recipe.modules,
+        recipe.programs,
+        recipe.disk_mib,
+        kernel.display()
+    );
+    let images = folder.join("images");
+    let image = images.join(format!("{}-{}.img", recipe.name, &hex(of.as_bytes())[..12]));
+    if !image.exists() {
+        build(&folder, &kernel, &image, recipe);
+    }
+    let sha256 = hex(&fs::read(&image).unwrap());
+    Guest {
+        image,
+        kernel,
+        sha256,
+    }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -122,21 +151,33 @@ fn kernel(folder: &Path) -> PathBuf {
     find().expect("the package has no kernel")
 }
 
-fn build(folder: &Path, kernel: &Path, image: &Path) {
+fn build(folder: &Path, kernel: &Path, image: &Path, recipe: &Recipe) {
     let name = kernel.file_name().unwrap().to_str().unwrap();
     let version = name.strip_prefix("vmlinuz-").unwrap();
     run("depmod", &["-b", "kernel", version], folder);
     let root = folder.join("root");
     fs::remove_dir_all(&root).ok();
-    for dir in ["bin", "dev", "proc", "sys", "seed", "lib"] {
+    for dir in [
+        "bin",
+        "dev",
+        "proc",
+        "sys",
+        "seed",
+        "lib/modules",
+        "usr/bin",
+        "usr/sbin",
+    ] {
         fs::create_dir_all(root.join(dir)).unwrap();
     }
     fs::copy("/bin/busybox", root.join("bin/busybox")).expect("apt-get install busybox-static");
     symlink("busybox", root.join("bin/sh")).unwrap();
-    fs::write(root.join("init"), INIT).unwrap();
+    fs::write(root.join("init"), recipe.init).unwrap();
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755)).unwrap();
     let mut order: Vec<String> = Vec::new();
-    for module in MODULES {
+    for program in recipe.programs {
+        program_with_libraries(program, &root);
+    }
+    for module in recipe.modules {
         let needed = run(
             "modprobe",
             &["-d", "kernel", "-S", version, "--show-depends", module],
@@ -151,7 +192,7 @@ fn build(folder: &Path, kernel: &Path, image: &Path) {
     }
     for (n, path) in order.iter().enumerate() {
         let name = Path::new(path).file_name().unwrap().to_str().unwrap();
-        fs::copy(folder.join(path), root.join(format!("lib/{n:02}-{name}"))).unwrap();
+        fs::copy(folder.join(path), root.join(format!("lib/modules/{n:02}-{name}"))).unwrap();
     }
     fs::create_dir_all(image.parent().unwrap()).unwrap();
     let iso = folder.join("iso/boot/grub");
@@ -168,10 +209,28 @@ fn build(folder: &Path, kernel: &Path, image: &Path) {
     let menu = "set timeout=0\nlinux /boot/vmlinuz console=ttyS0 quiet panic=-1\ninitrd /boot/initrd\nboot\n";
     fs::write(iso.join("grub.cfg"), menu).unwrap();
     let fresh = image.with_extension("new");
-    run("grub-mkrescue", &["-o", fresh.to_str().unwrap(), "iso"], folder);
+    let mut arguments = vec!["-o", fresh.to_str().unwrap(), "iso"];
+    let size = format!("{}M", recipe.disk_mib);
+    if recipe.disk_mib > 0 {
+        fs::remove_file(folder.join("disk.ext4")).ok();
+        run("mke2fs", &["-q", "-t", "ext4", "disk.ext4", &size], folder);
+        arguments.extend(["--", "-append_partition", "3", "0x83", "disk.ext4"]);
+    }
+    run("grub-mkrescue", &arguments, folder);
     fs::rename(fresh, image).unwrap();
     for path in [image, image.parent().unwrap()] {
         let mode = if path == image { 0o644 } else { 0o755 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+/// A program of this host at the same place, and what it is linked to.
+fn program_with_libraries(program: &str, root: &Path) {
+    let said = run("ldd", &[program], Path::new("/"));
+    let libraries = said.split_whitespace().filter(|w| w.starts_with('/'));
+    for path in libraries.chain([program]) {
+        let to = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(path, to).unwrap_or_else(|e| panic!("{path}: {e}"));
     }
 }

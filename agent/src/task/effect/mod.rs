@@ -2,10 +2,14 @@
 //! taken away afterwards by what was written down alone.
 
 mod directory;
+mod disk;
+mod domain;
 mod error;
+mod fetched;
 mod file;
 mod lease;
 pub mod machine;
+mod passthrough;
 mod place;
 pub mod process;
 mod produced;
@@ -14,10 +18,14 @@ mod user;
 use serde::{Deserialize, Serialize};
 
 pub use directory::Directory;
+pub use disk::Disk;
+pub use domain::Domain;
 pub use error::EffectError;
+pub use fetched::Fetched;
 pub use file::File;
 pub use lease::Lease;
 pub use machine::Machine;
+pub use passthrough::Passthrough;
 pub(super) use place::take_away;
 pub use process::Process;
 pub use produced::Produced;
@@ -38,6 +46,8 @@ pub enum Effect {
     File(File),
     /// A file that a program writes.
     Produced(Produced),
+    /// A file from elsewhere.
+    Fetched(Fetched),
     /// A claim on something that only one may have.
     Lease(Lease),
     /// A process that goes on when the task has ended.
@@ -46,6 +56,12 @@ pub enum Effect {
     Machine(Machine),
     /// A user of the system.
     User(User),
+    /// A PCI function that is handed through.
+    Passthrough(Passthrough),
+    /// A block device that a machine writes to.
+    Disk(Disk),
+    /// A domain of libvirt.
+    Domain(Domain),
 }
 
 impl Effect {
@@ -54,10 +70,14 @@ impl Effect {
             Self::Directory(e) => e,
             Self::File(e) => e,
             Self::Produced(e) => e,
+            Self::Fetched(e) => e,
             Self::Lease(e) => e,
             Self::Process(e) => e,
             Self::Machine(e) => e,
             Self::User(e) => e,
+            Self::Passthrough(e) => e,
+            Self::Disk(e) => e,
+            Self::Domain(e) => e,
         }
     }
 }
@@ -71,7 +91,7 @@ macro_rules! effects {
         })*
     };
 }
-effects!(Directory File Produced Lease Process);
+effects!(Directory File Produced Fetched Lease Process Passthrough Disk Domain);
 
 /// What identifies the thing that an effect made; written down before others can see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

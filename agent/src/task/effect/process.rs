@@ -276,6 +276,19 @@ pub fn end(host: &Host, pid: u32, start: u64, grace: Duration) -> Result<(), Eff
     Err(unknown("was killed and does not end; it hangs in the kernel"))
 }
 
+/// Ends every process that carries the mark: what was started for an effect in whose midst the agent was killed. How many
+/// there were.
+///
+/// # Errors
+/// As [`end`].
+pub(super) fn end_marked(scene: Scene<'_>) -> Result<usize, EffectError> {
+    let found = find_marked(scene.host, scene.mark)?;
+    for (pid, start) in &found {
+        end(scene.host, *pid, *start, Duration::from_secs(2))?;
+    }
+    Ok(found.len())
+}
+
 /// Asks this very process to end, and does not wait.
 pub fn ask(host: &Host, pid: u32, start: u64) {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);

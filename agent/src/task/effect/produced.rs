@@ -5,6 +5,7 @@ use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
 use super::place::{self, Place};
+use super::process::{MARK, end_marked};
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::files::at;
 use crate::task::exec::{ExecError, Program};
@@ -41,6 +42,7 @@ impl Act for Produced {
         }
         Program::new(Path::new(self.program.as_str()))
             .vector(arguments)
+            .with(MARK, scene.mark.to_string())
             .within(Duration::from_secs(self.limit_seconds))
             .jailed(Jail::Writes(
                 temporary.parent().map(Path::to_owned).into_iter().collect(),
@@ -58,6 +60,8 @@ impl Act for Produced {
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
+        // It would go on writing to a file that has no name.
+        end_marked(scene)?;
         place::remove(&self.path, scene.mark, trace)
     }
 

@@ -1,6 +1,14 @@
 //! What tasks do, a file each.
 
 mod health_probe;
+mod packages;
+mod slice_host;
+mod slice_image;
+mod slice_proof;
+mod slice_provision;
+mod slice_ready;
+mod slice_release;
+mod slice_seed;
 mod topology_discover;
 mod user_deprovision;
 mod user_provision;
@@ -26,7 +34,9 @@ pub fn handler(kind: TaskType) -> Option<&'static dyn Handler> {
         TaskType::VmTerminate => Some(&vm_terminate::Terminate),
         TaskType::AllocationProvisionUser => Some(&user_provision::Provision),
         TaskType::AllocationDeprovisionUser => Some(&user_deprovision::Deprovision),
-        TaskType::SliceVmProvision | TaskType::SliceVmRelease | TaskType::NodePrerequisitesInstall => None,
+        TaskType::SliceVmProvision => Some(&slice_provision::Provision),
+        TaskType::SliceVmRelease => Some(&slice_release::Release),
+        TaskType::NodePrerequisitesInstall => Some(&packages::Install),
     }
 }
 

@@ -186,7 +186,7 @@ fn verified(context: &Context<'_>, p: &VmLaunch) -> Result<(Image, u64), Failure
     Ok((image, bytes?))
 }
 
-fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
+pub(super) fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
     let machines = &host.policy.machines;
     let kernel = machines.probe_kernel.as_ref().map(path);
     let memory = host.dir.path().join("accel.json");
@@ -231,7 +231,7 @@ fn free_port() -> Result<u16, Failure> {
 }
 
 /// Version 4 (RFC 9562).
-fn uuid() -> Result<String, Failure> {
+pub(super) fn uuid() -> Result<String, Failure> {
     let mut b: [u8; 16] = crate::random::bytes().map_err(Failure::failed)?;
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;

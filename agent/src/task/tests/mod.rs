@@ -5,5 +5,7 @@ mod hostile;
 mod journal;
 mod kill;
 mod leftovers;
+mod packages;
 mod races;
 mod safety;
+mod slices;

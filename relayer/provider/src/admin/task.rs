@@ -13,6 +13,7 @@ use crate::audit::Actor;
 use crate::clock;
 use crate::control;
 use crate::registry;
+use crate::slot::{self, Claimed};
 use crate::store::StoreError;
 use crate::task::{self, NewTask, ProgressRow, Submitted, TaskRow};
 
@@ -68,7 +69,8 @@ impl Admin {
         Ok(row)
     }
 
-    async fn submit_in(
+    /// The same within an act that does more.
+    pub(super) async fn submit_in(
         &self,
         act: &mut Act,
         by: &Actor,
@@ -80,8 +82,8 @@ impl Admin {
         }
         let raw: &RawValue = serde_json::from_str(what.params)
             .map_err(|e| AdminError::field(Code::InvalidField, "params", e))?;
-        Params::parse(what.kind, raw).map_err(AdminError::Refused)?;
-        let cluster_id = self.cluster_of(act, what).await?;
+        let params = Params::parse(what.kind, raw).map_err(AdminError::Refused)?;
+        let cluster_id = self.cluster_of(act, what.node_id, what.cluster_id).await?;
         let Some((chain_id, contract)) = self.store.bound().await? else {
             let text = "the store belongs to no contract; start the daemon once";
             return Err(AdminError::field(Code::InvalidState, "node_id", text));
@@ -106,6 +108,13 @@ impl Admin {
             expires_at: now.plus(what.expires_seconds),
         };
         let submitted = task::submit(act.conn(), &new, (&chain_id, &contract), clock::now_ms()).await?;
+        if matches!(submitted, Submitted::Queued | Submitted::Held) {
+            let of = (&new.cluster_id, &new.node_id);
+            let claimed = slot::claim(act.conn(), of, &new.task_id, &params, clock::now_ms()).await?;
+            if let Claimed::No(why) = claimed {
+                return Err(AdminError::field(Code::InvalidState, "params.slots", why));
+            }
+        }
         match submitted {
             Submitted::Queued | Submitted::Held | Submitted::Known => {
                 control::touch(act.conn()).await?;
@@ -126,19 +135,21 @@ impl Admin {
     }
 
     /// The cluster of the node that is meant, found by its id alone: there may be thousands of nodes.
-    async fn cluster_of(&self, act: &mut Act, what: &Submission<'_>) -> Result<ClusterId, AdminError> {
-        let mut clusters = registry::clusters_of(act.conn(), what.node_id).await?;
-        clusters.retain(|c| what.cluster_id.is_none_or(|wanted| wanted == c));
+    pub(super) async fn cluster_of(
+        &self,
+        act: &mut Act,
+        node: &NodeId,
+        cluster: Option<&ClusterId>,
+    ) -> Result<ClusterId, AdminError> {
+        let mut clusters = registry::clusters_of(act.conn(), node).await?;
+        clusters.retain(|c| cluster.is_none_or(|wanted| wanted == c));
         if clusters.len() > 1 {
             let names: Vec<_> = clusters.iter().map(ToString::to_string).collect();
             let text = format!("is in several clusters: {}", names.join(", "));
             return Err(AdminError::field(Code::AmbiguousNode, "node_id", text));
         }
         clusters.pop().ok_or_else(|| {
-            let text = format!(
-                "{} is not on record (virtengine-provider node list)",
-                what.node_id
-            );
+            let text = format!("{node} is not on record (virtengine-provider node list)");
             AdminError::field(Code::UnknownNode, "node_id", text)
         })
     }

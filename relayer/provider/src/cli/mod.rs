@@ -15,6 +15,7 @@ mod log;
 mod node;
 mod output;
 mod run;
+mod slot;
 mod status;
 mod task;
 mod token;
@@ -87,6 +88,7 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::Order(command) => Box::pin(command::run(&desk(home).await?, command, out)).await,
         Command::Task(TaskCommand::Catalog) => task::catalog(out),
         Command::Task(command) => Box::pin(task::run(&desk(home).await?, command, out)).await,
+        Command::Slot(command) => Box::pin(slot::run(&desk(home).await?, command, out)).await,
         Command::Heartbeat(command) => Box::pin(heartbeat::run(&desk(home).await?, command, out)).await,
         Command::Alert(command) => alert::run(&desk(home).await?, command, out).await,
         Command::Certificate(command) => Box::pin(certificate::run(&desk(home).await?, command, out)).await,

@@ -1,5 +1,4 @@
 use std::io::Read as _;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -61,15 +60,7 @@ pub(super) fn catalog(out: Output) -> anyhow::Result<()> {
 }
 
 async fn submit(desk: &Admin, args: &SubmitArgs, out: Output) -> anyhow::Result<()> {
-    let params = match args.params.strip_prefix('@') {
-        Some("-") => read(std::io::stdin().lock(), Path::new("-"))?,
-        Some(path) => {
-            let path = Path::new(path);
-            let file = std::fs::File::open(path).with_context(|| format!("--params @{}", path.display()))?;
-            read(file, path)?
-        }
-        None => args.params.clone(),
-    };
+    let params = given("--params", &args.params)?;
     let submission = Submission {
         task_id: args.task_id.as_ref(),
         node_id: &args.whose.node_id,
@@ -82,12 +73,20 @@ async fn submit(desk: &Admin, args: &SubmitArgs, out: Output) -> anyhow::Result<
     out.done(row.task_id.as_str(), &row)
 }
 
-fn read(from: impl std::io::Read, path: &Path) -> anyhow::Result<String> {
+/// What an argument gives: itself, or a file, or standard input.
+pub(super) fn given(flag: &str, argument: &str) -> anyhow::Result<String> {
+    let Some(path) = argument.strip_prefix('@') else {
+        return Ok(argument.to_owned());
+    };
+    let from: Box<dyn std::io::Read> = match path {
+        "-" => Box::new(std::io::stdin().lock()),
+        path => Box::new(std::fs::File::open(path).with_context(|| format!("{flag} @{path}"))?),
+    };
     let mut text = String::new();
     let limit = u64::try_from(MAX_TASK_PARAMS_BYTES).unwrap_or(u64::MAX);
     from.take(limit.saturating_add(2))
         .read_to_string(&mut text)
-        .with_context(|| format!("--params @{}", path.display()))?;
+        .with_context(|| format!("{flag} @{path}"))?;
     Ok(text)
 }
 

@@ -13,7 +13,7 @@ use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, events, prove, spool, task};
+use crate::{clock, command, events, prove, slot, spool, task};
 
 use super::check::{ServerState, server_state};
 use super::reload::Reload;
@@ -203,6 +203,7 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     command::expire(&mut tx, now).await?;
     command::prune(&mut tx, now.minus(COMMANDS_KEPT_SECONDS)).await?;
     task::keep(&mut tx, clock::now_ms()).await?;
+    slot::sweep(&mut tx, clock::now_ms()).await?;
     let kept = u64::try_from(live.get().tasks.history.duration().as_millis()).unwrap_or(u64::MAX);
     task::prune(&mut tx, clock::now_ms().saturating_sub(kept)).await?;
     spool::prune(&mut tx, before).await?;

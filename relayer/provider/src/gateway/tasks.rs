@@ -21,7 +21,7 @@ use crate::db::Conn;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
 use crate::task::{self, Taken, Woken};
-use crate::{audit, clock};
+use crate::{audit, clock, slot};
 
 /// The longest that a node may wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -168,6 +168,25 @@ fn refused(refusal: Refusal) -> Failure {
     Failure::new(status, refusal)
 }
 
+/// Puts slots where the result says that they are, on record with the result itself.
+async fn settle(
+    conn: &mut crate::db::Conn,
+    (cluster, id): (&ClusterId, &TaskId),
+    result: &TaskResult,
+) -> Result<(), StoreError> {
+    let Some(row) = task::find(conn, Some(cluster), id).await?.pop() else {
+        return Ok(());
+    };
+    for slot in slot::settle(conn, &row, result, clock::now_ms()).await? {
+        let target = format!("slot {}/{}", slot.node_id, slot.slot_id());
+        let detail = serde_json::json!({
+            "state": slot.state, "task": id, "hash": result.task_hash, "note": slot.note,
+        });
+        audited(conn, "slot.settle", target, "done", detail).await?;
+    }
+    Ok(())
+}
+
 /// `POST …/{node_id}/tasks/{task_id}/result`: durable when it is answered.
 pub(super) async fn result(
     State(gateway): State<Arc<Gateway>>,
@@ -204,6 +223,7 @@ pub(super) async fn result(
         });
         let said = if result.code.is_none() { "done" } else { "failed" };
         audited(&mut tx, "task.result", target(cluster, node, &id), said, detail).await?;
+        settle(&mut tx, (cluster, &id), &result).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     match taken {

@@ -26,6 +26,7 @@ macro_rules! scripts {
             script!($of, 21, "alerts", "0021_alerts"),
             script!($of, 22, "proofs", "0022_proofs"),
             script!($of, 40, "tasks", "0040_tasks"),
+            script!($of, 50, "slots", "0050_slots"),
         ]
     };
 }
@@ -36,7 +37,7 @@ pub(super) fn sqlite() -> Migrator {
 
 pub(super) fn postgres() -> Migrator {
     let mut all = scripts!("postgres").to_vec();
-    all.push(script!("postgres", 50, "gateways", "0050_gateways"));
+    all.push(script!("postgres", 60, "gateways", "0060_gateways"));
     migrator(&all)
 }
 

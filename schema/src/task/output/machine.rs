@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::task::params::Accel;
+use crate::task::params::{Accel, SliceSlot};
 use crate::task::text::{AllocationId, HostPath, PciAddress, Sha256Hex, SlotId, VmId};
 
 /// Milliseconds of each phase.
@@ -143,6 +143,22 @@ pub struct SliceVmProvisioned {
     pub raw_vnc: bool,
     /// Always `gateway_required`.
     pub console_model: String,
+    /// What carries its instructions out: never `auto`.
+    pub accel: Accel,
+    /// The first sample of it.
+    pub telemetry: GuestSample,
+}
+
+/// The first sample of a machine that is scraped from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestSample {
+    /// Processor time as libvirt tells it, milliseconds.
+    pub cpu_time_ms: u64,
+    /// Memory that it has as libvirt tells it, KiB.
+    pub memory_kib: u64,
+    /// Series that the guest's own exporter gave; absent where the site asks none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exporter_series: Option<u64>,
 }
 
 /// What was seen of a device after it was given back.
@@ -156,7 +172,7 @@ pub struct DeviceProof {
     pub sampled_bytes: u64,
     /// Whether all of them were zero.
     pub zero: bool,
-    /// SHA-256 over the offsets that were read, so that the samples can be drawn again.
+    /// SHA-256 over the offsets that were read (each u64, big-endian), so that the samples can be drawn again.
     pub sample_plan: Sha256Hex,
 }
 
@@ -178,6 +194,36 @@ pub struct CleanupProof {
     /// What was wiped.
     pub wiped: Vec<DeviceProof>,
 }
+
+impl CleanupProof {
+    /// What of this slot it does not prove; none if the slot may be let again.
+    #[must_use]
+    pub fn lacks(&self, slot: &SliceSlot) -> Option<String> {
+        let flags = [
+            (self.domain_gone, "the domain's end"),
+            (self.leases_gone, "the end of its lease"),
+            (self.dhcp_gone, "the end of its DHCP reservation"),
+            (self.telemetry_gone, "the end of its telemetry"),
+            (self.files_gone, "the end of its files"),
+        ];
+        if let Some((_, what)) = flags.into_iter().find(|(good, _)| !good) {
+            return Some(what.to_owned());
+        }
+        if let Some(lost) = slot.functions().find(|f| !self.devices_rebound.contains(f)) {
+            return Some(format!("{lost} on vfio-pci"));
+        }
+        let wiped = self.wiped.iter().any(|d| {
+            d.device == slot.nvme_device
+                && d.zero
+                && d.bytes > 0
+                && d.sampled_bytes >= d.bytes.min(LEAST_SAMPLE)
+        });
+        (!wiped).then(|| format!("{} wiped", slot.nvme_device))
+    }
+}
+
+/// Bytes of a device that must have been read back, if it has so many.
+const LEAST_SAMPLE: u64 = 1 << 20;
 
 /// Of `slice.vm_release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,8 +6,8 @@ mod topology;
 mod user;
 
 pub use machine::{
-    CleanupProof, DeviceProof, Performance, Readiness, SliceVmProvisioned, SliceVmReleased, Timings,
-    VmLaunched, VmProof, VmTerminated,
+    CleanupProof, DeviceProof, GuestSample, Performance, Readiness, SliceVmProvisioned, SliceVmReleased,
+    Timings, VmLaunched, VmProof, VmTerminated,
 };
 pub use probe::{CheckResult, CheckStatus, HealthProbed, PrerequisitesInstalled};
 pub use topology::{

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::vm::Accel;
+use super::vm::{Accel, ImageFormat};
 use super::{Check, list, within};
 use crate::task::text::{
     AllocationId, BridgeName, HostPath, HttpsUrl, MacAddress, PciAddress, Sha256Hex, SlotId, SshPublicKey,
@@ -61,6 +61,25 @@ pub struct SliceSlot {
     pub private_ip: Ipv4Addr,
 }
 
+impl SliceSlot {
+    /// The PCI functions that the slot hands through.
+    pub fn functions(&self) -> impl Iterator<Item = &PciAddress> {
+        self.pci_address.iter().chain(&self.fabric_device)
+    }
+
+    /// # Errors
+    /// The member that is out of its bounds, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        within("slots.slot_index", self.slot_index, 0..=63)?;
+        within("slots.vcpu_count", self.vcpu_count, 1..=1024)?;
+        within("slots.memory_mib", self.memory_mib, 64..=16_777_216)?;
+        if self.nvme_device.as_str().starts_with("/dev/") {
+            return Ok(());
+        }
+        Err(("slots.nvme_device", "must be below /dev".to_owned()))
+    }
+}
+
 fn default_vcpus() -> u32 {
     12
 }
@@ -105,6 +124,9 @@ pub struct SliceVmProvision {
     pub image_url: Option<HttpsUrl>,
     /// Its digest, checked before each use.
     pub image_sha256: Sha256Hex,
+    /// What it is; never guessed.
+    #[serde(default)]
+    pub image_format: ImageFormat,
     /// Whether the image is the operator's own; the digest is checked all the same.
     #[serde(default)]
     pub image_trusted: bool,
@@ -154,32 +176,35 @@ impl Check for SliceVmProvision {
         )?;
         within("ready_timeout_seconds", self.ready_timeout_seconds, 30..=3600)?;
         list("ssh_public_keys", &self.ssh_public_keys, 1..=32)?;
-        list("slots", &self.slots, 1..=16)?;
-        let mut seen = BTreeSet::new();
-        for slot in &self.slots {
-            within("slots.slot_index", slot.slot_index, 0..=63)?;
-            within("slots.vcpu_count", slot.vcpu_count, 1..=1024)?;
-            within("slots.memory_mib", slot.memory_mib, 64..=16_777_216)?;
-            if !slot.nvme_device.as_str().starts_with("/dev/") {
-                return Err(("slots.nvme_device", "must be below /dev".to_owned()));
-            }
-            let index = slot.slot_index.to_string();
-            let own = [
-                Some(slot.slot_id.as_str()),
-                Some(index.as_str()),
-                slot.pci_address.as_ref().map(PciAddress::as_str),
-                slot.fabric_device.as_ref().map(PciAddress::as_str),
-                Some(slot.nvme_device.as_str()),
-                Some(slot.mac_address.as_str()),
-            ];
-            for (place, text) in own.into_iter().enumerate() {
-                if text.is_some_and(|t| !seen.insert((place, t.to_owned()))) {
-                    return Err(("slots", "name a slot, device or address twice".to_owned()));
-                }
+        slots(&self.slots, 1..=16)
+    }
+}
+
+/// Slots of one machine: nothing is named twice.
+fn slots(all: &[SliceSlot], bounds: std::ops::RangeInclusive<usize>) -> Result<(), (&'static str, String)> {
+    list("slots", all, bounds)?;
+    let mut seen = BTreeSet::new();
+    for slot in all {
+        slot.check()?;
+        let index = slot.slot_index.to_string();
+        let own = [
+            Some(slot.slot_id.as_str()),
+            Some(index.as_str()),
+            Some(slot.nvme_device.as_str()),
+            Some(slot.mac_address.as_str()),
+        ];
+        let functions = slot.functions().map(|a| (own.len(), a.as_str().to_owned()));
+        let named = own
+            .into_iter()
+            .enumerate()
+            .filter_map(|(place, text)| Some((place, text?.to_owned())));
+        for each in named.chain(functions) {
+            if !seen.insert(each) {
+                return Err(("slots", "name a slot, device or address twice".to_owned()));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Of `slice.vm_release`.
@@ -197,6 +222,11 @@ pub struct SliceVmRelease {
     /// Whether the devices are wiped; without it the slots are quarantined.
     #[serde(default = "yes")]
     pub wipe: bool,
+    /// Slots that are to be wiped and proven clean though no machine of ours has them: new ones, and those of whose
+    /// state nobody knows. Not beside a machine's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub slots: Vec<SliceSlot>,
 }
 
 fn yes() -> bool {
@@ -209,6 +239,10 @@ impl Check for SliceVmRelease {
             "graceful_timeout_seconds",
             self.graceful_timeout_seconds,
             30..=900,
-        )
+        )?;
+        if !self.wipe && !self.slots.is_empty() {
+            return Err(("slots", "are named to be wiped, and wipe is false".to_owned()));
+        }
+        slots(&self.slots, 0..=16)
     }
 }

@@ -10,6 +10,7 @@ mod listener;
 mod look;
 mod routes;
 mod secrets;
+mod slots;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use hpc_schema::refusal::Refusal;
 use super::answer::Failure;
 use super::call::{Endpoint, Spec, endpoint};
 use super::guard::guard;
-use super::{Api, act, look, secrets};
+use super::{Api, act, look, secrets, slots};
 use crate::audit::Role;
 
 /// What every path begins with.
@@ -62,6 +62,10 @@ table! {
     "get" "/tasks/{task_id}" "showTask" Viewer [404 409] SOON look::task: "One task, its phases and its signed result";
     "post" "/tasks/{task_id}/cancel" "cancelTask" Operator [404 409] SOON act::cancel_task: "Take a task back; what a node has done of it is undone";
     "post" "/tasks/{task_id}/approve" "approveTask" Admin [404 409] SOON act::approve_task: "Let a task be delivered that waits for approval";
+    "get" "/slots" "listSlots" Viewer [] SOON slots::list: "Slots of nodes and who has them";
+    "post" "/slots" "addSlot" Operator [404 409] SOON slots::add: "Put a candidate on record that discovery does not find";
+    "post" "/nodes/{node_id}/slots/{slot_id}/approve" "approveSlot" Admin [404 409] SOON slots::approve: "Approve a slot; its node wipes it, and proof of that makes it free";
+    "post" "/nodes/{node_id}/slots/{slot_id}/retire" "retireSlot" Admin [404 409] SOON slots::retire: "Let a slot not be let any more";
     "get" "/node-tokens" "listNodeTokens" Viewer [] SOON look::tokens: "Registration tokens of one node each; never the tokens themselves";
     "post" "/node-tokens" "createNodeTokens" Operator [] SOON secrets::tokens: "Make a registration token for each of up to 5000 nodes, or for none";
     "post" "/node-tokens/{jti}/revoke" "revokeToken" Operator [404] SOON act::revoke_token: "Take back a token or a join token";

@@ -6,6 +6,7 @@ mod init;
 mod keys;
 mod node;
 mod order;
+mod slot;
 mod task;
 mod token;
 
@@ -22,6 +23,7 @@ pub(super) use init::InitArgs;
 pub(super) use keys::KeysCommand;
 pub(super) use node::NodeCommand;
 pub(super) use order::{OrderCommand, SendArgs};
+pub(super) use slot::{SlotCommand, WhichSlotArgs};
 pub(super) use task::{SubmitArgs, TaskCommand, WhichTask};
 pub(super) use token::TokenCommand;
 
@@ -75,6 +77,9 @@ pub(super) enum Command {
     /// Typed tasks for nodes, and how they ended; works while the daemon runs.
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Slots of nodes that are let as slices; works while the daemon runs.
+    #[command(subcommand)]
+    Slot(SlotCommand),
     /// Heartbeats and what proves them; works while the daemon runs.
     #[command(subcommand)]
     Heartbeat(super::heartbeat::HeartbeatCommand),
