@@ -36,8 +36,8 @@ const NEEDED: [&str; 18] = [
 ];
 /// What programs write that change nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx"];
-/// What no program writes that a task starts: other kernels, and what root brings along.
-const NEVER: [&str; 2] = ["boot", "root"];
+/// What no program writes that a task starts: other kernels. (Root's home has caches of libvirt's tools.)
+const NEVER: [&str; 1] = ["boot"];
 
 /// Takes the calling thread in; whether this kernel has Landlock.
 pub(super) fn enter(jail: &Jail) -> io::Result<bool> {

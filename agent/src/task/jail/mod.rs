@@ -33,7 +33,7 @@ pub enum Jail {
     Writes(Vec<PathBuf>),
     /// A machine: the same with a network, whose bounds QEMU is told.
     Machine(PathBuf),
-    /// Any other program of the system: everything but what no task needs, and neither kernels nor root's home.
+    /// Any other program of the system: everything but what no task needs, and no other kernels.
     System,
 }
 

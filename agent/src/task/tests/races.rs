@@ -28,45 +28,45 @@ fn fifo(path: &Path) {
 /// What lies there before the task comes: its folder is `vm-1`, its lease `vm-1.lease`.
 const BEFORE: [(&str, Put); 17] = [
     ("folder: link to a folder", |m, o| {
-        symlink(o, m.join("vm-1")).unwrap()
+        symlink(o, m.join("vm-1")).unwrap();
     }),
     ("folder: link to a file", |m, o| {
-        symlink(o.join("precious"), m.join("vm-1")).unwrap()
+        symlink(o.join("precious"), m.join("vm-1")).unwrap();
     }),
     ("folder: link to nothing", |m, o| {
-        symlink(o.join("new"), m.join("vm-1")).unwrap()
+        symlink(o.join("new"), m.join("vm-1")).unwrap();
     }),
     ("folder: link to itself", |m, _| {
-        symlink("vm-1", m.join("vm-1")).unwrap()
+        symlink("vm-1", m.join("vm-1")).unwrap();
     }),
     ("folder: link upwards", |m, _| {
-        symlink("..", m.join("vm-1")).unwrap()
+        symlink("..", m.join("vm-1")).unwrap();
     }),
     ("folder: link to its own folder", |m, _| {
-        symlink(".", m.join("vm-1")).unwrap()
+        symlink(".", m.join("vm-1")).unwrap();
     }),
     ("folder: link to the root", |m, _| {
-        symlink("/", m.join("vm-1")).unwrap()
+        symlink("/", m.join("vm-1")).unwrap();
     }),
     ("folder: relative link outside", |m, _| {
-        symlink("../../outside", m.join("vm-1")).unwrap()
+        symlink("../../outside", m.join("vm-1")).unwrap();
     }),
     ("folder: a file", |m, _| fs::write(m.join("vm-1"), "x").unwrap()),
     ("folder: a pipe", |m, _| fifo(&m.join("vm-1"))),
     ("folder: another name of a file outside", |m, o| {
-        fs::hard_link(o.join("precious"), m.join("vm-1")).unwrap()
+        fs::hard_link(o.join("precious"), m.join("vm-1")).unwrap();
     }),
     ("lease: link to a file", |m, o| {
-        symlink(o.join("precious"), m.join("vm-1.lease")).unwrap()
+        symlink(o.join("precious"), m.join("vm-1.lease")).unwrap();
     }),
     ("lease: link to nothing", |m, o| {
-        symlink(o.join("new"), m.join("vm-1.lease")).unwrap()
+        symlink(o.join("new"), m.join("vm-1.lease")).unwrap();
     }),
     ("lease: link to a folder", |m, o| {
-        symlink(o, m.join("vm-1.lease")).unwrap()
+        symlink(o, m.join("vm-1.lease")).unwrap();
     }),
     ("lease: a folder", |m, _| {
-        fs::create_dir(m.join("vm-1.lease")).unwrap()
+        fs::create_dir(m.join("vm-1.lease")).unwrap();
     }),
     ("lease: a pipe", |m, _| fifo(&m.join("vm-1.lease"))),
     ("lease: another name of a file outside", |m, o| {
@@ -86,10 +86,10 @@ const MEANWHILE: [(&str, Put); 8] = [
         symlink(o, m.join("waits-1/link")).unwrap();
     }),
     ("link to a folder put in", |m, o| {
-        symlink(o, m.join("waits-1/link")).unwrap()
+        symlink(o, m.join("waits-1/link")).unwrap();
     }),
     ("link to a file put in", |m, o| {
-        symlink(o.join("precious"), m.join("waits-1/link")).unwrap()
+        symlink(o.join("precious"), m.join("waits-1/link")).unwrap();
     }),
     ("link in a folder put in", |m, o| {
         fs::create_dir_all(m.join("waits-1/a/b")).unwrap();
