@@ -49,6 +49,22 @@ impl Lock {
         }
     }
 
+    /// The same, after waiting for at most `patience`: a process that was killed may leave a child that has not yet become
+    /// another program, and that holds its locks until then.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn take_within(path: &Path, patience: Duration) -> Result<Option<Self>, FileError> {
+        let start = Instant::now();
+        loop {
+            let taken = Self::take_at(path)?;
+            if taken.is_some() || start.elapsed() >= patience {
+                return Ok(taken);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Takes a lock that others hold for moments only.
     ///
     /// # Errors
@@ -97,5 +113,27 @@ mod tests {
         drop(held);
         assert!(!Lock::is_held(&state));
         assert!(Lock::take(&state).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_behind_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = Lock::take_at(&path).unwrap().unwrap();
+        assert!(
+            Lock::take_within(&path, Duration::from_millis(30))
+                .unwrap()
+                .is_none()
+        );
+        let soon = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(60));
+            drop(held);
+        });
+        assert!(
+            Lock::take_within(&path, Duration::from_secs(60))
+                .unwrap()
+                .is_some()
+        );
+        soon.join().unwrap();
     }
 }

@@ -31,6 +31,8 @@ use crate::uplink::Backoff;
 pub const LINK_COMMAND: &str = "task-link";
 /// Words that wait for the link; beyond, they are said again later.
 const QUEUE: usize = 512;
+/// For what a task agent before this one has left behind.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
 /// How long the link may take to read a word.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -94,7 +96,7 @@ impl TaskProcess {
         })?;
         let dir = TaskDir::new(&tasks.dir);
         dir.create()?;
-        let lock = Lock::take_at(&dir.lock())?;
+        let lock = Lock::take_within(&dir.lock(), LEFT_BEHIND)?;
         let lock = lock
             .ok_or_else(|| Failure::failed(format!("another task agent runs on {}", tasks.dir.display())))?;
         let authority = Authority::pinned(&dir, &registration, clock.seconds())?;
