@@ -19,11 +19,14 @@ use virtengine_node_agent::probe::storage::Storage;
 use virtengine_node_agent::sample::{Category, Instruments, Reading};
 
 /// Found by the agent of itself: no reading brings these, and tests of their own provoke them.
-pub(crate) const OWN: [&str; 4] = [
+pub(crate) const OWN: [&str; 7] = [
     "clock_skew",
     "collector_stuck",
     "hardware_changed",
     "out_of_service",
+    "task_journal_damaged",
+    "task_leftovers",
+    "task_probe_failed",
 ];
 
 const PCI: &str = "0000:1b:00.0";

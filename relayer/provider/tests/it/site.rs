@@ -18,6 +18,7 @@ use hpc_devnet::{BlockMode, Config as DevnetConfig, Devnet, Genesis, GenesisAcco
 use hpc_schema::id::ClusterId;
 use hpc_schema::registry::{Event, ExecuteMsg, InstantiateMsg, NodeView, ParamsUpdate};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use tokio::sync::oneshot;
 use virtengine_provider::clock;
 use virtengine_provider::config::Config;
 use virtengine_provider::daemon::Daemon;
@@ -55,10 +56,36 @@ pub(crate) struct Site {
     dir: tempfile::TempDir,
     database: Option<String>,
     pub(crate) daemon: Option<Daemon>,
+    thread: Option<oneshot::Sender<()>>,
 }
 
 pub(crate) fn cluster() -> ClusterId {
     CLUSTER.parse().unwrap()
+}
+
+/// A daemon on a thread of its own, which says what it says where this test listens: a test that waits for the program
+/// holds up nothing that the daemon has begun, such as a transaction for which the program waits.
+/// The thread ends when what comes with the daemon is dropped.
+async fn beside(home: Home, config: Config) -> (Daemon, oneshot::Sender<()>) {
+    let (give, started) = oneshot::channel();
+    let (thread, needed) = oneshot::channel();
+    let here = tracing::dispatcher::get_default(Clone::clone);
+    std::thread::Builder::new()
+        .stack_size(8 << 20)
+        .spawn(move || {
+            let _here = tracing::dispatcher::set_default(&here);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let daemon = Daemon::start(home, config).await.unwrap();
+                give.send(daemon).ok();
+                needed.await.ok();
+            });
+        })
+        .unwrap();
+    (started.await.expect("the daemon starts"), thread)
 }
 
 /// Runs the program; gives standard output, standard error and the exit code.
@@ -147,6 +174,7 @@ impl Site {
             dir,
             database,
             daemon: None,
+            thread: None,
         };
         site.owner_sends(
             &serde_json::from_value(serde_json::json!({
@@ -175,7 +203,8 @@ impl Site {
     }
 
     pub(crate) async fn start_with(&mut self, config: Config) {
-        self.daemon = Some(Daemon::start(Home::new(self.home()), config).await.unwrap());
+        let (daemon, thread) = beside(Home::new(self.home()), config).await;
+        (self.daemon, self.thread) = (Some(daemon), Some(thread));
     }
 
     pub(crate) async fn stop_daemon(&mut self) {
