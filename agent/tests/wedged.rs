@@ -101,6 +101,26 @@ async fn stop_probe() {
     panic!("no GPU probe was started");
 }
 
+/// Ends the agent, and its children that hang on the mount before they have become another program: they hold what its
+/// own threads wait for without end. A service manager ends the whole control group likewise.
+async fn end(mut agent: Child, config: &Path) {
+    agent.start_kill().unwrap();
+    let start = Instant::now();
+    while agent.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let ours = String::from_utf8_lossy(&line).contains(config.to_str().unwrap());
+            let pid = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok());
+            if let Some(pid) = pid.filter(|_| ours).and_then(rustix::process::Pid::from_raw) {
+                // It may have ended meanwhile.
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 fn last(gateway: &Gateway) -> Heartbeat {
     gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
 }
@@ -132,7 +152,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     let text = text.replace("slurm: {enabled: false}\n", &slurm_here);
     std::fs::write(&config, text + &gpu).unwrap();
 
-    let mut agent = start(&config, &frozen);
+    let agent = start(&config, &frozen);
     gateway
         .until("a heartbeat with storage and GPUs", |s| {
             s.heartbeats.last().is_some_and(|h| {
@@ -198,5 +218,5 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     let seen = gateway.seen().arrived.clone();
     let gap = seen.windows(2).map(|w| w[1] - w[0]).max().unwrap();
     assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
-    agent.kill().await.unwrap();
+    end(agent, &config).await;
 }
