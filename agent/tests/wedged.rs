@@ -103,7 +103,7 @@ async fn stop_probe() {
 
 /// Ends the agent, and its children that hang on the mount before they have become another program: they hold what its
 /// own threads wait for without end. A service manager ends the whole control group likewise.
-async fn end(mut agent: Child, config: &Path) {
+async fn stop(mut agent: Child, config: &Path) {
     agent.start_kill().unwrap();
     let start = Instant::now();
     while agent.try_wait().unwrap().is_none() {
@@ -218,5 +218,5 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     let seen = gateway.seen().arrived.clone();
     let gap = seen.windows(2).map(|w| w[1] - w[0]).max().unwrap();
     assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
-    end(agent, &config).await;
+    stop(agent, &config).await;
 }

@@ -215,7 +215,10 @@ impl Story<'_> {
         wait::until(id, PATIENCE, || {
             let text = self.site.provider_run(&["task", "show", id, "-o", "json"])?;
             let row: Value = serde_json::from_str(&text)?;
-            let open = matches!(row["state"].as_str(), Some("queued" | "dispatched" | "running"));
+            let open = matches!(
+                row.get("state").and_then(Value::as_str),
+                Some("queued" | "dispatched" | "running")
+            );
             Ok((!open).then_some(row))
         })
     }

@@ -82,7 +82,7 @@ fn holdings(tasks: &Path) -> Value {
 fn a_slot_is_proven_clean_let_reached_by_ssh_and_proven_clean_again() {
     const NAME: &str = "life::a_slot_is_proven_clean_let_reached_by_ssh_and_proven_clean_again";
     inside(NAME, || {
-        scene::run("slices", |scene, kind| life(scene, kind, NAME)).unwrap()
+        scene::run("slices", |scene, kind| life(scene, kind, NAME)).unwrap();
     });
 }
 

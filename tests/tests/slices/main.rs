@@ -3,6 +3,14 @@
 //! libvirt-daemon-system, virtinst, openvswitch-switch, dnsmasq-base, dropbear-bin and what the stage `machines` needs:
 //! stage `slices` of `scripts/test`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
 #[path = "../machines/guest.rs"]
 #[expect(dead_code, reason = "the other suite's own guest is in it too")]
 mod guest;

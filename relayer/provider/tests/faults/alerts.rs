@@ -161,7 +161,11 @@ async fn an_alert_is_delivered_once_grouped_and_resolved_once_whatever_receiver_
     })
     .await;
     let names: Vec<String> = nodes.iter().map(|(a, _)| a.node.clone()).collect();
-    assert_eq!(told(&hook, "firing"), [names.clone()], "once, grouped");
+    assert_eq!(
+        told(&hook, "firing"),
+        std::slice::from_ref(&names),
+        "once, grouped"
+    );
     let mut resolved = told(&hook, "resolved").concat();
     resolved.sort();
     assert_eq!(resolved, names, "each once");
