@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     scene::run("bench-agent", |scene, _| {
         let site = Site::start(scene, Kind::Embedded)?;
         let agent = site.agent(scene, "node-0001")?;
-        // Every collector on: a batch system with a job, the local interface, another node to measure the latency to.
+        // Every collector on: a batch system with a job, the local interface. A second node needs a second machine.
         let folder = tempfile::Builder::new().prefix("hpc-bench-").tempdir_in("/tmp")?;
         let slurm = Slurm::start(folder.path())?;
         slurm.submit("sleep 3600", &[])?;
@@ -68,9 +68,6 @@ fn main() -> Result<()> {
             slurm.conf().display(),
             port::free()?
         ))?;
-        let neighbour = site.agent(scene, "node-0002")?;
-        neighbour.configure(&format!("probe:\n  port: {}\n", port::free()?))?;
-        let _neighbour = neighbour.start()?;
         let figures = measure(&args, scene, &agent)?;
         print(&figures)?;
         save(&args.out, &figures)?;
