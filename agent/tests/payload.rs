@@ -10,6 +10,7 @@
 )]
 
 mod gateway;
+mod tree;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -23,24 +24,10 @@ use gateway::{Gateway, Home, NODE, read};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
 use tokio::process::{Child, Command};
+use tree::unpack;
 
 /// Points between what the counters say and what arrives.
 const POINTS: u8 = 5;
-
-fn unpack(text: &str, dir: &Path) {
-    for section in text.split("== ").skip(1) {
-        let (path, content) = section.split_once('\n').unwrap();
-        let (path, target) = path
-            .split_once(" -> ")
-            .map_or((path, None), |(p, t)| (p, Some(t)));
-        let path = dir.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        match target {
-            Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
-            None => fs::write(path, content).unwrap(),
-        }
-    }
-}
 
 /// A recorded node in a folder of its own.
 struct Recorded {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::place::{self, Place};
 use super::process::{MARK, end_marked};
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
-use crate::files::at;
 use crate::task::exec::{ExecError, Program};
 
 /// How often it is taken up again, and the pause between.
@@ -105,13 +104,7 @@ impl Act for Fetched {
             scene.stop.check().map_err(EffectError::Stopped)?;
             std::thread::sleep(PAUSE);
         }
-        let made = || {
-            use std::os::unix::fs::PermissionsExt as _;
-            let file = std::fs::File::open(&temporary)?;
-            file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
-            file.sync_all()
-        };
-        made().map_err(at("write", &temporary))?;
+        place.seal(0o644)?;
         note(place.trace()?)?;
         place.publish()
     }

@@ -13,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{EffectError, Mark, Seen, Trace};
+use crate::files;
 
 /// Folders below folders that are held open; what lies deeper is moved up and comes with the next round.
 const DEPTH: u32 = 64;
@@ -119,6 +120,19 @@ impl Place {
         self.stat(self.temporary.as_ref())?
             .map(|s| inode(&s))
             .ok_or_else(|| self.io("read")(Errno::NOENT))
+    }
+
+    /// What another program has written under the temporary name gets its mode, and is on the disk when this returns.
+    pub(super) fn seal(&self, mode: u32) -> Result<(), EffectError> {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let temporary = self.temporary_path();
+        let sealed = || {
+            let file = std::fs::File::open(&temporary)?;
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            file.sync_all()
+        };
+        Ok(sealed().map_err(files::at("write", &temporary))?)
     }
 
     /// Gives it its name, if nobody has it; it is on the disk when this returns.

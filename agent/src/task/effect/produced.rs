@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::place::{self, Place};
 use super::process::{MARK, end_marked};
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
-use crate::files::at;
 use crate::task::exec::{ExecError, Program};
 use crate::task::jail::Jail;
 
@@ -48,13 +47,7 @@ impl Act for Produced {
                 temporary.parent().map(Path::to_owned).into_iter().collect(),
             ))
             .run(scene.stop)?;
-        let made = || {
-            use std::os::unix::fs::PermissionsExt as _;
-            let file = std::fs::File::open(&temporary)?;
-            file.set_permissions(std::fs::Permissions::from_mode(self.mode))?;
-            file.sync_all()
-        };
-        made().map_err(at("write", &temporary))?;
+        place.seal(self.mode)?;
         note(place.trace()?)?;
         place.publish()
     }
