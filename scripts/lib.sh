@@ -6,7 +6,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export ROOT
 
 # Versions of the cargo tools that scripts install.
-export CARGO_DENY_VERSION=0.20.2 COSMWASM_CHECK_VERSION=3.0.10
+export CARGO_DENY_VERSION=0.20.2 COSMWASM_CHECK_VERSION=3.0.10 STEP_CA_VERSION=0.30.2
 
 # An error's own words say what is wrong; a backtrace of every anyhow error would bury them.
 export RUST_LIB_BACKTRACE=${RUST_LIB_BACKTRACE:-0}

@@ -14,10 +14,26 @@ pub const STEPS: &[&str] = &[
     "adopt.promoted",
 ];
 
+/// The steps of an ordered update, in their order.
+pub const UPDATE: &[&str] = &[
+    "update.fetched",
+    "update.half",
+    "update.put",
+    "update.tried",
+    "update.turned",
+    "update.counted",
+    "update.started",
+    "update.proven",
+    "update.tidied",
+];
+
 /// Dies here if the environment says so.
 #[cfg(feature = "fault-injection")]
 pub fn point(step: &'static str) {
-    debug_assert!(STEPS.contains(&step), "{step} is not in STEPS");
+    debug_assert!(
+        STEPS.contains(&step) || UPDATE.contains(&step),
+        "{step} is in no list"
+    );
     if std::env::var("VIRTENGINE_AGENT_FAULT").is_ok_and(|wanted| wanted == step) {
         // As hard as a power cut of the process: no destructor runs, nothing is flushed.
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
@@ -25,6 +41,28 @@ pub fn point(step: &'static str) {
             std::thread::park();
         }
     }
+}
+
+/// `timing` in a hurry: with `VIRTENGINE_AGENT_SHORTEST_MS` between heartbeats where the gateway asks for less, so that a
+/// test sees hundreds in a second.
+#[cfg(feature = "fault-injection")]
+#[must_use]
+pub fn hurried(timing: crate::run::Timing) -> crate::run::Timing {
+    let shortest = std::env::var("VIRTENGINE_AGENT_SHORTEST_MS").ok();
+    match shortest.and_then(|ms| ms.parse().ok()) {
+        Some(ms) => crate::run::Timing {
+            shortest_interval: std::time::Duration::from_millis(ms),
+            ..timing
+        },
+        None => timing,
+    }
+}
+
+/// As it is, in a build without fault injection.
+#[cfg(not(feature = "fault-injection"))]
+#[must_use]
+pub fn hurried(timing: crate::run::Timing) -> crate::run::Timing {
+    timing
 }
 
 /// Nothing, in a build without fault injection.

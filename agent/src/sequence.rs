@@ -10,13 +10,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::files::{Durability, FileError, Replace, at, write};
 
 /// Numbers reserved at once: about half an hour of heartbeats for one synchronous write.
-pub const BLOCK: u32 = 64;
+pub const BLOCK: u32 = hpc_schema::gateway::SEQUENCE_BLOCK;
 /// Slots lie in different 4 KiB blocks of the disk.
 const SLOT_DISTANCE: u64 = 4096;
 const SLOT_LENGTH: usize = 128;
@@ -31,16 +32,47 @@ pub enum SequenceError {
     /// 2³² − 1 numbers are used up; a new registration starts a new epoch.
     #[error("the sequence numbers of this registration are used up; register the node again")]
     Exhausted,
+    /// The present block is used up, and the next one is still on its way to the disk.
+    #[error("{path} does not answer: the next block of sequence numbers cannot be reserved")]
+    UnderWay {
+        /// The file.
+        path: String,
+    },
 }
 
 /// The durable counter of one registration epoch.
 #[derive(Debug)]
 pub struct Sequence {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     record: Record,
     /// The last number handed out, or the floor.
     last: u32,
+    /// A [`Reservation`] is out.
+    under_way: bool,
+}
+
+/// A block that is to be reserved, by a thread that may wait for the disk.
+#[derive(Debug)]
+pub struct Reservation {
+    path: PathBuf,
+    file: Arc<File>,
+    record: Record,
+}
+
+/// A block that is.
+#[derive(Debug)]
+pub struct Reserved(Record);
+
+impl Reservation {
+    /// Makes it durable.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn make(self) -> Result<Reserved, SequenceError> {
+        put(&self.file, self.record).map_err(at("write", &self.path))?;
+        Ok(Reserved(self.record))
+    }
 }
 
 /// What a slot says.
@@ -106,9 +138,10 @@ impl Sequence {
         };
         let mut sequence = Self {
             path: path.to_owned(),
-            file,
+            file: Arc::new(file),
             record,
             last: record.reserved,
+            under_way: false,
         };
         if newest != Some(record) {
             // The next start may not know this floor: what the caller was told stays true.
@@ -136,15 +169,34 @@ impl Sequence {
         Ok(next)
     }
 
-    /// Reserves the next block early, so that a disk which fails for a while costs no heartbeat.
+    /// The next block, to be reserved early, so that a disk which fails for a while costs no heartbeat; none while there is
+    /// enough of the present one, or a reservation is out. What came of it is to be told ([`Sequence::reserved`]).
+    pub fn reservation(&mut self) -> Option<Reservation> {
+        if self.under_way || self.record.reserved.saturating_sub(self.last) >= BLOCK / 2 {
+            return None;
+        }
+        self.under_way = true;
+        Some(Reservation {
+            path: self.path.clone(),
+            file: Arc::clone(&self.file),
+            record: self.record.next(self.last.saturating_add(BLOCK)),
+        })
+    }
+
+    /// How a reservation ended.
     ///
     /// # Errors
     /// The block cannot be made durable; the present one stays usable.
-    pub fn prepare(&mut self) -> Result<(), SequenceError> {
-        if self.record.reserved.saturating_sub(self.last) < BLOCK / 2 {
-            self.reserve(self.last.saturating_add(BLOCK))?;
-        }
+    pub fn reserved(&mut self, end: Result<Reserved, SequenceError>) -> Result<(), SequenceError> {
+        self.under_way = false;
+        self.record = end?.0;
         Ok(())
+    }
+
+    /// Whether a reservation is out: until it has ended nobody else may write.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way
     }
 
     /// Continues above `floor`: the gateway has seen a higher number than we remember.
@@ -161,23 +213,26 @@ impl Sequence {
     }
 
     fn reserve(&mut self, up_to: u32) -> Result<(), SequenceError> {
-        let record = Record {
-            generation: self.record.generation.wrapping_add(1),
-            reserved: up_to,
-            ..self.record
-        };
-        let offset = if record.generation.is_multiple_of(2) {
-            0
-        } else {
-            SLOT_DISTANCE
-        };
-        self.file
-            .write_all_at(&record.encode(), offset)
-            .and_then(|()| self.file.sync_data())
-            .map_err(at("write", &self.path))?;
+        if self.under_way {
+            return Err(SequenceError::UnderWay {
+                path: self.path.display().to_string(),
+            });
+        }
+        let record = self.record.next(up_to);
+        put(&self.file, record).map_err(at("write", &self.path))?;
         self.record = record;
         Ok(())
     }
+}
+
+fn put(file: &File, record: Record) -> io::Result<()> {
+    let offset = if record.generation.is_multiple_of(2) {
+        0
+    } else {
+        SLOT_DISTANCE
+    };
+    file.write_all_at(&record.encode(), offset)?;
+    file.sync_data()
 }
 
 fn read_slot(file: &File, index: u64) -> Option<Record> {
@@ -188,6 +243,15 @@ fn read_slot(file: &File, index: u64) -> Option<Record> {
 }
 
 impl Record {
+    /// The record after this one.
+    fn next(self, up_to: u32) -> Self {
+        Self {
+            generation: self.generation.wrapping_add(1),
+            reserved: up_to,
+            ..self
+        }
+    }
+
     fn encode(self) -> Vec<u8> {
         let body = format!("{MAGIC} {} {} {}", self.generation, self.epoch, self.reserved);
         let mut line = format!("{body} {}", checksum(&body)).into_bytes();
@@ -232,6 +296,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn prepare(s: &mut Sequence) {
+        if let Some(due) = s.reservation() {
+            let end = due.make();
+            s.reserved(end).unwrap();
+        }
+    }
 
     fn path() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -321,9 +392,26 @@ mod tests {
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         for _ in 0..BLOCK {
             s.advance().unwrap();
-            s.prepare().unwrap();
+            prepare(&mut s);
             assert!(s.record.reserved - s.last() >= BLOCK / 2);
         }
+    }
+
+    #[test]
+    fn a_reservation_that_hangs_costs_no_number_until_the_block_is_used_up_and_none_after() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        let mut hangs = None;
+        for n in 1..=BLOCK {
+            assert_eq!(s.advance().unwrap(), n);
+            let due = s.reservation();
+            assert!(due.is_none() || hangs.is_none(), "one at a time");
+            hangs = hangs.or(due);
+        }
+        assert!(matches!(s.advance(), Err(SequenceError::UnderWay { .. })));
+        let end = hangs.unwrap().make();
+        s.reserved(end).unwrap();
+        assert_eq!(s.advance().unwrap(), BLOCK + 1);
     }
 
     proptest! {
@@ -342,7 +430,7 @@ mod tests {
                     let n = s.advance().unwrap();
                     prop_assert!(n > highest && seen.insert(n));
                     highest = n;
-                    s.prepare().unwrap();
+                    prepare(&mut s);
                 }
                 highest = highest.max(s.last());
                 if clean { s.release().unwrap(); }

@@ -278,41 +278,123 @@ impl Papers {
     }
 }
 
-#[tokio::test]
-async fn from_outside_it_wants_tls_and_a_token_or_a_certificate() {
-    const TOKEN: &str = "kXo2b1nBq0c8fQ7ZtP";
-    let node = Node::start(|home, port| {
-        let papers = Papers::make(home);
-        let token = home.path("api-token");
-        std::fs::write(&token, TOKEN).unwrap();
-        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-        format!(
-            "api: {{listen: '0.0.0.0:{port}', token_file: {}, tls: {{cert: {}, key: {}, client_ca: {}}}}}",
-            token.display(),
-            papers.server.0.display(),
-            papers.server.1.display(),
-            papers.ca.display()
-        )
-    })
-    .await;
+const TOKEN: &str = "kXo2b1nBq0c8fQ7ZtP";
+
+/// Section `api` for an address that others reach, guarded by what is named.
+fn outside(home: &Home, port: u16, guards: &[&str]) -> String {
+    let papers = Papers::make(home);
+    let token = home.path("api-token");
+    std::fs::write(&token, TOKEN).unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let has = |guard: &str| guards.contains(&guard);
+    let mut parts = vec![format!("listen: '0.0.0.0:{port}'")];
+    if has("token") {
+        parts.push(format!("token_file: {}", token.display()));
+    }
+    if has("tls") {
+        let (cert, key) = (papers.server.0.display(), papers.server.1.display());
+        let ca = match has("client_ca") {
+            true => format!(", client_ca: {}", papers.ca.display()),
+            false => String::new(),
+        };
+        parts.push(format!("tls: {{cert: {cert}, key: {key}{ca}}}"));
+    }
+    format!("api: {{{}}}", parts.join(", "))
+}
+
+/// Asks from outside by each way: with which answers. 0 is none at all.
+async fn answers(node: &Node) -> [u16; 6] {
     let at = |name: &str| node.home.path(name).display().to_string();
     let (ca, cert, key) = (at("api-ca.crt"), at("api-client.crt"), at("api-client.key"));
+    let bearer = |token: &str| format!("Authorization: Bearer {token}");
+    let (good, wrong) = (bearer(TOKEN), bearer("kXo2b1nBq0c8fQ7ZtX"));
     let trust = ["--cacert", ca.as_str()];
     let mine = ["--cacert", &ca, "--cert", &cert, "--key", &key];
-    let good = format!("Authorization: Bearer {TOKEN}");
-    assert_eq!(node.get("http", "/healthz", &[]).await.0, 0, "no plain HTTP");
-    assert_eq!(
-        node.get("https", "/healthz", &trust).await.0,
-        0,
-        "no client certificate"
-    );
-    assert_eq!(node.get("https", "/healthz", &mine).await.0, 401, "no token");
-    let wrong = [
-        &mine[..],
-        &["--header", "Authorization: Bearer kXo2b1nBq0c8fQ7ZtX"],
-    ]
-    .concat();
-    assert_eq!(node.get("https", "/healthz", &wrong).await.0, 401);
-    let right = [&mine[..], &["--header", &good]].concat();
-    assert_eq!(node.get("https", "/healthz", &right).await.0, 200);
+    let mut got = [0; 6];
+    for (got, (scheme, arguments)) in got.iter_mut().zip([
+        ("http", vec!["--header", good.as_str()]),
+        ("https", trust.to_vec()),
+        ("https", [&trust[..], &["--header", &wrong]].concat()),
+        ("https", [&trust[..], &["--header", &good]].concat()),
+        ("https", mine.to_vec()),
+        ("https", [&mine[..], &["--header", &good]].concat()),
+    ]) {
+        // Nothing is told to whoever may not know, on no path.
+        for path in ["/metrics", "/v1/status", "/healthz"] {
+            let (status, body) = node.get(scheme, path, &arguments).await;
+            assert!(status == 200 || !body.contains(NODE), "{scheme} {path}: {body}");
+            *got = status;
+        }
+    }
+    got
+}
+
+#[tokio::test]
+async fn from_outside_a_token_alone_serves_over_tls() {
+    let node = Node::start(|home, port| outside(home, port, &["tls", "token"])).await;
+    // Whoever has the token; a client's certificate is neither asked for nor enough.
+    assert_eq!(answers(&node).await, [0, 401, 401, 200, 401, 200]);
+}
+
+#[tokio::test]
+async fn from_outside_a_clients_certificate_alone_serves() {
+    let node = Node::start(|home, port| outside(home, port, &["tls", "client_ca"])).await;
+    // Whoever has a certificate of the CA; a token is neither asked for nor enough.
+    assert_eq!(answers(&node).await, [0, 0, 0, 0, 200, 200]);
+    // One of another CA is none.
+    let stranger = Home::new();
+    Papers::make(&stranger);
+    let at = |home: &Home, name: &str| home.path(name).display().to_string();
+    let (cert, key) = (at(&stranger, "api-client.crt"), at(&stranger, "api-client.key"));
+    let ca = at(&node.home, "api-ca.crt");
+    let foreign = ["--cacert", ca.as_str(), "--cert", &cert, "--key", &key];
+    assert_eq!(node.get("https", "/healthz", &foreign).await.0, 0);
+}
+
+#[tokio::test]
+async fn from_outside_both_are_wanted_where_both_are_set() {
+    let node = Node::start(|home, port| outside(home, port, &["tls", "client_ca", "token"])).await;
+    assert_eq!(answers(&node).await, [0, 0, 0, 0, 401, 200]);
+}
+
+#[tokio::test]
+async fn an_address_for_others_without_tls_or_without_a_guard_is_refused_at_the_start() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    let config = home.configure(&[gateway.url()], None);
+    let text = std::fs::read_to_string(&config).unwrap();
+    for (guards, remedy) in [
+        (&[][..], "api.tls.cert"),
+        // A token in the clear is everybody's.
+        (&["token"], "api.tls.cert"),
+        (&["tls"], "api.token_file or api.tls.client_ca"),
+    ] {
+        let port = free_port();
+        std::fs::write(
+            &config,
+            text.replace("api: {listen: 'off'}", &outside(&home, port, guards)),
+        )
+        .unwrap();
+        for verb in [&["run"][..], &["config", "check"]] {
+            let out = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+                .args(verb)
+                .arg("--config")
+                .arg(&config)
+                .env_clear()
+                .stdin(Stdio::null())
+                .kill_on_drop(true)
+                .output();
+            let out = tokio::time::timeout(Duration::from_secs(20), out);
+            let out = out.await.expect("it does not start").unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.status.code(), Some(2), "{guards:?} {verb:?}: {said}");
+            assert!(
+                said.contains("api.listen") && said.contains(remedy) && !said.contains(TOKEN),
+                "{guards:?} {verb:?}: {said}"
+            );
+            assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+        }
+    }
+    assert!(gateway.seen().heartbeats.is_empty());
 }

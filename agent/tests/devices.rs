@@ -152,7 +152,14 @@ fn keygen(home: &Home, store: &[String], hsm: Option<&Hsm>) -> AgentKey {
     std::fs::remove_dir_all(&keys).ok();
     let mut arguments = vec!["keygen", "--output-dir", keys.to_str().unwrap()];
     arguments.extend(store.iter().map(String::as_str));
-    good(&run(&arguments, hsm));
+    let mut c = agent();
+    c.envs(hsm.map(|h| ("SOFTHSM2_CONF", &h.conf)));
+    good(
+        &c.env("TMPDIR", temporary(home.dir.path()))
+            .args(arguments)
+            .output()
+            .unwrap(),
+    );
     read(&keys.join("agent.pub")).trim().parse().unwrap()
 }
 
@@ -172,6 +179,7 @@ impl Daemon {
     fn start(config: &Path, hsm: Option<&Hsm>) -> Self {
         let mut c = agent();
         c.envs(hsm.map(|h| ("SOFTHSM2_CONF", &h.conf)));
+        c.env("TMPDIR", temporary(config.parent().unwrap()));
         c.args(["run", "--heartbeat-interval", "10s", "--config"])
             .arg(config);
         Self(c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
@@ -199,6 +207,20 @@ fn config(home: &Home, gateway: &Gateway, key: &AgentKey) -> PathBuf {
     home.configure(&[gateway.url()], Some(&gateway.token(key)))
 }
 
+/// Of this node alone: other tests ask TPMs at the same time.
+fn temporary(home: &Path) -> PathBuf {
+    let folder = home.join("tmp");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Names of the folders that hold a TPM's files while it is asked.
+fn folders_of_tpms(home: &Home) -> Vec<String> {
+    let names = std::fs::read_dir(temporary(home.dir.path())).unwrap();
+    let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
+    names.filter(|n| n.starts_with("virtengine-tpm-")).collect()
+}
+
 #[tokio::test]
 async fn a_key_sealed_by_a_tpm_registers_and_beats_and_no_other_tpm_gives_it_away() {
     let gateway = Gateway::start().await;
@@ -223,12 +245,44 @@ async fn a_key_sealed_by_a_tpm_registers_and_beats_and_no_other_tpm_gives_it_awa
     drop(daemon);
 
     // Unsealed at the start alone: the TPM may go while the agent runs. Nothing of it stays behind.
-    let left = || {
-        let names = std::fs::read_dir(std::env::temp_dir()).unwrap();
-        let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
-        names.filter(|n| n.starts_with("virtengine-tpm-")).count()
+    assert_eq!(folders_of_tpms(&home), Vec::<String>::new());
+
+    // The node has lost its disk, but for what its image holds: the sealed key and a token that is used up.
+    for folder in ["state", "tls"] {
+        std::fs::remove_dir_all(home.path(folder)).unwrap();
+    }
+    let count = gateway.seen().heartbeats.len();
+    let daemon = Daemon::start(&config(&home, &gateway, &public), None);
+    gateway.until_heartbeats(count + 1).await;
+    drop(daemon);
+    {
+        let seen = gateway.seen();
+        assert_eq!((seen.recoveries, seen.refusals.len()), (1, 0));
+        assert!(
+            seen.sequences.windows(2).all(|w| w[0] < w[1]),
+            "{:?}",
+            seen.sequences
+        );
+    }
+
+    // A TPM that does not answer: the agent waits for it, and ends when it is told to.
+    let pid = |child: &Child| rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid(&tpm.child), rustix::process::Signal::STOP).unwrap();
+    let mut daemon = Daemon::start(&config(&home, &gateway, &public), None);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(daemon.0.try_wait().unwrap().is_none(), "it waits");
+    rustix::process::kill_process(pid(&daemon.0), rustix::process::Signal::TERM).unwrap();
+    let told = Instant::now();
+    let end = loop {
+        if let Some(end) = daemon.0.try_wait().unwrap() {
+            break end;
+        }
+        assert!(told.elapsed() < Duration::from_secs(5), "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
     };
-    assert_eq!(left(), 0);
+    assert!(end.success(), "{end}");
+    rustix::process::kill_process(pid(&tpm.child), rustix::process::Signal::CONT).unwrap();
+    let before = folders_of_tpms(&home);
 
     // Another TPM, as after a change of the mainboard or a theft of the disk.
     let state = tpm.state.clone();
@@ -238,7 +292,15 @@ async fn a_key_sealed_by_a_tpm_registers_and_beats_and_no_other_tpm_gives_it_awa
     std::fs::write(&path, text.replace(&port_of(&text), &port_of(&other.tcti))).unwrap();
     let e = load(&path).unwrap_err().to_string();
     assert!(e.contains("TPM"), "{e}");
-    assert_eq!(left(), 0);
+    let mut migrate = agent();
+    migrate.env("TMPDIR", temporary(home.dir.path()));
+    migrate
+        .args(["key", "migrate", "--store", "file", "--key"])
+        .arg(&path);
+    let out = migrate.output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("TPM"), "{said}");
+    assert_eq!(folders_of_tpms(&home), before, "nothing of a failure stays");
 }
 
 /// The port in a TCTI.

@@ -56,6 +56,28 @@ fn is_wrong(doctor: &Value, code: &str) {
     assert!(!c["remedy"].as_str().unwrap().is_empty(), "{c}");
 }
 
+/// Both `doctor` and `status` call it wrong, with a remedy, and their exit codes say so.
+async fn told_by_both(config: &Path, accel: Option<&str>, code: &str) {
+    for verb in ["doctor", "status"] {
+        let mut c = command(&[verb, "--output", "json"], config);
+        if let Some(accel) = accel {
+            c.env("NODE_AGENT_QEMU_ACCEL", accel);
+        }
+        let out = c.output().await.unwrap();
+        let said: Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{verb}: {e}: {}", String::from_utf8_lossy(&out.stderr)));
+        assert_eq!(out.status.code(), Some(1), "{verb}: {said:#}");
+        if verb == "doctor" {
+            is_wrong(&said, code);
+            continue;
+        }
+        let told = |p: &Value| p["code"] == code && !p["remedy"].as_str().unwrap().is_empty();
+        let all = said["problems"].as_array().unwrap();
+        assert!(all.iter().any(told), "{code} in {said:#}");
+        assert_eq!(said["healthy"], false);
+    }
+}
+
 /// Waits until `status` names this trouble.
 async fn until_told(config: &Path, code: &str) {
     let start = Instant::now();
@@ -110,24 +132,22 @@ async fn before_the_registration_doctor_tells_of_token_key_gateway_interval_and_
     );
 
     home.configure(&[gateway.url()], Some(&token(&gateway, &home, None, -60)));
-    let (exit, doctor) = json(&["doctor"], &config).await;
-    assert_eq!(exit, 1);
-    is_wrong(&doctor, "token_expired");
+    told_by_both(&config, None, "token_expired").await;
 
     let other = gateway.token(&NodeKey::from_seed([3; 32]).unwrap().public());
     home.configure(&[gateway.url()], Some(&other));
-    is_wrong(&json(&["doctor"], &config).await.1, "key_mismatch");
+    told_by_both(&config, None, "key_mismatch").await;
 
     home.configure(&["https://127.0.0.1:1".into()], Some(&good));
     is_wrong(&json(&["doctor"], &config).await.1, "gateway");
 
     home.configure(&[gateway.url()], None);
-    is_wrong(&json(&["doctor"], &config).await.1, "registered");
+    told_by_both(&config, None, "registered").await;
 
     home.configure(&[gateway.url()], Some(&good));
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("base_interval: 10s", "base_interval: 2m")).unwrap();
-    is_wrong(&json(&["doctor"], &config).await.1, "interval_not_below_timeout");
+    told_by_both(&config, None, "interval_not_below_timeout").await;
 
     home.configure(&[gateway.url()], Some(&good));
     let mut doctor = command(&["doctor", "--output", "json"], &config);
@@ -203,6 +223,13 @@ async fn a_node_that_waits_a_gateway_of_another_ca_and_a_host_that_withholds_are
     let another = Gateway::start().await;
     let config = home.configure(&[another.url()], Some(&good));
     is_wrong(&json(&["doctor"], &config).await.1, "tls_failed");
+    // A running agent tells of it too: it waits, and sends its token to nobody.
+    let mut agent = start(&config);
+    until_told(&config, "not_registered").await;
+    let said = json(&["status"], &config).await.1.to_string();
+    assert!(said.contains("the token pins the gateway's CA"), "{said}");
+    agent.kill().await.unwrap();
+    assert!(another.seen().registrations.is_empty());
     // Not registered yet, and who it waits for.
     let config = home.configure(&[gateway.url()], Some(&good));
     (gateway.behaviour().pending_answers, gateway.behaviour().approval) = (1000, true);
@@ -244,6 +271,9 @@ async fn a_node_that_waits_a_gateway_of_another_ca_and_a_host_that_withholds_are
         kvm["grade"] == "note" && kvm["remedy"].as_str().unwrap().contains("--groups kvm"),
         "{kvm}"
     );
+    let notes = json(&["status"], &config).await.1["notes"].clone();
+    let noted = |c: &Value| c["code"] == "kvm_permission";
+    assert!(notes.as_array().unwrap().iter().any(noted), "{notes}");
     // `status` says so too, and its exit code with it.
     until_told(&config, "shutdown_rights").await;
     until_told(&config, "memory_figure").await;
@@ -273,8 +303,8 @@ async fn a_host_that_has_not_run_with_an_accelerator_is_told_that_it_does_not_su
         serde_json::from_slice::<Value>(&out.stdout).unwrap()
     };
     seen(false);
+    told_by_both(&config, Some("kvm"), "accel").await;
     let doctor = accel("kvm").await;
-    is_wrong(&doctor, "accel");
     let said = check(&doctor, "accel")["message"].as_str().unwrap();
     assert!(
         said.starts_with("selected_accel kvm not supported by host"),

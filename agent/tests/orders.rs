@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gateway::{Gateway, Home, Signed, order, read};
+use gateway::{Gateway, Home, Signed, order, read, rotation};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState};
 use serde_json::value::RawValue;
@@ -248,6 +248,45 @@ async fn what_the_task_key_did_not_sign_for_this_node_and_time_is_refused_with_i
 }
 
 #[tokio::test]
+async fn orders_count_by_the_key_that_the_one_before_has_signed_and_by_the_old_one_no_more() {
+    let site = Site::start().await.with_slurm("");
+    let key = |seed: u8| NodeKey::from_seed([seed; 32]).unwrap();
+    let (second, third) = (key(67), key(68));
+    let steps = vec![rotation(&gateway::task_key(), &second), rotation(&second, &third)];
+    let by = |id, key| {
+        Signed {
+            key,
+            ..Signed::new(id, "drain", "{}")
+        }
+        .command()
+    };
+    // Not yet told of: a stranger's.
+    site.tell(&[by("early", key(68))]);
+    let agent = site.run("");
+    assert_eq!(
+        site.outcome("early").await.code.as_deref(),
+        Some("task_signature_invalid")
+    );
+    site.gateway.behaviour().task_keys = steps;
+    site.tell(&[by("new", key(68)), by("old", gateway::task_key())]);
+    assert_eq!(site.outcome("new").await.status, AcknowledgementStatus::Done);
+    assert_eq!(
+        site.outcome("old").await.code.as_deref(),
+        Some("task_signature_invalid")
+    );
+    agent.stop().await;
+    // It is pinned from here on, with and without the gateway's word.
+    site.gateway.behaviour().task_keys.clear();
+    let agent = site.run("");
+    site.tell(&[by("older", gateway::task_key())]);
+    assert_eq!(
+        site.outcome("older").await.code.as_deref(),
+        Some("task_signature_invalid")
+    );
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
     let site = Site::start().await.with_slurm("");
     let running = site.run("");
@@ -417,6 +456,14 @@ async fn diagnostics_are_bounded_to_those_compiled_in_and_updates_need_a_release
         let detail = ack.detail.unwrap();
         assert_eq!(ack.status, AcknowledgementStatus::Done, "{name}: {detail}");
         assert!(detail.contains(word) && detail.len() <= 256, "{name}: {detail}");
+        // All of it, as it stays here too.
+        let report: serde_json::Value = serde_json::from_str(&ack.report.unwrap()).unwrap();
+        let member = match name {
+            "storage" => "result",
+            "uplink" => "endpoint",
+            other => other,
+        };
+        assert!(!report[member].is_null(), "{name}: {report}");
     }
     let ack = site.outcome("rm-rf").await;
     assert_eq!(

@@ -12,17 +12,20 @@
 mod gateway;
 mod tree;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gateway::{Gateway, Home, NODE, read};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
+use hpc_schema::node::NodeState;
+use serde_json::Value;
 use tokio::process::{Child, Command};
 use tree::unpack;
 
@@ -70,10 +73,17 @@ impl Recorded {
     }
 
     fn start(&self, gateway: &Gateway) -> Child {
+        self.start_with(gateway, |text| text)
+    }
+
+    /// With another configuration.
+    fn start_with(&self, gateway: &Gateway, change: impl FnOnce(String) -> String) -> Child {
+        let config = self.configure(gateway);
+        fs::write(&config, change(read(&config))).unwrap();
         let log = fs::File::create(self.home.path("agent.log")).unwrap();
         Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
             .args(["run", "--config"])
-            .arg(self.configure(gateway))
+            .arg(config)
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -103,9 +113,9 @@ impl Counters {
         let told = Arc::clone(&stop);
         let begin = Instant::now();
         let step = move || {
-            // Of one length always: the agent reads in place.
+            // Of one length always: the agent reads in place. Since boot next to nothing was done.
             let ms = u64::try_from(begin.elapsed().as_millis()).unwrap();
-            let (busy, idle) = (ms * 40, ms * 60);
+            let (busy, idle) = (ms * 40, 1_000_000_000_000 + ms * 60);
             let text = format!("cpu  {busy:018} 0 0 {idle:018} 0 0 0 0 0 0\nintr 0\n");
             stat.write_all_at(text.as_bytes(), 0).unwrap();
             let io = ms / 4;
@@ -210,6 +220,267 @@ async fn every_figure_of_a_recorded_node_arrives_in_its_own_field() {
     assert_eq!(h.status, HealthStatus::Degraded);
     let jobs = payload.jobs.unwrap();
     assert_eq!((jobs.running_count, jobs.pending_count), (Some(0), Some(0)));
+    drop(agent);
+}
+
+/// Every value of the payload by its path; of lists as one.
+fn leaves(of: &Value, path: &str, into: &mut BTreeMap<String, Value>) {
+    match of {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                leaves(value, &path, into);
+            }
+        }
+        other => drop(into.insert(path.to_owned(), other.clone())),
+    }
+}
+
+fn fields(heartbeat: &Heartbeat) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    leaves(&serde_json::to_value(heartbeat).unwrap(), "", &mut all);
+    all
+}
+
+/// Every field that the payload may have, as the schema lists them.
+fn schema() -> BTreeSet<String> {
+    let text = include_str!("../../schema/json/heartbeat.json");
+    let schema: Value = serde_json::from_str(text).unwrap();
+    let mut all = BTreeSet::new();
+    for (name, property) in schema["properties"].as_object().unwrap() {
+        let of = property["$ref"]
+            .as_str()
+            .or(property["anyOf"][0]["$ref"].as_str());
+        let inner = of.map(|of| &schema["$defs"][of.trim_start_matches("#/$defs/")]["properties"]);
+        match inner.and_then(Value::as_object) {
+            Some(inner) => all.extend(inner.keys().map(|k| format!("{name}.{k}"))),
+            None => drop(all.insert(name.clone())),
+        }
+    }
+    all
+}
+
+/// Slurm's programs as they answer on a node with 16 of its 64 cores given away, in a cluster where much else runs.
+fn batch_system(root: &Path, running: &str) {
+    let folder = root.join("slurm");
+    fs::create_dir_all(&folder).unwrap();
+    let node = "NodeName=node042 CPUAlloc=16 CPUEfctv=64 CPUTot=64 RealMemory=2064384 AllocMem=65536 State=MIXED Version=24.11.5";
+    let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 60;
+    let queue = format!(
+        "{running}8|RUNNING|0|node[043-099]||(null)\n9|PENDING|0||node042|(null)\n\
+         10|PENDING|0|||(null)\n11|COMPLETED|{ended}|node042||(null)\n12|FAILED|{ended}|node043||(null)"
+    );
+    for (name, says) in [("scontrol", node), ("squeue", &queue)] {
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n")).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}
+
+/// Fault 16 of the reference implementation: CPU since boot, available = total, uptime of the process, disk and network 0,
+/// no GPU figures, the whole cluster's jobs on every node.
+#[tokio::test]
+async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent() {
+    let node = Recorded::new();
+    let _counters = Counters::start(&node.root);
+    batch_system(&node.root, "7|RUNNING|0|node042||(null)\n");
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let agent = node.start_with(&gateway, |text| {
+        let slurm = format!(
+            "slurm: {{enabled: true, node_name: node042, bin_dir: {}/slurm}}",
+            node.root.display()
+        );
+        text.replace("slurm: {enabled: false}", &slurm)
+    });
+    gateway
+        .until("a heartbeat with figures of an interval", |s| {
+            s.heartbeats.last().is_some_and(|h| {
+                let h = &h.heartbeat;
+                h.health.network_utilization_percent.is_some() && h.latency.is_some()
+            })
+        })
+        .await;
+    let real = fields(&last(&gateway));
+    drop(agent);
+    let text = |path: &str| {
+        real.get(path)
+            .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+    };
+    for (path, expected) in [
+        ("capacity.cpu_cores_total", "64"),
+        ("capacity.cpu_cores_available", "48"),
+        ("capacity.cpu_cores_allocated", "16"),
+        ("capacity.memory_gb_total", "2016"),
+        ("capacity.memory_gb_allocated", "64"),
+        ("capacity.gpus_total", "8"),
+        ("capacity.gpu_type", "NVIDIA H100 80GB HBM3"),
+        ("health.uptime_seconds", "10000"),
+        ("health.load_average_1m", "61200000"),
+        ("health.temperature_celsius", "63"),
+        ("health.error_count_24h", "6"),
+        ("health.warning_count_24h", "7"),
+        ("health.slurm_state", "mixed"),
+        ("jobs.running_count", "1"),
+        ("jobs.pending_count", "1"),
+        ("jobs.failed_24h", "0"),
+        ("jobs.active_job_ids", r#"["slurm-7"]"#),
+    ] {
+        assert_eq!(text(path).as_deref(), Some(expected), "{path} in {real:#?}");
+    }
+    let number = |path: &str| {
+        real[path]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{path} in {real:#?}"))
+    };
+    assert!(number("capacity.memory_gb_available") < number("capacity.memory_gb_total"));
+    assert!(number("capacity.storage_gb_available") <= number("capacity.storage_gb_total"));
+    assert!(number("jobs.completed_24h") <= 1);
+    // Of the interval: since boot it would be 0 %.
+    let points = u64::from(POINTS);
+    for (path, percent) in [
+        ("health.cpu_utilization_percent", 40),
+        ("health.disk_io_utilization_percent", 25),
+        ("health.network_utilization_percent", 12),
+        ("health.gpu_utilization_percent", 84),
+        ("health.gpu_memory_utilization_percent", 25),
+        ("health.memory_utilization_percent", 26),
+    ] {
+        assert!(
+            number(path).abs_diff(percent) <= points,
+            "{path} is {}, not {percent}",
+            number(path)
+        );
+    }
+    for path in [
+        "health.gpu_temperature_celsius",
+        "latency.gateway_latency_us",
+        "latency.chain_latency_ms",
+    ] {
+        assert!(number(path) > 0, "{path}");
+    }
+
+    // A node of which the kernel says next to nothing: what is not known is not there, and nothing is 0 instead.
+    let bare = Recorded::new();
+    for folder in ["sys", "dev", "etc"] {
+        fs::remove_dir_all(bare.root.join(folder)).unwrap();
+        fs::create_dir_all(bare.root.join(folder)).unwrap();
+    }
+    for gone in ["diskstats", "net", "loadavg", "uptime", "pressure"] {
+        let path = bare.root.join("proc").join(gone);
+        fs::remove_dir_all(&path)
+            .or_else(|_| fs::remove_file(&path))
+            .unwrap();
+    }
+    fs::remove_file(bare.root.join("libnvidia-ml.so")).unwrap();
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let agent = bare.start(&gateway);
+    gateway.until_heartbeats(3).await;
+    let absent = fields(&last(&gateway));
+    drop(agent);
+    let known = [
+        "agent_version",
+        "capacity.cpu_cores_allocated",
+        "capacity.cpu_cores_available",
+        "capacity.cpu_cores_total",
+        "capacity.memory_gb_allocated",
+        "capacity.memory_gb_available",
+        "capacity.memory_gb_total",
+        "capacity.storage_gb_allocated",
+        "capacity.storage_gb_available",
+        "capacity.storage_gb_total",
+        "cluster_id",
+        "health.memory_utilization_percent",
+        "health.status",
+        "jobs.active_job_ids",
+        "jobs.pending_count",
+        "jobs.running_count",
+        "latency.chain_latency_ms",
+        "latency.gateway_latency_us",
+        "latency.measurements",
+        "node_id",
+        "sequence_number",
+        "timestamp",
+    ];
+    // Programs of this machine are found where they are installed, and only there.
+    let there = absent.keys().map(String::as_str);
+    let there: Vec<&str> = there.filter(|f| !f.starts_with("services.")).collect();
+    assert_eq!(there, known, "{absent:#?}");
+
+    // No field is left out of this test: the first node has each that a node alone can have.
+    let elsewhere = [
+        // Measured with a neighbour, in tests of the prober and of the fleet.
+        "latency.avg_cluster_latency_us",
+        // Of what is installed, in tests with a real Slurm.
+        "services.container_runtime",
+        "services.container_runtime_version",
+        "services.munge_running",
+        "services.slurmd_running",
+        "services.slurmd_version",
+    ];
+    let missing: Vec<String> = schema()
+        .into_iter()
+        .filter(|f| !real.contains_key(f) && !elsewhere.contains(&f.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?} of {real:#?}");
+}
+
+#[tokio::test]
+async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
+    let node = Recorded::new();
+    batch_system(&node.root, "7|RUNNING|0|node042||(null)\n");
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    gateway.behaviour().node_state = NodeState::Draining;
+    let agent = node.start_with(&gateway, |text| {
+        let slurm = format!(
+            "slurm: {{enabled: true, node_name: node042, bin_dir: {}/slurm}}",
+            node.root.display()
+        );
+        text.replace("slurm: {enabled: false}", &slurm).replace(
+            "  temperature_interval",
+            "  jobs_interval: 30s\n  temperature_interval",
+        )
+    });
+    let running = |h: &Heartbeat| h.jobs.as_ref().and_then(|j| j.running_count);
+    gateway
+        .until("a heartbeat with GPUs and a job", |s| {
+            s.heartbeats.last().is_some_and(|h| {
+                h.heartbeat.capacity.gpus_available == Some(8) && running(&h.heartbeat) == Some(1)
+            })
+        })
+        .await;
+    // From the next one on there are two minutes between two.
+    gateway.behaviour().next_heartbeat_seconds = 120;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    let other = node.root.join("other.so");
+    let compiled = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-DGPUS=8", "-DLOST=1", "-o"])
+        .arg(&other)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/nvml/stub.c"))
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    let begin = Instant::now();
+    fs::rename(&other, node.root.join("libnvidia-ml.so")).unwrap();
+    while last(&gateway).capacity.gpus_available != Some(7) {
+        assert!(begin.elapsed() < Duration::from_secs(75), "{}", node.log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(last(&gateway).capacity.gpus_total, Some(8), "lost is not gone");
+    assert_eq!(running(&last(&gateway)), Some(1));
+    let begin = Instant::now();
+    batch_system(&node.root, "");
+    while running(&last(&gateway)) != Some(0) {
+        assert!(begin.elapsed() < Duration::from_secs(75), "{}", node.log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     drop(agent);
 }
 

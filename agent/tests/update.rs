@@ -13,6 +13,7 @@ mod gateway;
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use gateway::{Authority, Gateway, Home, Signed, read};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use virtengine_node_agent::clock::Clock;
+use virtengine_node_agent::fault::UPDATE;
 use virtengine_node_agent::key::NodeKey;
 use virtengine_node_agent::register::register;
 use virtengine_node_agent::update::platform;
@@ -162,6 +164,11 @@ impl Site {
     }
 
     fn spawn(&self) -> tokio::process::Child {
+        self.spawn_to_die_at(None)
+    }
+
+    /// Kills itself when it comes to that step.
+    fn spawn_to_die_at(&self, step: Option<&str>) -> tokio::process::Child {
         let log = fs::File::options()
             .create(true)
             .append(true)
@@ -170,6 +177,7 @@ impl Site {
         tokio::process::Command::new(AGENT)
             .args(["run", "--config", self.configure().to_str().unwrap()])
             .env_clear()
+            .envs(step.map(|s| ("VIRTENGINE_AGENT_FAULT", s)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -207,6 +215,20 @@ impl Site {
         }
         let ack = self.gateway.seen().acknowledgements.iter().find(ended).cloned();
         (ack.unwrap(), starts.load(Ordering::Relaxed))
+    }
+
+    /// What the disk had not been told to keep is lost: half of each file that has not got its name.
+    fn cut_the_power(&self) {
+        let versions = self.home.path("state/versions");
+        let half = versions.join(".new");
+        let files = [&versions, &half].map(|f| fs::read_dir(f).into_iter().flatten().flatten());
+        for path in files.into_iter().flatten().map(|e| e.path()) {
+            let nameless = path.starts_with(&half) || path.extension().is_some_and(|e| e == "tmp");
+            if nameless && path.is_file() {
+                let bytes = fs::read(&path).unwrap();
+                fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            }
+        }
     }
 
     fn log(&self) -> String {
@@ -312,6 +334,52 @@ async fn a_version_that_does_not_work_gives_way_to_the_one_before() {
     // The one that handed over, its second start, and the installed program again.
     assert_eq!(starts, 3, "{}", site.log());
     assert_eq!(site.current(), None);
+}
+
+/// One step: the power is cut there, and then the agent is started as a service manager does.
+async fn cut_at(step: &'static str) {
+    let site = Site::start().await;
+    let order = site.downloads.offer("9.9.9", &good("9.9.9"), &release_key());
+    site.tell("u", &order);
+    let mut agent = site.spawn_to_die_at(Some(step));
+    let died = tokio::time::timeout(Duration::from_secs(60), agent.wait()).await;
+    let died = died.unwrap_or_else(|_| panic!("{step} was never come to: {}", site.log()));
+    assert_eq!(died.unwrap().signal(), Some(9), "{step}: {}", site.log());
+    site.cut_the_power();
+    let (ack, starts) = site.outcome("u").await;
+    assert_eq!(
+        (ack.status, ack.detail.as_deref(), starts),
+        (AcknowledgementStatus::Done, Some("version 9.9.9 runs"), 1),
+        "{step}: {}",
+        site.log()
+    );
+    assert_eq!(site.current(), Some(("9.9.9".to_owned(), true)), "{step}");
+    let seen = site.gateway.seen();
+    let ends = seen
+        .acknowledgements
+        .iter()
+        .filter(|a| a.status != AcknowledgementStatus::Accepted);
+    assert!(ends.clone().all(|a| *a == ack), "{step}: {ends:?}");
+    assert!(seen.sequences.windows(2).all(|w| w[0] < w[1]), "{step}");
+    let left: Vec<_> = fs::read_dir(site.home.path("state/versions"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .filter(|n| n != "9.9.9" && n != "state.json")
+        .collect();
+    assert!(left.is_empty(), "{step}: {left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_the_power_is_cut_the_version_runs_after_the_next_start() {
+    for steps in UPDATE.chunks(3) {
+        let mut under_way = tokio::task::JoinSet::new();
+        for step in steps {
+            under_way.spawn(cut_at(step));
+        }
+        while let Some(ended) = under_way.join_next().await {
+            ended.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,17 +11,22 @@
 mod gateway;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, NODE, Running, quick, read, registered, status};
+use gateway::{CLUSTER, Gateway, Home, NODE, Running, Site, quick, read, registered, status};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
 use virtengine_node_agent::clock::Clock;
-use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register};
-use virtengine_node_agent::run::{Agent, World};
+use virtengine_node_agent::config::{Config, Overrides, load};
+use virtengine_node_agent::history::History;
+use virtengine_node_agent::probe::memory::Memory;
+use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register, register_by};
+use virtengine_node_agent::run::{Agent, Signal, World};
+use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::sequence::BLOCK;
-use virtengine_node_agent::state::{Outages, StateDir};
+use virtengine_node_agent::state::{Outages, StateDir, Status};
 use virtengine_node_agent::uplink::{CaPin, Identity, IssuedError, check_issued};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -131,11 +136,10 @@ async fn tokens_for_others_and_used_tokens_are_refused_with_their_code() {
     );
     assert!(gateway.seen().registrations.is_empty());
     registered(&gateway, &home).await;
-    std::fs::remove_dir_all(home.path("state")).unwrap();
-    let token = gateway.token(&home.key.public());
+    // Used by another key: that one is registered, and this one brings nothing back.
     let e = register(
-        &home.config(&[gateway.url()], Some(&token)),
-        &home.key,
+        &other.config(&[gateway.url()], Some(&token)),
+        &other.key,
         PATIENCE,
         |_| {},
     )
@@ -145,9 +149,14 @@ async fn tokens_for_others_and_used_tokens_are_refused_with_their_code() {
         matches!(&e, RegisterError::RefusedByGateway { code, .. } if code == "token_used"),
         "{e}"
     );
-    let e = register(&home.config(&[gateway.url()], None), &home.key, PATIENCE, |_| {})
-        .await
-        .unwrap_err();
+    let e = register(
+        &other.config(&[gateway.url()], None),
+        &other.key,
+        PATIENCE,
+        |_| {},
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(e, RegisterError::NoToken));
     let e = register(
         &home.config(&[gateway.url()], Some("a.b.c")),
@@ -276,6 +285,86 @@ async fn starting_before_the_gateway_waits_and_an_outage_ends_within_the_backoff
     assert_eq!(outage.code, "gateway_unreachable");
 }
 
+/// A machine that is asked where the agent runs: simulated time knows no thread.
+struct Machine(Category);
+
+impl Collector for Machine {
+    fn name(&self) -> &'static str {
+        "machine"
+    }
+    fn category(&self) -> Category {
+        self.0
+    }
+    fn collect(&mut self, _: Instant) -> Vec<Reading> {
+        let memory = Memory {
+            total: 8 << 30,
+            available: 4 << 30,
+        };
+        match self.0 {
+            Category::Capacity => vec![Reading::Cores(Some(8)), Reading::Memory(Some(memory))],
+            _ => vec![Reading::Cpu(Some(7))],
+        }
+    }
+}
+
+fn machine(_: &Sources) -> Sampler {
+    let categories = [Category::Capacity, Category::Utilization];
+    Sampler::inline(
+        categories
+            .map(|c| Box::new(Machine(c)) as Box<dyn Collector>)
+            .into(),
+    )
+}
+
+/// The bounded spool of an outage: its samples and its entry in the journal. No heartbeat of it is sent later.
+#[tokio::test(start_paused = true)]
+async fn an_outage_leaves_its_samples_and_its_journal_and_no_old_heartbeat_is_sent() {
+    let minutes = |n: u64| tokio::time::sleep(Duration::from_secs(n * 60));
+    let site = Site::start(machine).await;
+    let way = (&site.world.clock, &site.world.dial);
+    register_by(&site.config, &site.home.key, PATIENCE, way, |_| {})
+        .await
+        .unwrap();
+    let config = Config {
+        token: None,
+        ..site.config.clone()
+    };
+    let agent = Agent::new(config, site.world.clone()).unwrap();
+    let (stop, signals) = tokio::sync::mpsc::channel(1);
+    let running = tokio::spawn(agent.run(signals));
+    minutes(2).await;
+    let (began, before) = (site.world.clock.seconds(), site.gateway.seen().heartbeats.len());
+    site.down.store(true, Ordering::Relaxed);
+    site.wire.lock().unwrap().take().unwrap().abort();
+    minutes(30).await;
+    let ended = site.world.clock.seconds();
+    site.down.store(false, Ordering::Relaxed);
+    minutes(2).await;
+    let first = site.gateway.seen().heartbeats[before].report.time;
+    assert!(
+        u64::from(first) >= ended,
+        "{first} is of the outage, which ended at {ended}"
+    );
+    stop.send(Signal::Stop).await.unwrap();
+    running.await.unwrap();
+    let state = StateDir::new(&site.home.path("state"));
+    let outages = Outages::load(&state);
+    let all: Vec<_> = outages.iter().collect();
+    assert_eq!(all.len(), 1);
+    assert!(
+        all[0].until.unwrap() - all[0].from >= 29 * 60 && all[0].attempts > 50,
+        "{all:?}"
+    );
+    // As many samples as are kept, the newest of them; most are of the outage.
+    let samples = History::read(&state.history(), Category::Utilization, 0).unwrap();
+    let during = samples.iter().filter(|s| (began..ended).contains(&s.at)).count();
+    assert!(
+        samples.len() <= 100 && during >= 60,
+        "{during} of {}",
+        samples.len()
+    );
+}
+
 #[tokio::test]
 async fn a_hanging_gateway_costs_one_timeout_and_stopping_does_not_wait_for_it() {
     let gateway = Gateway::start().await;
@@ -284,8 +373,17 @@ async fn a_hanging_gateway_costs_one_timeout_and_stopping_does_not_wait_for_it()
     gateway.behaviour().next_heartbeat_seconds = 0;
     gateway.behaviour().hang = true;
     let agent = Running::start(&home, &[gateway.url()], quick());
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(status(&home).last_error.unwrap().code, "gateway_timeout");
+    let begun = Instant::now();
+    let state = StateDir::new(&home.path("state"));
+    let error = loop {
+        let status = Status::load(&state).unwrap_or_default();
+        if let Some(error) = status.and_then(|s| s.last_error) {
+            break error;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "no timeout");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(error.code, "gateway_timeout");
     let start = Instant::now();
     agent.stop().await;
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
@@ -431,6 +529,93 @@ async fn an_expired_or_lost_certificate_is_recovered_with_the_agents_key() {
     gateway.until_heartbeats(n + 1).await;
     agent.stop().await;
     assert_eq!(gateway.seen().recoveries, 2);
+}
+
+/// Everything but the key, as on a node that boots from an image.
+fn lose_the_disk(home: &Home) {
+    std::fs::remove_dir_all(home.path("state")).unwrap();
+    // What the first registration has written; a recovered one writes into its state alone.
+    std::fs::remove_dir_all(home.path("tls")).ok();
+}
+
+#[tokio::test]
+async fn a_node_that_has_lost_its_disk_goes_on_by_its_key_and_reuses_no_number() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let first = registered(&gateway, &home).await;
+    let urls = [gateway.url()];
+    let running = Running::start(&home, &urls, quick());
+    gateway.until_heartbeats(1).await;
+    // Not a clean stop: nothing is written down any more.
+    running.task.abort();
+    let before = *gateway.seen().sequences.last().unwrap();
+
+    // Its token is used up: another certificate request is not answered by it.
+    lose_the_disk(&home);
+    let config = home.config(&urls, Some(&gateway.token(&home.key.public())));
+    let Outcome::Recovered(r) = register(&config, &home.key, PATIENCE, |_| {}).await.unwrap() else {
+        panic!("registered anew");
+    };
+    assert_eq!((r.epoch, r.last_sequence), (first.epoch, before + BLOCK));
+    assert_eq!(
+        (&r.chain_id, &r.contract, r.ca_sha256, r.task_public_key),
+        (
+            &first.chain_id,
+            &first.contract,
+            first.ca_sha256,
+            first.task_public_key
+        )
+    );
+    assert_eq!(r.fingerprint, first.fingerprint);
+    let again = register(&config, &home.key, PATIENCE, |_| {}).await.unwrap();
+    assert!(matches!(again, Outcome::Already(_)));
+    let count = gateway.seen().heartbeats.len();
+    let running = Running::start(&home, &urls, quick());
+    gateway.until_heartbeats(count + 1).await;
+    running.stop().await;
+
+    // Without any token: ids and the gateway's CA, as an image may hold them.
+    lose_the_disk(&home);
+    let path = home.configure(&urls, None);
+    let ids = format!("node: {{id: {NODE}, cluster_id: {CLUSTER}}}\n");
+    std::fs::write(&path, ids + &read(&path)).unwrap();
+    let bare = load(&path, &Overrides::default()).unwrap();
+    let unknown = register(&bare, &home.key, PATIENCE, |_| {}).await;
+    assert!(matches!(unknown, Err(RegisterError::NoToken)), "{unknown:?}");
+    std::fs::create_dir(home.path("tls")).unwrap();
+    std::fs::write(home.path("tls/ca.crt"), gateway.shared.authority.pem()).unwrap();
+    let outcome = register(&bare, &home.key, PATIENCE, |_| {}).await.unwrap();
+    assert!(matches!(outcome, Outcome::Recovered(_)));
+    let count = gateway.seen().heartbeats.len();
+    let running = Running::start(&home, &urls, quick());
+    gateway.until_heartbeats(count + 1).await;
+    running.stop().await;
+
+    // Another key is not this node's, whatever its token says.
+    let other = Home::new();
+    let config = other.config(&urls, Some(&gateway.shared.token(&other.key.public(), "token-2")));
+    let refused = register(&config, &other.key, PATIENCE, |_| {}).await.unwrap_err();
+    assert!(refused.is_refusal(Code::TokenUsed), "{refused}");
+
+    // This key on another machine is, and says so.
+    lose_the_disk(&home);
+    std::fs::create_dir(home.path("tls")).unwrap();
+    std::fs::write(home.path("tls/ca.crt"), gateway.shared.authority.pem()).unwrap();
+    gateway.seen().registrations.last_mut().unwrap()["hardware_fingerprint"] = "00".repeat(32).into();
+    register(&bare, &home.key, PATIENCE, |_| {}).await.unwrap();
+    let count = gateway.seen().heartbeats.len();
+    let running = Running::start(&home, &urls, quick());
+    gateway.until_heartbeats(count + 1).await;
+    running.stop().await;
+    let findings = status(&home).findings.join("; ");
+    assert!(findings.contains("hardware_changed"), "{findings}");
+    let seen = gateway.seen();
+    assert!(
+        seen.sequences.windows(2).all(|w| w[0] < w[1]),
+        "{:?}",
+        seen.sequences
+    );
+    assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
 }
 
 #[tokio::test]

@@ -12,12 +12,15 @@
 mod gateway;
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Blocking, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home};
+use gateway::{Gateway, Home, order, read};
+use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
+use hpc_schema::registry::JobIds;
 use tokio::process::{Child, Command};
 
 /// As `squeue` lists it here: id, state, end, nodes, required nodes, scheduled nodes.
@@ -61,18 +64,37 @@ fn point(link: &Path, target: &Path) {
 /// The agent in a mount namespace of its own, in which `frozen` is a FUSE file system. Its server would be whoever
 /// holds the agent's standard input: nobody reads it, so every question waits for ever.
 fn start(config: &Path, frozen: &Path) -> Child {
-    let fuse = File::options()
+    start_with(&device(), config, frozen)
+}
+
+fn device() -> File {
+    File::options()
         .read(true)
         .write(true)
         .open("/dev/fuse")
-        .expect("/dev/fuse is needed");
+        .expect("/dev/fuse is needed")
+}
+
+/// Its server says at last that there will be no file system: whoever waits for it is told.
+fn thaw(mut fuse: &File) {
+    let mut question = vec![0; 1 << 17];
+    let n = fuse.read(&mut question).unwrap();
+    assert!(n >= 16, "the kernel's first question");
+    // Length, error, and the number of the question.
+    let mut answer = 16u32.to_ne_bytes().to_vec();
+    answer.extend((-5i32).to_ne_bytes());
+    answer.extend(&question[8..16]);
+    fuse.write_all(&answer).unwrap();
+}
+
+fn start_with(fuse: &File, config: &Path, frozen: &Path) -> Child {
     let root = rustix::process::geteuid().is_root();
     let mount = "mount -i -t fuse -o fd=0,rootmode=40000,user_id=0,group_id=0 frozen \"$0\" && exec \"$1\" run --config \"$2\"";
     Command::new("unshare")
         .args(if root { &["-m"][..] } else { &["-rm"][..] })
         .args(["sh", "-c", mount])
         .args([frozen, Path::new(AGENT), config])
-        .stdin(Stdio::from(fuse))
+        .stdin(Stdio::from(fuse.try_clone().unwrap()))
         .stdout(Stdio::null())
         .stderr(Stdio::from(File::create(frozen.with_extension("log")).unwrap()))
         .kill_on_drop(true)
@@ -137,7 +159,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     point(&storage, home.dir.path());
     point(&nvml, &library(home.dir.path(), &["GPUS=4"]));
     let hanging = library(home.dir.path(), &["GPUS=4", "HANG"]);
-    let text = gateway::read(&config).replace(
+    let text = read(&config).replace(
         "agent:\n",
         &format!("agent:\n  storage_path: {}\n", storage.display()),
     );
@@ -152,7 +174,8 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     let text = text.replace("slurm: {enabled: false}\n", &slurm_here);
     std::fs::write(&config, text + &gpu).unwrap();
 
-    let agent = start(&config, &frozen);
+    let fuse = device();
+    let agent = start_with(&fuse, &config, &frozen);
     gateway
         .until("a heartbeat with storage and GPUs", |s| {
             s.heartbeats.last().is_some_and(|h| {
@@ -201,7 +224,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     // Everything else goes on being measured.
     assert!(end.health.cpu_utilization_percent.is_some() && end.health.uptime_seconds.is_some());
     assert_eq!(end.health.status, HealthStatus::Degraded);
-    let status = gateway::read(&home.path("state/status.json"));
+    let status = read(&home.path("state/status.json"));
     assert!(status.contains("Slurm's programs hang"), "{status}");
     let findings = gateway::status(&home).findings;
     assert!(
@@ -210,7 +233,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
             .any(|f| f.starts_with("collector_stuck: storage does not answer")),
         "{findings:?}"
     );
-    let log = gateway::read(&frozen.with_extension("log"));
+    let log = read(&frozen.with_extension("log"));
     assert!(
         log.contains("collector=\"storage\"") && log.contains("has not answered"),
         "{log}"
@@ -218,5 +241,175 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     let seen = gateway.seen().arrived.clone();
     let gap = seen.windows(2).map(|w| w[1] - w[0]).max().unwrap();
     assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+
+    // Mended, all of it comes back by itself, and the finding goes.
+    point(&storage, home.dir.path());
+    point(&nvml, &library(home.dir.path(), &["GPUS=4"]));
+    point(&slurm, &programs);
+    thaw(&fuse);
+    gateway
+        .until("figures again", |s| {
+            s.heartbeats.last().is_some_and(|h| {
+                let c = &h.heartbeat.capacity;
+                c.storage_gb_total.is_some() && c.gpus_total == Some(4) && c.cpu_cores_available > 0
+            })
+        })
+        .await;
+    until("status without it", Duration::from_secs(30), || {
+        let status = gateway::status(&home);
+        let stuck = |f: &String| f.starts_with("collector_stuck");
+        status.stuck_collectors.is_empty() && !status.findings.iter().any(stuck)
+    })
+    .await;
+    stop(agent, &config).await;
+}
+
+#[tokio::test]
+async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends_with_its_name() {
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let home = Home::new();
+    let (state, real, frozen) = (home.path("state"), home.path("real"), home.path("frozen"));
+    for folder in [&real, &frozen] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    point(&state, &real);
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let log = || read(&frozen.with_extension("log"));
+    let mut agent = start(&config, &frozen);
+    gateway.until_heartbeats(1).await;
+    point(&state, &frozen);
+    let hung = Instant::now();
+    while hung.elapsed() < Duration::from_secs(45) {
+        let n = gateway.seen().heartbeats.len();
+        gateway.until_heartbeats(n + 1).await;
+    }
+    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
+    assert!(log().contains("collector=\"state directory\""), "{}", log());
+    let arrived = gateway.seen().arrived.clone();
+    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+
+    // It says goodbye and ends in time all the same.
+    let pid = i32::try_from(agent.id().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
+    assert_eq!(
+        end.expect("within five seconds").unwrap().code(),
+        Some(0),
+        "{}",
+        log()
+    );
+    assert_eq!(last(&gateway).health.status, HealthStatus::Offline);
+
+    let mut agent = start(&config, &frozen);
+    let end = tokio::time::timeout(Duration::from_secs(20), agent.wait()).await;
+    assert_eq!(
+        end.expect("a start is bounded").unwrap().code(),
+        Some(1),
+        "{}",
+        log()
+    );
+    let text = log();
+    assert!(
+        text.contains("agent.state_dir") && text.contains("has not answered within"),
+        "{text}"
+    );
+}
+
+/// Waits until `good`, while heartbeats go on.
+async fn until(what: &str, within: Duration, good: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !good() {
+        assert!(start.elapsed() < within, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again() {
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    // Due for renewal after 20 s.
+    gateway.behaviour().certificate_life = Duration::from_secs(30);
+    let home = Home::new();
+    let (state, real, frozen) = (home.path("state"), home.path("real"), home.path("frozen"));
+    for folder in [&real, &frozen] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    point(&state, &real);
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let log = || read(&frozen.with_extension("log"));
+    let fuse = device();
+    let mut agent = start_with(&fuse, &config, &frozen);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
+    gateway.until_heartbeats(1).await;
+    point(&state, &frozen);
+    gateway.behaviour().certificate_life = Duration::from_secs(24 * 3600);
+    gateway.behaviour().config_updates = Some(ConfigUpdates {
+        job_ids: Some(JobIds::Plain),
+        ..ConfigUpdates::default()
+    });
+    gateway
+        .until("a renewal while it hangs", |s| s.renewals == 1)
+        .await;
+    // Read again, with other collectors and the certificates that lie there.
+    let text = read(&config).replace(
+        "agent:\n",
+        &format!("agent:\n  storage_path: {}\n", real.display()),
+    );
+    std::fs::write(&config, text).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    until("the reload", Duration::from_secs(20), || {
+        log().contains("configuration reloaded")
+    })
+    .await;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 3).await;
+    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
+    let (certificate, registration) = (real.join("tls/client.pem"), real.join("registration.json"));
+    assert!(!certificate.exists() && !read(&registration).contains("plain"));
+
+    point(&state, &real);
+    thaw(&fuse);
+    until("the certificate", Duration::from_secs(30), || {
+        certificate.exists()
+    })
+    .await;
+    until("the setting of job ids", Duration::from_secs(30), || {
+        read(&registration).contains("plain")
+    })
+    .await;
+    assert_eq!(gateway.seen().renewals, 1, "that very certificate");
+    until("status without it", Duration::from_secs(20), || {
+        let status = gateway::status(&home);
+        let stuck = |f: &String| f.starts_with("collector_stuck");
+        status.stuck_collectors.is_empty() && !status.findings.iter().any(stuck)
+    })
+    .await;
+    // Reports of diagnostics go the same way.
+    gateway
+        .behaviour()
+        .commands
+        .push(order("d1", "run_diagnostic", r#"{"name":"health"}"#));
+    until("the report", Duration::from_secs(30), || {
+        std::fs::read_dir(real.join("diagnostics")).is_ok_and(|d| d.count() == 1)
+    })
+    .await;
+    let arrived = gateway.seen().arrived.clone();
+    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+    assert_eq!(gateway.seen().recoveries, 0);
+
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
+    assert_eq!(end.expect("in time").unwrap().code(), Some(0), "{}", log());
+    // The next start has what was kept.
+    let kept = read(&certificate);
+    let agent = start(&config, &frozen);
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    assert_eq!((gateway.seen().renewals, read(&certificate)), (1, kept));
     stop(agent, &config).await;
 }

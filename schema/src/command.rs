@@ -19,7 +19,10 @@ use crate::key::{AgentKey, Verifier};
 use crate::refusal::Refusal;
 use crate::time::{Rfc3339, UnixSeconds};
 
-pub use ack::{Acknowledgement, AcknowledgementStatus, MAX_ACKNOWLEDGEMENT_DETAIL, MAX_ACKNOWLEDGEMENTS};
+pub use ack::{
+    Acknowledgement, AcknowledgementStatus, MAX_ACKNOWLEDGEMENT_DETAIL, MAX_ACKNOWLEDGEMENT_REPORT,
+    MAX_ACKNOWLEDGEMENTS,
+};
 pub use parameters::{MAX_PARAMETERS_BYTES, Parameters, Reason, RunDiagnostic, UpdateAgent};
 
 /// What a command asks for.

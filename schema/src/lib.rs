@@ -4,6 +4,7 @@
 //!
 //! The prose reference is `docs/protocol.md`.
 
+pub mod audit;
 pub mod bytes;
 pub mod cluster;
 pub mod code;

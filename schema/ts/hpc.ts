@@ -6,6 +6,26 @@
  */
 export type Rfc3339 = string;
 /**
+ * An Ed25519 public key, base64 in JSON: a point of the curve, of large order, in canonical encoding.
+ */
+export type AgentKey = string;
+/**
+ * Who may create clusters.
+ */
+export type ClusterCreation = "open" | "admin";
+/**
+ * A cluster's identifier, unique on the contract.
+ */
+export type ClusterId = string;
+/**
+ * What of a node's job ids lands on chain (decision 26).
+ */
+export type JobIds = "plain" | "hashed" | "none";
+/**
+ * A node's identifier, unique within its cluster.
+ */
+export type NodeId = string;
+/**
  * What a command asks for.
  */
 export type CommandType = "drain" | "resume" | "shutdown" | "update_agent" | "run_diagnostic";
@@ -13,10 +33,6 @@ export type CommandType = "drain" | "resume" | "shutdown" | "update_agent" | "ru
  * What became of a command.
  */
 export type AcknowledgementStatus = "accepted" | "done" | "failed" | "refused";
-/**
- * A cluster's identifier, unique on the contract.
- */
-export type ClusterId = string;
 /**
  * The container runtime that the node has.
  */
@@ -38,21 +54,9 @@ export type SlurmState = "idle" | "allocated" | "mixed" | "down" | "drain" | "un
  */
 export type HealthStatus = "healthy" | "degraded" | "unhealthy" | "draining" | "offline";
 /**
- * A node's identifier, unique within its cluster.
- */
-export type NodeId = string;
-/**
- * An Ed25519 public key, base64 in JSON: a point of the curve, of large order, in canonical encoding.
- */
-export type AgentKey = string;
-/**
  * State of a node on record (specification 000 "Node State Transitions"). UNKNOWN is having no record.
  */
 export type NodeState = "pending" | "active" | "stale" | "draining" | "drained" | "offline" | "deregistered";
-/**
- * What of a node's job ids lands on chain (decision 26).
- */
-export type JobIds = "plain" | "hashed" | "none";
 /**
  * The only status of a pending registration.
  */
@@ -61,10 +65,6 @@ export type RegisterStatus = "registration_pending";
  * What a pending registration waits for.
  */
 export type WaitingFor = "chain" | "approval" | "other";
-/**
- * Who may create clusters.
- */
-export type ClusterCreation = "open" | "admin";
 /**
  * Seconds since 1970-01-01T00:00:00Z.
  */
@@ -558,6 +558,106 @@ export interface CertificateRequest {
   csr: string;
 }
 /**
+ * An amount of one denomination; the amount is an integer string, as everywhere in Cosmos.
+ */
+export interface Coin {
+  /**
+   * Integer in decimal notation.
+   */
+  amount: string;
+  /**
+   * Denomination, e.g. `stake`.
+   */
+  denom: string;
+}
+/**
+ * All parameters. Durations are whole seconds; ranges are the specification's.
+ */
+export interface Params {
+  /**
+   * Most reports in one message: 1024–8192, default 1024.
+   */
+  batch_limit: number;
+  /**
+   * Who may create clusters.
+   */
+  cluster_creation: ClusterCreation;
+  /**
+   * Paid with `create_cluster`, against squatting on ids, given back by `close_cluster`; absent: nothing to pay.
+   */
+  cluster_deposit?: Coin | null;
+  /**
+   * Silence after which a sweep deregisters: 600–86400, default 3600.
+   */
+  deregistration_delay: number;
+  /**
+   * Normal heartbeat interval: 10–120, default 30.
+   */
+  heartbeat_interval: number;
+  /**
+   * Silence after which a node is STALE: 60–600, default 120.
+   */
+  heartbeat_timeout: number;
+  /**
+   * Silence after which a node is OFFLINE: 120–1800, default 300.
+   */
+  offline_threshold: number;
+  /**
+   * How long a deregistered node's metadata stays: 86400 (a day) – 31536000 (a year), default 30 days.
+   */
+  retention: number;
+}
+/**
+ * A node's present registration, as gateway and chain know it.
+ */
+export interface RegistrationRecord {
+  /**
+   * The chain.
+   */
+  chain_id: string;
+  /**
+   * The cluster.
+   */
+  cluster_id: ClusterId;
+  /**
+   * Bech32 address of the registry contract.
+   */
+  contract: string;
+  /**
+   * Registration epoch; a u64 as a string.
+   */
+  epoch: string;
+  /**
+   * The hardware that was registered, if this gateway knows: lower-case hex SHA-256.
+   */
+  hardware_fingerprint?: string | null;
+  /**
+   * What of job ids the section may hold.
+   */
+  job_ids?: JobIds;
+  /**
+   * Highest sequence number that the gateway or the chain has seen, or that a recovery before may have led to; 0 if none.
+   * Who has lost its count goes on a block of 64 above it.
+   */
+  last_sequence: number;
+  /**
+   * The node.
+   */
+  node_id: NodeId;
+  /**
+   * The contract's parameters.
+   */
+  params: Params;
+  /**
+   * Bech32 address of the cluster's owner.
+   */
+  provider_address: string;
+  /**
+   * Key that signs commands and tasks, once the cluster has one.
+   */
+  task_public_key?: AgentKey | null;
+}
+/**
  * Answer of renewal and recovery.
  */
 export interface CertificateResponse {
@@ -569,6 +669,10 @@ export interface CertificateResponse {
    * The client certificate and its chain, PEM.
    */
   certificate: string;
+  /**
+   * What is on record of the node, with recovery only: an agent that has lost its disk goes on by it.
+   */
+  registration?: RegistrationRecord | null;
 }
 /**
  * A command as it stands in a heartbeat's answer. The type stays text, so that a newer gateway's
@@ -623,6 +727,10 @@ export interface Acknowledgement {
    * The same for people, or a diagnostic's result; printable text.
    */
   detail?: string | null;
+  /**
+   * All that a diagnostic has found: a JSON object as text. One in a heartbeat.
+   */
+  report?: string | null;
   /**
    * What became of it.
    */
@@ -1038,6 +1146,10 @@ export interface HeartbeatResponse {
    */
   sequence_ack: number;
   /**
+   * Rotations of the key that signs them, oldest first; only beside orders.
+   */
+  task_keys?: KeyRotation[];
+  /**
    * The gateway's clock.
    */
   timestamp: Rfc3339;
@@ -1079,6 +1191,23 @@ export interface Peer {
    * Its agent key.
    */
   public_key: AgentKey;
+}
+/**
+ * The old task key's word for the new one. An agent that pinned the old key pins the new one from here on.
+ */
+export interface KeyRotation {
+  /**
+   * Base64 of the key that counts from here on.
+   */
+  new_key: AgentKey;
+  /**
+   * Base64 of the key that signs.
+   */
+  old_key: AgentKey;
+  /**
+   * Base64 Ed25519 signature by the old key over [`rotation_message`].
+   */
+  signature: string;
 }
 /**
  * Body of the answer: `{"response": {…}}`.
@@ -1173,6 +1302,40 @@ export interface RegisterPending {
   waiting_for?: WaitingFor | null;
 }
 /**
+ * A TPM 2.0's quote over [`attestation_data`], by a restricted signing key of its endorsement hierarchy.
+ */
+export interface Attestation {
+  /**
+   * The registers of the SHA-256 bank that were quoted, in rising order.
+   */
+  pcrs: Pcr[];
+  /**
+   * Base64 of the attestation key's `TPMT_PUBLIC`: ECDSA over NIST P-256 with SHA-256.
+   */
+  public: string;
+  /**
+   * Base64 of `TPMS_ATTEST`.
+   */
+  quote: string;
+  /**
+   * Base64 of the ECDSA signature over it (DER).
+   */
+  signature: string;
+}
+/**
+ * A platform configuration register.
+ */
+export interface Pcr {
+  /**
+   * Its number, 0 to 23.
+   */
+  index: number;
+  /**
+   * Its value in lower-case hex.
+   */
+  sha256: string;
+}
+/**
  * Body of `POST /api/v1/hpc/nodes/register`. The same request may be repeated until the token expires.
  */
 export interface RegisterRequest {
@@ -1180,6 +1343,10 @@ export interface RegisterRequest {
    * The agent's version (semver).
    */
   agent_version?: string | null;
+  /**
+   * A TPM's word for the machine; for the gateway alone, nothing of it goes to the chain.
+   */
+  attestation?: Attestation | null;
   /**
    * PKCS#10 request as PEM; of it only the key counts, subject and SAN come from the token.
    */
@@ -1222,56 +1389,6 @@ export interface RegisterRequest {
    * The registration token (compact JWS).
    */
   token: string;
-}
-/**
- * An amount of one denomination; the amount is an integer string, as everywhere in Cosmos.
- */
-export interface Coin {
-  /**
-   * Integer in decimal notation.
-   */
-  amount: string;
-  /**
-   * Denomination, e.g. `stake`.
-   */
-  denom: string;
-}
-/**
- * All parameters. Durations are whole seconds; ranges are the specification's.
- */
-export interface Params {
-  /**
-   * Most reports in one message: 1024–8192, default 1024.
-   */
-  batch_limit: number;
-  /**
-   * Who may create clusters.
-   */
-  cluster_creation: ClusterCreation;
-  /**
-   * Paid with `create_cluster`, against squatting on ids, given back by `close_cluster`; absent: nothing to pay.
-   */
-  cluster_deposit?: Coin | null;
-  /**
-   * Silence after which a sweep deregisters: 600–86400, default 3600.
-   */
-  deregistration_delay: number;
-  /**
-   * Normal heartbeat interval: 10–120, default 30.
-   */
-  heartbeat_interval: number;
-  /**
-   * Silence after which a node is STALE: 60–600, default 120.
-   */
-  heartbeat_timeout: number;
-  /**
-   * Silence after which a node is OFFLINE: 120–1800, default 300.
-   */
-  offline_threshold: number;
-  /**
-   * How long a deregistered node's metadata stays: 86400 (a day) – 31536000 (a year), default 30 days.
-   */
-  retention: number;
 }
 /**
  * 200: registered on chain.
@@ -1321,6 +1438,10 @@ export interface RegisterResponse {
    * Bech32 address of the cluster's owner.
    */
   provider_address: string;
+  /**
+   * How it came to be, oldest first: a token may be older than its rotations.
+   */
+  task_keys?: KeyRotation[];
   /**
    * Key that signs commands and tasks, once the cluster has one.
    */
@@ -2368,23 +2489,6 @@ export interface Task {
    * What is to be done.
    */
   task_type: TaskType;
-}
-/**
- * The old task key's word for the new one. An agent that pinned the old key pins the new one from here on.
- */
-export interface KeyRotation {
-  /**
-   * Base64 of the key that counts from here on.
-   */
-  new_key: AgentKey;
-  /**
-   * Base64 of the key that signs.
-   */
-  old_key: AgentKey;
-  /**
-   * Base64 Ed25519 signature by the old key over [`rotation_message`].
-   */
-  signature: string;
 }
 /**
  * What a node that waits is told; 204 without a body if there was nothing in time.

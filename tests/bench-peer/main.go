@@ -290,7 +290,7 @@ func main() {
 		Addr:              *listen,
 		Handler:           mux,
 		ReadHeaderTimeout: 60 * time.Second,
-		IdleTimeout:       3 * time.Minute,
+		IdleTimeout:       time.Hour,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{
 			Certificates: []tls.Certificate{pair},

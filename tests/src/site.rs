@@ -1,10 +1,11 @@
 //! A whole site: chain, contract, active cluster, provider daemon; agents are added by the test.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::chain::{CHAIN_ID, Chain, Kind};
@@ -250,6 +251,37 @@ impl Site {
         let mut command = self.provider_command()?;
         command.args(arguments).arg("--home").arg(&self.home);
         process::output(&mut command)
+    }
+
+    /// Runs a command of the provider with a fault: it kills itself when it comes to that step (`virtengine_provider::fault`).
+    ///
+    /// # Errors
+    /// If it comes to its end.
+    pub fn provider_dies_at(&self, step: &str, arguments: &[&str]) -> Result<()> {
+        let mut command = self.provider_command()?;
+        command.args(arguments).arg("--home").arg(&self.home);
+        command.env("VIRTENGINE_FAULT", step);
+        let ended = command.output()?;
+        ensure!(
+            ended.status.signal() == Some(9),
+            "{arguments:?} never came to {step}: {}\n{}",
+            ended.status,
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        Ok(())
+    }
+
+    /// What the daemon says where it is given no endpoint of the chain.
+    ///
+    /// # Errors
+    /// If it starts.
+    pub fn provider_without_endpoints(&self) -> Result<String> {
+        let mut command = self.run_command()?;
+        command.env("VIRTENGINE_PROVIDER__CHAIN__RPC", "[]");
+        match process::output(&mut command) {
+            Ok(said) => bail!("the provider starts without an endpoint: {said}"),
+            Err(e) => Ok(format!("{e:#}")),
+        }
     }
 
     /// The last orders to a node, newest first: type, state, detail.

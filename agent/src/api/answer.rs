@@ -7,6 +7,9 @@ use hyper::{Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::state::Status;
+use crate::status::Trouble;
+
 /// Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -84,3 +87,45 @@ impl Answer {
         response
     }
 }
+
+/// `/healthz` and `/readyz`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Probe {
+    /// `ok`, or what is missing.
+    pub(super) status: &'static str,
+    /// What is wrong, each with its remedy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) problems: Vec<Trouble>,
+}
+
+/// `/v1/status`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct StatusAnswer {
+    /// Nothing is wrong.
+    pub(super) healthy: bool,
+    /// What is, each with its remedy.
+    pub(super) problems: Vec<Trouble>,
+    /// How the agent is doing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<Status>,
+}
+
+/// A slice's machine.
+pub(super) const SLICE: &str = "/metrics/slices/{vm_name}";
+
+/// Every path, and what it says.
+pub(super) const PATHS: [(&str, &str); 7] = [
+    ("/healthz", "Whether the agent's loop turns"),
+    (
+        "/readyz",
+        "Whether the node is registered and its heartbeats are accepted",
+    ),
+    ("/v1/capacity", "What this host is and has"),
+    ("/v1/status", "How the agent is doing"),
+    ("/metrics", "Figures in Prometheus' text format"),
+    (
+        SLICE,
+        "What libvirt says of a slice's machine, in the same format",
+    ),
+    ("/openapi.json", "This interface"),
+];

@@ -127,7 +127,7 @@ impl CapacityAnswer {
             cluster_id: status.and_then(|s| s.cluster_id.clone()),
             hostname,
             agent_version: env!("CARGO_PKG_VERSION"),
-            os_family: os_family(),
+            os_family: host::os_family(),
             os: read_text(&source.roots.etc.join("os-release"), 16 << 10)
                 .ok()
                 .and_then(|t| pretty_name(&t)),
@@ -151,13 +151,6 @@ impl CapacityAnswer {
                 .collect(),
             capacity,
         })
-    }
-}
-
-fn os_family() -> &'static str {
-    match std::env::consts::OS {
-        "dragonfly" => "dragonflybsd",
-        os => os,
     }
 }
 

@@ -4,9 +4,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::answer::Refused;
+use super::answer::{PATHS, Probe, Refused, SLICE, StatusAnswer};
 use super::capacity::CapacityAnswer;
-use super::route::{PATHS, Probe, StatusAnswer};
 
 /// The document: `agent/openapi.json`.
 #[must_use]
@@ -49,10 +48,12 @@ fn operation(path: &str, says: &str) -> Value {
             "503": of::<Refused>("Nothing is measured yet."),
         }),
         "/v1/status" => json!({"200": of::<StatusAnswer>("Status.")}),
-        "/metrics" => json!({"200": {
-            "description": "Metrics.",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        }}),
+        "/metrics" => json!({"200": text()}),
+        SLICE => json!({
+            "200": text(),
+            "404": of::<Refused>("There is no such machine here."),
+            "503": of::<Refused>("libvirt has said nothing of it for a minute."),
+        }),
         _ => json!({"200": {
             "description": "The document.",
             "content": {"application/json": {"schema": {"type": "object"}}},
@@ -65,7 +66,19 @@ fn operation(path: &str, says: &str) -> Value {
             of::<Refused>("Too many requests: wait for Retry-After."),
         );
     }
-    json!({"operationId": name, "summary": says, "responses": responses})
+    let mut operation = json!({"operationId": name, "summary": says, "responses": responses});
+    if path == SLICE
+        && let Some(all) = operation.as_object_mut()
+    {
+        all.insert("operationId".into(), "metrics/slices".into());
+        let vm = json!({"name": "vm_name", "in": "path", "required": true, "schema": {"type": "string"}});
+        all.insert("parameters".into(), json!([vm]));
+    }
+    operation
+}
+
+fn text() -> Value {
+    json!({"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}})
 }
 
 fn of<T: JsonSchema>(description: &str) -> Value {

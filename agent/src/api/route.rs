@@ -2,62 +2,40 @@
 
 use std::time::Instant;
 
+use hpc_schema::task::VmId;
 use hyper::Method;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::answer::Answer;
+use super::answer::{Answer, PATHS, Probe, SLICE, StatusAnswer};
 use super::capacity::CapacityAnswer;
 use super::metrics;
 use super::openapi;
 use super::source::Source;
 use crate::clock::unix_seconds;
-use crate::state::Status;
+use crate::slice::statistics::Statistics;
 use crate::status::{Trouble, judge};
+use crate::task::TaskDir;
 
-/// `/healthz` and `/readyz`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Probe {
-    /// `ok`, or what is missing.
-    pub(super) status: &'static str,
-    /// What is wrong, each with its remedy.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) problems: Vec<Trouble>,
+/// Older figures of a machine are none.
+const FRESH: u64 = 60;
+
+/// The machine that a path names.
+fn slice_of(path: &str) -> Option<&str> {
+    let name = path.strip_prefix("/metrics/slices/")?;
+    name.parse::<VmId>().ok().map(|_| name)
 }
-
-/// `/v1/status`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct StatusAnswer {
-    /// Nothing is wrong.
-    pub(super) healthy: bool,
-    /// What is, each with its remedy.
-    pub(super) problems: Vec<Trouble>,
-    /// How the agent is doing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) status: Option<Status>,
-}
-
-/// Every path, and what it says.
-pub(super) const PATHS: [(&str, &str); 6] = [
-    ("/healthz", "Whether the agent's loop turns"),
-    (
-        "/readyz",
-        "Whether the node is registered and its heartbeats are accepted",
-    ),
-    ("/v1/capacity", "What this host is and has"),
-    ("/v1/status", "How the agent is doing"),
-    ("/metrics", "Figures in Prometheus' text format"),
-    ("/openapi.json", "This interface"),
-];
 
 /// Answers a request that may be answered.
 pub(super) fn answer(source: &Source, method: &Method, path: &str, now: Instant) -> Answer {
-    if !PATHS.iter().any(|(known, _)| *known == path) {
+    let slice = slice_of(path);
+    if slice.is_none() && !PATHS.iter().any(|(known, _)| *known == path && *known != SLICE) {
         let all = PATHS.map(|(path, _)| path).join(", ");
         return Answer::refused(404, "there is no such path", &format!("one of {all}"));
     }
     if method != Method::GET && method != Method::HEAD {
         return Answer::refused(405, "this interface is read-only", "GET or HEAD");
+    }
+    if let Some(vm) = slice {
+        return of_slice(source, vm);
     }
     match path {
         "/healthz" => health(source, now),
@@ -127,6 +105,24 @@ fn status(source: &Source) -> StatusAnswer {
         healthy: verdict.healthy,
         problems: verdict.problems,
         status,
+    }
+}
+
+fn of_slice(source: &Source, vm: &str) -> Answer {
+    let dir = source.tasks.as_deref().map(TaskDir::new);
+    let all = dir.and_then(|d| Statistics::load(&d).ok()).unwrap_or_default();
+    match all.machines.iter().find(|m| m.vm_name == vm) {
+        Some(m) if m.at.saturating_add(FRESH) >= unix_seconds() => Answer::metrics(metrics::slice(m)),
+        Some(_) => Answer::refused(
+            503,
+            "libvirt has said nothing of this machine for a minute",
+            "look whether the task agent and libvirtd run",
+        ),
+        None => Answer::refused(
+            404,
+            "there is no such slice's machine here",
+            "virtengine-node-agent tasks list",
+        ),
     }
 }
 

@@ -26,7 +26,8 @@ Examples:
 pub(super) const KEY_SHOW: &str = "\
 Examples:
   virtengine-node-agent key show
-  virtengine-node-agent key show --key /etc/virtengine/node-agent/keys/agent.key --output json";
+  virtengine-node-agent key show --key /etc/virtengine/node-agent/keys/agent.key --output json
+  virtengine-node-agent key show --attestation";
 
 pub(super) const KEY_MIGRATE: &str = "\
 Examples:

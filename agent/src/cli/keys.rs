@@ -9,7 +9,7 @@ use super::rotate::Rotate;
 use super::store::StoreArguments;
 use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
-use crate::key::{KeyFileError, Store, describe, generate_in, migrate};
+use crate::key::{KeyFileError, Store, attestation_key, describe, generate_in, migrate};
 
 /// `keygen`.
 #[derive(Debug, Args)]
@@ -36,6 +36,9 @@ pub(super) enum Key {
         /// Private key file
         #[arg(long, default_value = DEFAULT_KEY_PATH)]
         key: PathBuf,
+        /// Print how the provider knows the TPM that seals the key (virtengine-provider node-token create --attestation-key)
+        #[arg(long)]
+        attestation: bool,
         /// Form of the answer
         #[arg(short, long, value_enum, default_value_t)]
         output: Format,
@@ -81,7 +84,12 @@ impl Keygen {
 impl Key {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Show { key, output } => show(&key, output),
+            Self::Show {
+                key,
+                attestation: true,
+                output,
+            } => show_attestation(&key, output),
+            Self::Show { key, output, .. } => show(&key, output),
             Self::Migrate { key, store, output } => moved(&key, &store, output),
             Self::Rotate(rotate) => rotate.run(),
         }
@@ -97,6 +105,19 @@ fn show(path: &Path, output: Format) -> Result<ExitCode, Failure> {
         );
     }
     say!("{public}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_attestation(path: &Path, output: Format) -> Result<ExitCode, Failure> {
+    let (_, place) = describe(path).map_err(|e| failure(&e))?;
+    let key = attestation_key(&place).map_err(|e| failure(&e))?;
+    if output != Format::Text {
+        return print(
+            &json!({"private_key": path, "attestation_key": key, "place": place}),
+            output,
+        );
+    }
+    say!("{key}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,6 +18,7 @@ mod run;
 mod selftest;
 mod service;
 mod sign_pkcs11;
+mod start;
 mod status;
 mod store;
 mod tasks;
@@ -104,6 +105,16 @@ enum Command {
     TaskGuard {
         /// The folder of the task domain
         dir: PathBuf,
+    },
+    /// Wait for a word on standard input and become a program: the task agent starts this for each program of a task
+    #[command(name = crate::task::start::START_COMMAND, hide = true)]
+    TaskStart {
+        /// The program reads nothing
+        #[arg(long)]
+        no_input: bool,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        words: Vec<std::ffi::OsString>,
     },
     /// Enter a jail and try: selftest starts this as a process of its own
     #[command(name = crate::task::jail::TRIAL_COMMAND, hide = true)]
@@ -200,6 +211,7 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Tasks(c) => c.run(),
         Command::TaskLink(c) => c.run(),
         Command::TaskGuard { dir } => tasks::guard(&dir),
+        Command::TaskStart { no_input, words } => Err(tasks::start(&words, no_input)),
         Command::Status(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Service(c) => c.run(),

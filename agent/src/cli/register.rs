@@ -33,7 +33,7 @@ impl Register {
         if self.output != Format::Text {
             let (new, r) = match &outcome {
                 Outcome::Registered(r) => (true, r),
-                Outcome::Already(r) => (false, r),
+                Outcome::Already(r) | Outcome::Recovered(r) => (false, r),
             };
             return print(&json!({"new": new, "registration": r}), self.output);
         }
@@ -51,6 +51,10 @@ impl Register {
                 say!("already registered: {} in cluster {}", r.node_id, r.cluster_id);
                 show(&r);
             }
+            Outcome::Recovered(r) => {
+                say!("recovered by its key: {} in cluster {}", r.node_id, r.cluster_id);
+                show(&r);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -65,7 +69,9 @@ pub(super) fn show(r: &Registration) {
 pub(super) fn exit_code(e: &RegisterError) -> u8 {
     match e {
         RegisterError::NoToken | RegisterError::Tls(_) => 2,
-        RegisterError::Refused(_) | RegisterError::RefusedByGateway { .. } => 3,
+        RegisterError::Refused(_)
+        | RegisterError::RefusedByGateway { .. }
+        | RegisterError::NotRecovered { .. } => 3,
         RegisterError::TimedOut { .. } => 4,
         RegisterError::BadAnswer(_)
         | RegisterError::File(_)

@@ -7,18 +7,23 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::register::exit_code;
+use super::start::{Alive, look_at_files, with_key};
 use super::{ConfigArguments, Failure, runtime};
 use crate::api::{self, Board};
 use crate::clock::unix_seconds;
 use crate::config::{Config, ConfigError};
+use crate::fault;
 use crate::log::{self, LogHandle};
-use crate::register::{RegisterError, register};
+use crate::register::{Outcome, RegisterError, can_register, register};
 use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
 use crate::state::{Lock, Problem, Registration, StateDir, Status, StatusFile};
 use crate::update::{Running, launch};
 
 /// Exit code after the provider's order to stop: the unit does not start it again then.
 const ORDERED: u8 = 10;
+
+/// Bytes; a handshake and an answer fit several times.
+const INTERFACE_STACK: usize = 512 << 10;
 
 /// `run`.
 #[derive(Debug, Args)]
@@ -30,12 +35,15 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.config.load()?;
+        look_at_files(&config)?;
         let log =
             log::start(&config.logging).map_err(|e| Failure::new(2, format_args!("logging.file: {e}")))?;
         let state = StateDir::new(&config.state_dir);
         let key = config.update.release_key.clone();
         let running = Running::here();
-        if !running.fetched {
+        if running.fetched {
+            fault::point("update.started");
+        } else {
             launch(&state, key.as_ref(), &running);
         }
         let runtime = runtime()?;
@@ -58,14 +66,26 @@ impl Run {
 }
 
 /// The local interface, from the start on. Without it the agent works as well: monitoring is not worth a node.
-async fn show(config: &Config) -> Arc<Board> {
+/// A thread of its own: it reads files, and no file may keep a heartbeat waiting.
+fn show(config: &Config) -> Arc<Board> {
     let board = Arc::<Board>::default();
-    match api::bind(config, Arc::clone(&board)).await {
-        Ok(Some(interface)) => {
-            tokio::spawn(interface.serve());
-        }
-        Ok(None) => {}
-        Err(e) => tracing::warn!("no local interface: {e}"),
+    let (config, shown) = (config.clone(), Arc::clone(&board));
+    let serve = move || {
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(Failure { message, .. }) => return tracing::warn!("no local interface: {message}"),
+        };
+        runtime.block_on(async {
+            match api::bind(&config, shown).await {
+                Ok(Some(interface)) => interface.serve().await,
+                Ok(None) => {}
+                Err(e) => tracing::warn!("no local interface: {e}"),
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("interface".to_owned());
+    if let Err(e) = thread.stack_size(INTERFACE_STACK).spawn(serve) {
+        tracing::warn!("no local interface: {e}");
     }
     board
 }
@@ -73,7 +93,8 @@ async fn show(config: &Config) -> Arc<Board> {
 async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Result<Ended, Failure> {
     let mut signals =
         listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
-    let board = show(&config).await;
+    let alive = Alive::start();
+    let board = show(&config);
     let reread = || {
         let new = arguments.load()?;
         if let Err(e) = log.apply(&new.logging) {
@@ -84,10 +105,17 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     let Some(config) = register_first(config, &reread, &mut signals).await? else {
         return Ok(Ended::Told);
     };
-    let mut agent = Agent::new(config, World::real(Timing::default())).map_err(|e| match e {
+    let key_path = config.key_path.clone();
+    let made = move || Agent::new(config, World::real(fault::hurried(Timing::default())));
+    let Some(agent) = with_key(&key_path, &mut signals, made).await? else {
+        return Ok(Ended::Told);
+    };
+    let mut agent = agent.map_err(|e| match e {
         RunError::NotRegistered => Failure::new(3, e),
         e => Failure::new(2, e),
     })?;
+    // From here on it is the loop that shows whether the agent lives.
+    drop(alive);
     agent.show_on(board);
     agent.on_reload(Box::new(move || arguments.load()), Some(log));
     // Large: kept off the stack of the runtime.
@@ -105,10 +133,14 @@ async fn register_first(
     let registered = Registration::load(&state)
         .map_err(|e| Failure::new(1, e))?
         .is_some();
-    if registered || config.token.is_none() {
+    if registered || !can_register(&config) {
         return Ok(Some(config));
     }
-    let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
+    let path = config.key_path.clone();
+    let Some(key) = with_key(&config.key_path, signals, move || crate::key::load(&path)).await? else {
+        return Ok(None);
+    };
+    let key = key.map_err(|e| Failure::new(2, e))?;
     state.create().map_err(|e| Failure::new(1, e))?;
     let running = || RunError::Running {
         path: config.state_dir.display().to_string(),
@@ -155,6 +187,13 @@ async fn register_first(
     // The agent takes it for itself.
     drop(lock);
     match result {
+        Ok(Outcome::Recovered(r)) => {
+            tracing::info!(
+                epoch = r.epoch,
+                "the registration was lost here; the agent's key has brought it back"
+            );
+            Ok(Some(config))
+        }
         Ok(_) => {
             tracing::info!("node registered successfully");
             Ok(Some(config))
@@ -178,7 +217,7 @@ fn save(file: &mut StatusFile, status: &Status) {
 fn refusal(e: &RegisterError) -> Problem {
     let (code, remedy) = match e {
         RegisterError::Refused(r) => (r.code.as_str().to_owned(), r.code.remedy()),
-        RegisterError::RefusedByGateway { code, .. } => {
+        RegisterError::RefusedByGateway { code, .. } | RegisterError::NotRecovered { code, .. } => {
             let remedy = Code::from_word(code).map_or("see the gateway's log", Code::remedy);
             (code.clone(), remedy)
         }

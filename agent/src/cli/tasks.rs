@@ -1,4 +1,5 @@
 mod safety;
+mod start;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -19,6 +20,8 @@ use crate::task::jail::Jail;
 use crate::task::journal::load_all;
 use crate::task::process::{LINK_COMMAND, LinkStart, TaskProcess};
 use crate::task::{Authority, Policy, TaskDir, link, user};
+
+pub(super) use start::start;
 
 /// `tasks`.
 #[derive(Debug, Args)]
@@ -102,6 +105,7 @@ fn serve(arguments: &ConfigArguments) -> Result<ExitCode, Failure> {
         arguments: link_arguments(arguments),
         user: link_user(&config)?,
     };
+    crate::task::start::served();
     // Before there are other threads: they are in it too.
     jailed(&Jail::Acting)?;
     let runtime = runtime()?;

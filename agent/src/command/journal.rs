@@ -2,7 +2,8 @@
 
 use hpc_schema::code::Code;
 use hpc_schema::command::{
-    Acknowledgement, AcknowledgementStatus, Command, CommandType, MAX_ACKNOWLEDGEMENTS,
+    Acknowledgement, AcknowledgementStatus, Command, CommandType, MAX_ACKNOWLEDGEMENT_REPORT,
+    MAX_ACKNOWLEDGEMENTS,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,9 @@ pub struct Outcome {
     /// For people, or a diagnostic's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// All of a diagnostic's result, until the gateway has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
 }
 
 impl Outcome {
@@ -101,7 +105,15 @@ impl Outcome {
             status: AcknowledgementStatus::Done,
             code: None,
             detail: Some(detail(text)).filter(|d| !d.is_empty()),
+            report: None,
         }
+    }
+
+    /// With the whole report, unless it is longer than one may be.
+    #[must_use]
+    pub fn with_report(self, report: &serde_json::Value) -> Self {
+        let report = Some(report.to_string()).filter(|r| r.len() <= MAX_ACKNOWLEDGEMENT_REPORT);
+        Self { report, ..self }
     }
 
     /// Begun and not carried out.
@@ -243,9 +255,15 @@ impl Journal {
     /// What the gateway has to hear, outcomes first.
     #[must_use]
     pub fn acknowledgements(&self) -> Vec<Acknowledgement> {
+        // One report at a time: a heartbeat has room for no more.
+        let mut reported = false;
         let outcomes = self.entries.iter().filter_map(|e| {
             let o = e.outcome.as_ref().filter(|_| e.heard != Heard::Outcome)?;
+            if o.report.is_some() && std::mem::replace(&mut reported, true) {
+                return None;
+            }
             Some(Acknowledgement {
+                report: o.report.clone(),
                 command_id: e.command_id.clone(),
                 status: o.status,
                 code: o.code.clone(),
@@ -261,6 +279,7 @@ impl Journal {
             status: AcknowledgementStatus::Accepted,
             code: None,
             detail: None,
+            report: None,
         });
         outcomes.chain(accepted).take(MAX_ACKNOWLEDGEMENTS).collect()
     }
@@ -287,6 +306,9 @@ impl Journal {
             };
             news |= entry.heard != heard;
             entry.heard = heard;
+            if let Some(outcome) = entry.outcome.as_mut().filter(|_| heard == Heard::Outcome) {
+                outcome.report = None;
+            }
         }
         news
     }

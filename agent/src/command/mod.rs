@@ -56,6 +56,7 @@ pub fn refused(command_id: &str, refusal: &Refusal) -> Acknowledgement {
         status: AcknowledgementStatus::Refused,
         code: Some(refusal.code.as_str().to_owned()),
         detail: Some(detail(&refusal.message)),
+        report: None,
     }
 }
 

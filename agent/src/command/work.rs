@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::fault;
 use crate::files::{Durability, Replace, write};
 use crate::helper::{self, Helper, Verb};
 use crate::probe::slurm::{Control, Turned};
@@ -105,6 +106,7 @@ fn take_release(update: &Update) -> End {
         Ok(fetched) => fetched,
         Err(e) => return End::Again(e),
     };
+    fault::point("update.fetched");
     let staged = update::stage(
         &update.versions,
         &update.order,

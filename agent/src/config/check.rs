@@ -1,25 +1,18 @@
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use hpc_schema::heartbeat::Label;
 
+use super::bounds::{number, refuse, within};
 use super::file::{Logging, RootPaths, Sampling};
 use super::{
-    Config, ConfigError, DEFAULT_KEY_PATH, DEFAULT_STATE_DIR, Endpoint, File, HumanDuration, LoggingConfig,
-    SamplingConfig, TlsPaths, Token,
+    Config, ConfigError, DEFAULT_KEY_PATH, DEFAULT_STATE_DIR, Endpoint, File, LoggingConfig, SamplingConfig,
+    TlsPaths, Token,
 };
 use crate::probe::Roots;
 use crate::sample::{Category, max_staleness, minimum, recommended};
 
 const MIB: u64 = 1 << 20;
-
-fn refuse(key: &'static str, message: impl Display) -> ConfigError {
-    ConfigError::Value {
-        key,
-        message: message.to_string(),
-    }
-}
 
 /// Checks every value and fills in the defaults.
 ///
@@ -87,6 +80,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         token: agent.registration_token.map(|t| Token::new(&t)),
         storage_path: absolute("agent.storage_path", agent.storage_path, "/")?,
         reserve: agent.reserve,
+        quote: super::tpm::resolve(agent.tpm)?,
         roots: roots(agent.roots),
         slurm: super::sources::slurm(slurm)?,
         gpu: super::sources::gpu(gpu)?,
@@ -176,45 +170,6 @@ fn roots(paths: RootPaths) -> Roots {
         sys: paths.sys.unwrap_or(sys),
         dev: paths.dev.unwrap_or(dev),
         etc: paths.etc.unwrap_or(etc),
-    }
-}
-
-pub(super) fn within(
-    key: &'static str,
-    value: Option<HumanDuration>,
-    default: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, ConfigError> {
-    let value = value.map_or(default, |d| d.0);
-    let shown = |d| HumanDuration(d).to_string();
-    if value < least {
-        return Err(refuse(
-            key,
-            format_args!("{} is below the minimum of {}", shown(value), shown(least)),
-        ));
-    }
-    if value > most {
-        return Err(refuse(
-            key,
-            format_args!("{} is above the maximum of {}", shown(value), shown(most)),
-        ));
-    }
-    Ok(value)
-}
-
-fn number(
-    key: &'static str,
-    value: Option<u32>,
-    default: u32,
-    least: u32,
-    most: u32,
-) -> Result<u32, ConfigError> {
-    let value = value.unwrap_or(default);
-    if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(refuse(key, format_args!("must be {least} to {most}, is {value}")))
     }
 }
 
@@ -385,6 +340,8 @@ mod tests {
             ("sampling: [1]", "sampling: must be a section"),
             ("agent: {reserve: {cpu_cores: -1}}", "agent.reserve.cpu_cores"),
             ("agent: {reserve: {cpu_cores: many}}", "agent.reserve.cpu_cores"),
+            ("agent: {tpm: {quote: true, pcrs: []}}", "agent.tpm.pcrs"),
+            ("agent: {tpm: {quote: true, pcrs: [24]}}", "agent.tpm.pcrs"),
             ("node: {id: [1]}", "node.id: must be text"),
             ("logging: {max_backups: 1.5}", "logging.max_backups"),
         ] {

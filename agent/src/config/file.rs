@@ -112,6 +112,8 @@ pub struct Agent {
     pub storage_path: Option<PathBuf>,
     /// What is never offered to jobs.
     pub reserve: Reserve,
+    /// What the TPM that seals the key does beside.
+    pub tpm: super::tpm::Tpm,
     /// Where the kernel's trees are mounted.
     pub roots: RootPaths,
 }

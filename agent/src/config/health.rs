@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::HumanDuration;
-use super::{ConfigError, check};
+use super::{ConfigError, bounds};
 use crate::health::{Drains, Policy, kind};
 use crate::probe::checks::ChecksConfig;
 
@@ -70,7 +70,7 @@ pub(super) fn policy(section: &Health) -> Result<Policy, ConfigError> {
     let seconds = Duration::from_secs;
     Ok(Policy {
         drains,
-        return_after: check::within(
+        return_after: bounds::within(
             "health.return_after",
             section.return_after,
             Policy::default().return_after,
@@ -98,7 +98,7 @@ pub(super) fn resolve(section: Health) -> Result<ChecksConfig, ConfigError> {
         }
     };
     let between =
-        |key, given, default, least, most| check::within(key, given, default, seconds(least), seconds(most));
+        |key, given, default, least, most| bounds::within(key, given, default, seconds(least), seconds(most));
     Ok(ChecksConfig {
         dir: path("health.checks_dir", section.checks_dir, dir)?,
         interval: between(

@@ -4,6 +4,7 @@ use std::path::Path;
 use super::{Config, ConfigError, File, HumanDuration, check, parse};
 use crate::accel::{self, Accel};
 use crate::files::{at, read_text};
+use crate::probe::host;
 
 /// Flags and environment: they win over the file. (`clap` has already put flags over environment.)
 #[derive(Debug, Default, Clone)]
@@ -36,7 +37,7 @@ impl Overrides {
         self.endpoint = self.endpoint.or_else(|| get("NODE_AGENT_CONTROL_PLANE_URL"));
         self.token = self.token.or_else(|| get("NODE_AGENT_BOOTSTRAP_TOKEN"));
         for (key, good) in [
-            ("NODE_AGENT_OS_FAMILY", &["linux"][..]),
+            ("NODE_AGENT_OS_FAMILY", &[host::os_family()][..]),
             ("NODE_AGENT_QEMU_ACCEL", &["kvm", "tcg"][..]),
         ] {
             if let Some(value) = get(key).filter(|v| !good.contains(&v.as_str())) {

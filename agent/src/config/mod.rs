@@ -1,6 +1,7 @@
 //! Configuration: flags over environment over file, checked as a whole before anything starts.
 
 mod api;
+mod bounds;
 mod check;
 mod commands;
 mod duration;
@@ -11,6 +12,7 @@ mod probe;
 mod sources;
 mod suggest;
 mod tasks;
+mod tpm;
 mod update;
 
 use std::fmt;
@@ -29,6 +31,8 @@ pub use probe::ResponderConfig;
 pub use tasks::TasksConfig;
 pub use update::UpdateConfig;
 
+pub use crate::state::DEFAULT_STATE_DIR;
+
 use crate::accel::Accel;
 use crate::health::Policy;
 use crate::probe::Roots;
@@ -41,8 +45,6 @@ use crate::sample::{Category, Sources, recommended};
 pub const DEFAULT_PATH: &str = "/etc/virtengine/node-agent/config.yaml";
 /// Where the specification puts the key.
 pub const DEFAULT_KEY_PATH: &str = "/etc/virtengine/node-agent/keys/agent.key";
-/// Where the specification puts state.
-pub const DEFAULT_STATE_DIR: &str = "/var/lib/virtengine/node-agent";
 
 /// Everything the agent needs, checked.
 #[derive(Debug, Clone)]
@@ -71,6 +73,8 @@ pub struct Config {
     pub storage_path: PathBuf,
     /// What is never offered to jobs.
     pub reserve: Reserve,
+    /// The PCRs that a registration quotes, rising; none: it has no quote.
+    pub quote: Option<Vec<u8>>,
     /// Mount points of the kernel's trees.
     pub roots: Roots,
     /// The batch system.

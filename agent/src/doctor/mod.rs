@@ -114,7 +114,8 @@ pub fn local(config: &Config, unix: u64) -> Vec<Check> {
         host::kvm(&config.roots, &user),
         host::tpm(config, &user),
     ];
-    all.extend([slurm::rights(config, &user), helper::shutdown(config, &user)]);
+    all.extend(slurm::checks(config, &user));
+    all.push(helper::shutdown(config, &user));
     all
 }
 

@@ -20,7 +20,7 @@ const fn row(of: &'static str, says: &'static str, told_by: &'static [&'static s
 
 /// Every row but those about Python builds, NVMM, Windows and Docker, which this agent has nothing of.
 #[rustfmt::skip] // One line each: it is a table.
-pub static ROWS: [Row; 13] = [
+pub static ROWS: [Row; 14] = [
     row("000", "Registration fails: token expired", &["token_expired"]),
     row("000", "Heartbeat rejected: clock skew", &["clock_skew", "timestamp_expired", "timestamp_in_future"]),
     row("000", "Auth error: key mismatch", &["key_mismatch"]),
@@ -34,6 +34,7 @@ pub static ROWS: [Row; 13] = [
     row("002", "VM launches fail on Linux: /dev/kvm", &["kvm_permission", "accel"]),
     row("002", "Host register returns 422", &["invalid_field", "invalid_capacity"]),
     row("002", "Host register returns 401 or 404", &["token_invalid", "token_used", "unknown_node", "unknown_cluster"]),
+    row("002", "Orphan overlays: safety loop, path settings", &["task_leftovers"]),
 ];
 
 /// The rows as the page shows them.

@@ -28,7 +28,7 @@ impl User {
         Self::find(uid, &read("passwd"), &read("group"))
     }
 
-    fn find(uid: u32, passwd: &str, group: &str) -> Self {
+    pub(super) fn find(uid: u32, passwd: &str, group: &str) -> Self {
         let row = passwd.lines().find_map(|l| {
             let words: Vec<&str> = l.split(':').collect();
             let is = words.get(2)?.parse() == Ok(uid);

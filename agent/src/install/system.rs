@@ -90,8 +90,9 @@ pub(super) fn join(name: &str) -> Result<Option<String>, InstallError> {
     Ok(Some(format!("user {USER} is in group {name}")))
 }
 
-/// The agent drains its node, where Slurm keeps accounts and answers. What it says is only said: `doctor` and `status`
-/// say what is missing, and what to do.
+/// The agent sees all jobs of its node, where Slurm keeps accounts and answers. Draining takes more, and is the helper's:
+/// an administrator in Slurm would be one of all nodes. What it says is only said: `doctor` and `status` say what is
+/// missing, and what to do.
 pub(super) fn slurm_operator() -> Option<String> {
     let path = find("sacctmgr", None)?;
     let name = format!("name={USER}");

@@ -190,3 +190,134 @@ fn the_packages_have_every_unit_and_their_scripts_call_this_program() {
     assert!(read("postinstall.sh").contains("virtengine-node-agent install --packaged"));
     assert!(read("preremove.sh").contains("virtengine-node-agent uninstall --packaged"));
 }
+
+/// What of rc.subr(8) the script uses: rc.conf, the precommand, the program with its arguments, signals by the pid file.
+const RC_SUBR: &str = r#"
+load_rc_config() { . "DIR/rc.conf"; }
+run_rc_command() {
+    eval "enabled=\$$rcvar pre=\$start_precmd more=\$reload_cmd"
+    case $1 in
+    start)
+        if [ "$enabled" != YES ]; then echo "$rcvar is not set"; exit 0; fi
+        if [ -s "$pidfile" ] && kill -0 "$(cat "$pidfile")" 2>/dev/null; then exit 1; fi
+        $pre
+        $command $command_args
+        ;;
+    stop) kill -TERM "$(cat "$pidfile")" ;;
+    reload) $more ;;
+    status) kill -0 "$(cat "$pidfile")" ;;
+    *) exit 2 ;;
+    esac
+}
+"#;
+
+/// daemon(8) with the options that FreeBSD and DragonFlyBSD have in common: pid file, restart, user, SIGTERM passed on.
+const DAEMON: &str = r#"#!/bin/sh
+while getopts P:rR:ST:u: option; do
+    case $option in
+    P) pidfile=$OPTARG ;;
+    r) restart=yes ;;
+    R) pause=$OPTARG ;;
+    S) syslog=yes ;;
+    T) tag=$OPTARG ;;
+    u) user=$OPTARG ;;
+    *) exit 64 ;;
+    esac
+done
+shift $((OPTIND - 1))
+echo "$user $tag $restart $pause $syslog" >"DIR/options"
+(
+    end() { kill -TERM "$child"; wait "$child"; rm "$pidfile"; exit; }
+    trap end TERM
+    while :; do
+        "$@" &
+        child=$!
+        wait "$child"
+        [ "$restart" = yes ] || break
+    done
+) >/dev/null 2>&1 </dev/null &
+echo $! >"$pidfile"
+"#;
+
+/// Says how it was started, and that it was told to read its configuration again.
+const AGENT: &str = r#"#!/bin/sh
+trap 'echo reload >>"DIR/said"' HUP
+trap 'echo end >>"DIR/said"; exit 0' TERM
+echo "$* as ${NODE_AGENT_HOST_ID:-nobody}" >>"DIR/said"
+while :; do sleep 0.05; done
+"#;
+
+#[test]
+fn the_rc_script_starts_restarts_reloads_and_stops_the_agent_under_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let root = dir.path().to_str().unwrap();
+    let script = files::services(Os::Bsd)
+        .iter()
+        .find(|(path, _, _)| path.ends_with("rc.d/virtengine_node_agent"));
+    let (_, script, mode) = script.unwrap();
+    assert_eq!(*mode, 0o755);
+    let here = script
+        .replace("/etc/rc.subr", &format!("{root}/rc.subr"))
+        .replace("/usr/sbin/daemon", &format!("{root}/daemon"))
+        .replace("/var/run/", &format!("{root}/"))
+        .replace("/usr/local/bin/virtengine-node-agent", &format!("{root}/agent"));
+    for (name, text) in [
+        ("script", here.as_str()),
+        ("rc.subr", RC_SUBR),
+        ("daemon", DAEMON),
+        ("agent", AGENT),
+        ("environment", "# of the runbook\nNODE_AGENT_HOST_ID=node-0007\n"),
+        ("rc.conf", ""),
+    ] {
+        fs::write(at(name), text.replace("DIR", root)).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let rc = |verb: &str| {
+        // A shell cannot trap what was ignored when it began: by nohup, say.
+        let out = std::process::Command::new("env")
+            .args(["--default-signal=HUP", "sh"])
+            .arg(at("script"))
+            .arg(verb)
+            .output()
+            .unwrap();
+        (
+            out.status.success(),
+            String::from_utf8_lossy(&out.stdout).into_owned(),
+        )
+    };
+    let until = |what: &str, good: &dyn Fn(&str) -> bool| {
+        let start = std::time::Instant::now();
+        while !fs::read_to_string(at("said")).is_ok_and(|said| good(&said)) {
+            assert!(
+                start.elapsed().as_secs() < 20,
+                "{what}: {:?}",
+                fs::read_to_string(at("said"))
+            );
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    // Nothing is started that was not enabled.
+    assert!(rc("start").1.contains("virtengine_node_agent_enable is not set") && !at("said").exists());
+    let conf = format!(
+        "virtengine_node_agent_enable=YES\nvirtengine_node_agent_config={root}/config.yaml\nvirtengine_node_agent_environment={root}/environment\n"
+    );
+    fs::write(at("rc.conf"), conf).unwrap();
+    assert!(rc("start").0 && rc("status").0);
+    let started = format!("run --config {root}/config.yaml as node-0007\n");
+    until("the start", &|said| said == started);
+    assert_eq!(
+        fs::read_to_string(at("options")).unwrap(),
+        "virtengine virtengine-node-agent yes 10 yes\n"
+    );
+    assert!(!rc("start").0, "a second one");
+    assert!(rc("reload").0);
+    until("the reload", &|said| said.contains("reload\n"));
+    // Killed, it is started again with the same words.
+    let pid = fs::read_to_string(at("virtengine_node_agent.pid")).unwrap();
+    let mut kill = std::process::Command::new("pkill");
+    assert!(kill.args(["-KILL", "-P", pid.trim()]).status().unwrap().success());
+    until("the restart", &|said| said.matches(&started).count() == 2);
+    assert!(rc("stop").0);
+    until("the end", &|said| said.ends_with("end\n"));
+}

@@ -2,11 +2,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hpc_schema::key::AgentKey;
-use zeroize::Zeroizing;
 
-use super::{KeyFileError, NodeKey, Store};
+use super::{KeyFileError, Store};
 use crate::files::{Durability, FileError, Replace, create_directory, directory_of, write};
-use crate::random;
 
 /// What `keygen` made.
 #[derive(Debug)]
@@ -59,17 +57,6 @@ pub(super) fn generate_at(
         public_path: public_path.to_owned(),
         public: made.public(),
     })
-}
-
-/// A key of the kernel's randomness.
-pub(super) fn fresh() -> Result<NodeKey, KeyFileError> {
-    loop {
-        let seed = Zeroizing::new(random::bytes::<32>().map_err(KeyFileError::Random)?);
-        // A seed whose public key is weak has probability 2⁻²⁴⁹; drawing again costs nothing.
-        if let Some(key) = NodeKey::from_seed(*seed) {
-            return Ok(key);
-        }
-    }
 }
 
 /// One line of base64, for people and the provider.

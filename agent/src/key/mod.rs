@@ -4,17 +4,20 @@
 //! JSON that says where the key lives: sealed by a TPM 2.0, or in an HSM. `agent.pub` is one line: base64 of the 32-byte
 //! public key. `agent.key.next` is the key of a rotation under way.
 
+mod attest;
 mod error;
 mod file;
 mod generate;
 mod migrate;
 mod pkcs11;
+mod private;
 mod rotation;
 mod secret;
 mod signer;
 mod stored;
 mod tpm;
 
+pub use attest::{attest, attestation_key};
 pub use error::{KeyFileError, SigningError};
 pub use file::{describe, load};
 pub use generate::{Generated, generate, generate_in};

@@ -9,7 +9,8 @@ use ed25519_zebra::{SigningKey, VerificationKey};
 use hpc_schema::key::AgentKey;
 use zeroize::Zeroizing;
 
-use super::{Place, SharedSigner, Signer, Signing};
+use super::{KeyFileError, Place, SharedSigner, Signer, Signing};
+use crate::random;
 
 /// PKCS#8 v1 of an Ed25519 key up to the seed (RFC 8410, section 7).
 const PKCS8_PREFIX: [u8; 16] = [
@@ -108,8 +109,25 @@ impl fmt::Debug for NodeKey {
     }
 }
 
+/// A key of the kernel's randomness.
+pub(super) fn fresh() -> Result<NodeKey, KeyFileError> {
+    loop {
+        let seed = Zeroizing::new(random::bytes::<32>().map_err(KeyFileError::Random)?);
+        // A seed whose public key is weak has probability 2⁻²⁴⁹; drawing again costs nothing.
+        if let Some(key) = NodeKey::from_seed(*seed) {
+            return Ok(key);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hpc_schema::heartbeat::{Heartbeat, HeartbeatRequest, SignHeartbeat, UnsignedHeartbeat};
+    use hpc_schema::key::{Verifier as _, ZebraVerifier};
+    use hpc_schema::registry::JobIds;
+    use hpc_schema::report::{Tag, section_digest};
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -122,6 +140,52 @@ mod tests {
         );
         for bad in ["", "-----BEGIN PRIVATE KEY-----", "AAAA", "zzzz zzzz"] {
             assert!(NodeKey::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_accepted_vector_is_what_the_agent_signs_byte_for_byte_and_verifies_by_its_key() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/vectors/heartbeat.json");
+        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let text = |key: &str| file["context"][key].as_str().unwrap();
+        let seed = hex::decode(file["context"]["agent"]["seed"].as_str().unwrap()).unwrap();
+        let key = NodeKey::from_seed(seed.try_into().unwrap()).unwrap();
+        assert_eq!(key.public().to_base64(), text("public_key"));
+        let (cluster, node) = (
+            text("cluster_id").parse().unwrap(),
+            text("node_id").parse().unwrap(),
+        );
+        let epoch = file["context"]["epoch"].as_u64().unwrap();
+        let tag = Tag::derive(text("chain_id"), text("contract"), &cluster, &node, epoch);
+        let cases = file["cases"].as_array().unwrap().iter();
+        let accepted: Vec<_> = cases.filter(|c| c["result"] == "accepted").collect();
+        assert!(accepted.len() >= 2);
+        for case in accepted {
+            let body = case["body"].as_str().unwrap();
+            let theirs = HeartbeatRequest::parse(body.as_bytes()).unwrap();
+            let heartbeat = Heartbeat::parse(&theirs.heartbeat).unwrap();
+            let nonce = STANDARD.decode(&theirs.auth.nonce).unwrap();
+            let digest = hex::decode(case["derived"]["section"].as_str().unwrap()).unwrap();
+            let settled = theirs.auth.section.is_none().then(|| section_digest(&digest));
+            let what = SignHeartbeat {
+                heartbeat: &heartbeat,
+                nonce: nonce.try_into().unwrap(),
+                tag: &tag,
+                job_ids: JobIds::Plain,
+                settled_section: settled,
+            };
+            let unsigned = UnsignedHeartbeat::new::<()>(&what).unwrap();
+            let [payload, report] = unsigned.messages();
+            for (message, signature) in [
+                (payload, &theirs.auth.signature),
+                (report, theirs.auth.report_signature.as_ref().unwrap()),
+            ] {
+                let signature = STANDARD.decode(signature).unwrap();
+                assert!(ZebraVerifier.verify(message, &signature, key.public().as_bytes()));
+            }
+            let signatures = [key.sign(payload), key.sign(report)];
+            let ours = unsigned.signed(signatures).request;
+            assert_eq!(serde_json::to_string(&ours).unwrap(), body);
         }
     }
 

@@ -7,9 +7,10 @@ use hpc_schema::key::AgentKey;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::pkcs11::{HsmKey, HsmOptions, HsmSigner};
+use super::pkcs11::{self, HsmKey, HsmOptions, HsmSigner};
+use super::secret::fresh;
 use super::tpm::{Sealed, TpmOptions, seal, unseal};
-use super::{KeyFileError, NodeKey, Place, SharedSigner, generate};
+use super::{KeyFileError, NodeKey, Place, SharedSigner};
 
 /// Where a new key is to live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +27,9 @@ impl Store {
     /// A fresh key there.
     pub(super) fn make(&self) -> Result<Stored, KeyFileError> {
         Ok(match self {
-            Self::File => Stored::Plain(generate::fresh()?),
-            Self::Tpm(options) => Stored::Elsewhere(Elsewhere::Tpm2(seal(&generate::fresh()?, options)?)),
-            Self::Pkcs11(options) => Stored::Elsewhere(Elsewhere::Pkcs11(options.make()?)),
+            Self::File => Stored::Plain(fresh()?),
+            Self::Tpm(options) => Stored::Elsewhere(Elsewhere::Tpm2(seal(&fresh()?, options)?)),
+            Self::Pkcs11(options) => Stored::Elsewhere(Elsewhere::Pkcs11(pkcs11::make(options)?)),
         })
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn unseal(sealed: &Sealed) -> Result<Unsealed, KeyFileError> {
 }
 
 /// A TPM with a parent key and a session that encrypts what passes between program and chip.
-struct Tpm {
+pub(super) struct Tpm {
     tcti: String,
     folder: PathBuf,
     parent: String,
@@ -160,19 +160,24 @@ struct Tpm {
 }
 
 impl Tpm {
-    fn open(options: &TpmOptions) -> Result<Self, KeyFileError> {
+    /// With nothing loaded.
+    pub(super) fn reach(tcti: &str) -> Result<Self, KeyFileError> {
         let name: [u8; 16] = random::bytes().map_err(KeyFileError::Random)?;
         let folder = std::env::temp_dir().join(format!("virtengine-tpm-{}", hex::encode(name)));
         DirBuilder::new()
             .mode(0o700)
             .create(&folder)
             .map_err(|e| KeyFileError::Device(format!("{}: {e}", folder.display())))?;
-        let mut tpm = Self {
-            tcti: options.tcti.clone(),
+        Ok(Self {
+            tcti: tcti.to_owned(),
             parent: String::new(),
-            flush: !options.tcti.contains("tpmrm") && !options.tcti.starts_with("tabrmd"),
+            flush: !tcti.contains("tpmrm") && !tcti.starts_with("tabrmd"),
             folder,
-        };
+        })
+    }
+
+    fn open(options: &TpmOptions) -> Result<Self, KeyFileError> {
+        let mut tpm = Self::reach(&options.tcti)?;
         tpm.parent = match &options.parent {
             Some(handle) => handle.clone(),
             None => {
@@ -200,7 +205,7 @@ impl Tpm {
         Ok(tpm)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
 
@@ -208,7 +213,7 @@ impl Tpm {
         format!("session:{}", self.path("session.ctx"))
     }
 
-    fn run(
+    pub(super) fn run(
         &mut self,
         program: &str,
         arguments: &[&str],

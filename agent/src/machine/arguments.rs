@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use hpc_schema::task::{ImageFormat, VmNetwork};
+use hpc_schema::task::{Accel, ImageFormat, VmNetwork};
 use serde_json::{Value, json};
 
-use super::accel::Accel;
 use super::folder::Folder;
 
 /// QEMU's own jail: no other program, no new rights, no scheduling tricks, no obsolete calls.

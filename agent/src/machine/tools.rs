@@ -2,8 +2,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hpc_schema::code::Code;
+use hpc_schema::task::Accel;
 
-use super::accel::Accel;
 use crate::files::Owner;
 use crate::probe::tool::find;
 use crate::task::Failure;

@@ -86,9 +86,14 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
 
 impl Fingerprint {
     /// Names of DMI sources that both sides could read and that differ, or `mac` when no network device is left that
-    /// was there before. Replaced cards are service; another board is another machine.
+    /// was there before. Replaced cards are service; another board is another machine. Of a registration whose sources
+    /// are lost the whole value counts.
     #[must_use]
     pub fn changes_since(&self, registered: &Self) -> Vec<String> {
+        if registered.sources.is_empty() {
+            let changed = registered.value != self.value;
+            return changed.then(|| "fingerprint".to_owned()).into_iter().collect();
+        }
         let mut changed: Vec<String> = registered
             .sources
             .iter()
@@ -180,6 +185,13 @@ mod tests {
         assert_eq!(one, read(&Roots::below(a.path())).unwrap());
         assert!(!one.sources.contains_key("machine-id"));
         assert_eq!(two.changes_since(&one), ["mac"]);
+        // After the loss of a disk only the value is known.
+        let value_alone = Fingerprint {
+            value: one.value.clone(),
+            sources: BTreeMap::new(),
+        };
+        assert_eq!(two.changes_since(&value_alone), ["fingerprint"]);
+        assert!(one.changes_since(&value_alone).is_empty());
     }
 
     #[test]

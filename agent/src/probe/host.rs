@@ -21,6 +21,15 @@ pub struct Load {
     pub fifteen: u64,
 }
 
+/// Which system this is, as specification 002 names it: `linux`, `freebsd`, `dragonflybsd`.
+#[must_use]
+pub fn os_family() -> &'static str {
+    match std::env::consts::OS {
+        "dragonfly" => "dragonflybsd",
+        os => os,
+    }
+}
+
 impl HostProbe {
     /// Nothing is read yet.
     #[must_use]

@@ -26,6 +26,16 @@ pub enum RegisterError {
         /// What is wrong and what to do.
         message: String,
     },
+    /// The key does not bring the registration back.
+    #[error("the registration is lost here and the agent's key does not recover it: {message}")]
+    NotRecovered {
+        /// The gateway knows the node not at all, or with another key.
+        stranger: bool,
+        /// The code's word.
+        code: String,
+        /// What the gateway says.
+        message: String,
+    },
     /// The gateway answers something that cannot be right.
     #[error("the gateway's answer cannot be used: {0}")]
     BadAnswer(String),

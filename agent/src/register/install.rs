@@ -2,6 +2,8 @@
 //! interrupted installation is simply repeated.
 
 use hpc_schema::gateway::RegisterResponse;
+use hpc_schema::key::{AgentKey, ZebraVerifier};
+use hpc_schema::task::verify_rotation;
 
 use super::RegisterError;
 use super::claims::Claims;
@@ -22,6 +24,7 @@ pub(super) fn install(
     now: u64,
 ) -> Result<Registration, RegisterError> {
     check(config, claims, pending, &answer, now)?;
+    let task_public_key = task_key(claims, &answer)?.or(answer.task_public_key);
     fault::point("register.answered");
     // The service's user must be able to read what root writes: it owns the agent's key.
     let owner = Owner::of(&config.key_path).ok();
@@ -52,7 +55,7 @@ pub(super) fn install(
         last_sequence: answer.last_sequence,
         params: answer.params,
         job_ids: answer.job_ids,
-        task_public_key: claims.task_key.or(answer.task_public_key),
+        task_public_key,
         public_key: pending.public_key,
         jti: claims.jti.clone(),
         ca_sha256: claims.ca,
@@ -80,13 +83,26 @@ fn check(
     if answer.chain_id != claims.chain_id || answer.contract != claims.contract {
         return bad("it names another chain or contract than the token");
     }
-    if let (Some(pinned), Some(sent)) = (&claims.task_key, &answer.task_public_key)
-        && pinned != sent
-    {
-        return bad("it names another task key than the token");
+    if task_key(claims, answer)?.is_some_and(|ours| answer.task_public_key.is_some_and(|sent| ours != sent)) {
+        return bad("it names another task key than the token, and no rotation that leads there");
     }
     let identity = Identity::from_pem(&config.tls.client_cert, &answer.certificate, &pending.tls_key)?;
     let ours = (&claims.cluster_id, &claims.node_id);
     check_issued(&identity, &answer.ca, claims.ca, ours, now)?;
     Ok(())
+}
+
+/// The key that the token pins, or what it has become by rotations that the one before signed.
+fn task_key(claims: &Claims, answer: &RegisterResponse) -> Result<Option<AgentKey>, RegisterError> {
+    let Some(pinned) = &claims.task_key else {
+        return Ok(None);
+    };
+    let of = (
+        claims.chain_id.as_str(),
+        claims.contract.as_str(),
+        &claims.cluster_id,
+    );
+    verify_rotation(pinned, &answer.task_keys, of, &ZebraVerifier)
+        .map(Some)
+        .map_err(|e| RegisterError::BadAnswer(e.to_string()))
 }

@@ -1,5 +1,5 @@
 //! Registration: token and certificate request out, certificate and the chain's record in; a rotation is one with the
-//! old key's consent.
+//! old key's consent, and a node that has lost its disk gets both back by its key.
 
 mod claims;
 mod csr;
@@ -7,6 +7,8 @@ mod error;
 mod examine;
 mod exchange;
 mod install;
+mod lost;
+mod recover;
 mod request;
 mod rotate;
 
@@ -15,17 +17,19 @@ use std::time::Duration;
 pub use csr::{Csr, CsrError};
 pub use error::RegisterError;
 pub use examine::{Examined, examine};
+pub(crate) use recover::{RecoverError, read, recover};
 pub use rotate::{Rotation, rotate};
 
 use self::claims::Claims;
 use self::exchange::exchange;
 use self::install::install;
+use self::lost::{Lost, is_spent};
 use self::request::{Consent, pending, request};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::key::{SharedSigner, Signer};
 use crate::probe::{fingerprint, host};
-use crate::state::{Registration, StateDir};
+use crate::state::{Pending, Registration, StateDir};
 use crate::uplink::{Client, Dial, Trust, client_config};
 
 /// How a registration ended well.
@@ -35,6 +39,23 @@ pub enum Outcome {
     Registered(Registration),
     /// Registered before with the same token and key; nothing was sent.
     Already(Registration),
+    /// Registered before, and forgotten here: the key has brought it back.
+    Recovered(Registration),
+}
+
+impl Outcome {
+    /// The registration.
+    #[must_use]
+    pub fn into_registration(self) -> Registration {
+        let (Self::Registered(r) | Self::Already(r) | Self::Recovered(r)) = self;
+        r
+    }
+}
+
+/// Whether there is something to register with: a token, or what lets a node without a disk be recognised by its key.
+#[must_use]
+pub fn can_register(config: &Config) -> bool {
+    config.token.is_some() || Lost::of(config).is_some()
 }
 
 /// Registers this node and writes certificate, CA and state. Repeats until the registration is on chain, at most for
@@ -70,23 +91,31 @@ async fn enrol(
     key: &dyn Signer,
     consent: Option<&Consent<'_>>,
     wait: Option<Duration>,
-    (clock, dial): (&Clock, &Dial),
+    way: (&Clock, &Dial),
     mut progress: impl FnMut(&str),
 ) -> Result<Outcome, RegisterError> {
     let state = StateDir::new(&config.state_dir);
     let before = Registration::load(&state)?;
+    // Only what is lost is recovered.
+    let lost = before.is_none() && consent.is_none();
+    let ours = before.filter(|r| r.public_key == key.public());
     let Some(token) = &config.token else {
-        return match before.filter(|r| r.public_key == key.public()) {
-            Some(r) => Ok(Outcome::Already(r)),
-            None => Err(RegisterError::NoToken),
+        return match (ours, Lost::of(config)) {
+            (Some(r), _) => Ok(Outcome::Already(r)),
+            (None, Some(node)) if lost => node
+                .recover(config, key, wait, way, &mut progress)
+                .await
+                .map(Outcome::Recovered),
+            (None, _) => Err(RegisterError::NoToken),
         };
     };
     let host = host::hostname(&config.roots);
     let claims = Claims::read(token.secret(), config, &key.public(), host.as_deref())?;
-    if let Some(r) = before.filter(|r| r.jti == claims.jti && r.public_key == key.public()) {
+    if let Some(r) = ours.filter(|r| r.jti == claims.jti) {
         return Ok(Outcome::Already(r));
     }
     state.create()?;
+    let (clock, dial) = way;
     let pending = pending(&state, &claims, key, consent).await?;
     let fingerprint = fingerprint::read(&config.roots);
     let hostname = config.hostname.clone().or(host);
@@ -102,8 +131,28 @@ async fn enrol(
     // Trusts the CA that the token names, and no other.
     let tls = client_config(Trust::new(claims.ca, &config.tls.ca_cert), None, clock)?;
     let mut client = Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
-    let answer = exchange(&mut client, &request, wait, &mut progress).await?;
-    let now = clock.seconds();
-    let registration = install(config, &state, &claims, &pending, answer, fingerprint, now)?;
+    let answer = match exchange(&mut client, &request, wait, &mut progress).await {
+        Err(refused) if lost && is_spent(&refused) => {
+            let node = Lost::from(&claims);
+            return match node.recover(config, key, wait, way, &mut progress).await {
+                Ok(r) => {
+                    Pending::remove(&state);
+                    Ok(Outcome::Recovered(r))
+                }
+                Err(RegisterError::NotRecovered { stranger: true, .. }) => Err(refused),
+                Err(e) => Err(e),
+            };
+        }
+        other => other?,
+    };
+    let registration = install(
+        config,
+        &state,
+        &claims,
+        &pending,
+        answer,
+        fingerprint,
+        clock.seconds(),
+    )?;
     Ok(Outcome::Registered(registration))
 }

@@ -2,14 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hpc_schema::gateway::{RegisterRequest, register_message};
+use hpc_schema::gateway::{RegisterRequest, attestation_data, register_message};
 use hpc_schema::registration::key_rotation_message;
 
 use super::claims::Claims;
 use super::{Csr, RegisterError};
 use crate::config::{Config, Token};
 use crate::fault;
-use crate::key::Signer;
+use crate::key::{Signer, attest};
 use crate::probe::fingerprint::Fingerprint;
 use crate::random;
 use crate::state::{Handover, Pending, Registration, StateDir};
@@ -80,7 +80,18 @@ pub(super) async fn request(
     let message = register_message(&claims.jti, &Csr::der(&pending.csr)?);
     let signature = key.sign(&message).await?;
     let handover = pending.handover.as_ref();
+    let attestation = match &config.quote {
+        None => None,
+        Some(pcrs) => {
+            let (place, pcrs) = (key.place(), pcrs.clone());
+            let data = attestation_data(&key.public(), &message);
+            // A TPM takes its time.
+            let quoted = tokio::task::spawn_blocking(move || attest(&place, &data, &pcrs)).await;
+            Some(quoted.map_err(|e| RegisterError::BadAnswer(e.to_string()))??)
+        }
+    };
     Ok(RegisterRequest {
+        attestation,
         token: token.secret().to_owned(),
         public_key: key.public(),
         csr: pending.csr.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hpc_schema::code::Code;
 
 use super::request::Consent;
-use super::{Outcome, RegisterError, enrol};
+use super::{RegisterError, enrol};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fault;
@@ -57,7 +57,7 @@ pub async fn rotate(
             other => break other?,
         }
     };
-    let (Outcome::Registered(registration) | Outcome::Already(registration)) = outcome;
+    let registration = outcome.into_registration();
     fault::point("rotate.registered");
     promote(&config.key_path, &registration.public_key)?;
     fault::point("rotate.promoted");

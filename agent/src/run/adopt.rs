@@ -13,6 +13,9 @@ impl Agent {
     /// Goes on with `key` in `epoch`: both stand in a certificate that the gateway has just issued. The registration on
     /// the disk names the key that counts, so it comes first; whatever cuts this off, the next start finds that key.
     pub(super) fn adopt(&mut self, key: SharedSigner, epoch: u64) -> Result<(), String> {
+        if self.sequence.is_under_way() || !self.keeps() {
+            return Err("the state directory does not answer".to_owned());
+        }
         let found = Registration {
             epoch,
             public_key: key.public(),

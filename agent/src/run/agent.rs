@@ -6,6 +6,7 @@ use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::report::Tag;
 
 use super::error::RunError;
+use super::keep::Keeper;
 use super::orders::Orders;
 use super::peers::Peers;
 use super::said::Said;
@@ -16,16 +17,15 @@ use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::health::Held;
 use crate::heartbeat::{HoldingsFile, SectionTracker, remembered_jobs};
-use crate::history::History;
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
 use crate::probe::fingerprint;
-use crate::sample::{Adaptive, Sampler};
+use crate::sample::{Adaptive, Sampler, Sources};
 use crate::sequence::Sequence;
-use crate::state::{Lock, Outages, Registration, StateDir, Status, StatusFile};
+use crate::state::{Lock, Outages, Registration, ServiceWish, StateDir, Status};
 use crate::task::news::News;
 use crate::timer::Timer;
-use crate::update::Running;
+use crate::update::{Running, Versions};
 use crate::uplink::{Backoff, Client, Identity};
 
 /// Reads the configuration again.
@@ -44,7 +44,6 @@ pub struct Agent {
     pub(super) sequence: Sequence,
     pub(super) sampler: Sampler,
     pub(super) adaptive: Adaptive,
-    pub(super) history: History,
     /// What the task domain has found.
     pub(super) tasks: News,
     pub(super) client: Client,
@@ -55,7 +54,8 @@ pub struct Agent {
     pub(super) backoff: Backoff,
     pub(super) section: SectionTracker,
     pub(super) status: Status,
-    pub(super) status_file: StatusFile,
+    /// Writes both of them, and what else comes with every heartbeat.
+    pub(super) keeper: Keeper,
     pub(super) outages: Outages,
     /// Between heartbeats, as agreed with the gateway.
     pub(super) interval: Duration,
@@ -82,12 +82,16 @@ pub struct Agent {
     pub(super) orders: Orders,
     /// Whether this node is in service.
     pub(super) service: Service,
+    /// What a person wishes of that.
+    pub(super) wish: Option<ServiceWish>,
     /// The version that runs.
     pub(super) running: Running,
     /// Until when it must have proven itself, if it has not yet.
     pub(super) trial: Option<Instant>,
     /// What the gateway has changed; outlives a reload.
     pub(super) updates: ConfigUpdates,
+    /// Collectors with these take over as soon as the state directory answers.
+    pub(super) sources: Option<Sources>,
     pub(super) reread: Option<Reread>,
     pub(super) log: Option<LogHandle>,
     pub(super) timer: Timer,
@@ -111,12 +115,12 @@ impl Agent {
             path: config.state_dir.display().to_string(),
         })?;
         let sequence = Sequence::open(&state.sequence(), registration.epoch, registration.last_sequence)?;
-        let identity = super::certificate::best(&config, &state, &registration);
-        let tls = super::certificate::tls(&config, &registration, identity.as_ref(), &clock)?;
+        let identity = super::identity::best(&config, &state, &registration);
+        let tls = super::identity::tls(&config, &registration, identity.as_ref(), &clock)?;
         let client = Client::new(config.endpoints.clone(), tls, config.request_timeout)
             .dialing(world.dial.clone())
             .failing_back(timing.fail_back);
-        let hardware = super::certificate::hardware(&registration, fingerprint::read(&config.roots));
+        let hardware = super::identity::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
         let service = Service::open(&state);
         let status = Status {
@@ -135,17 +139,19 @@ impl Agent {
         };
         let holdings = HoldingsFile::new(config.tasks.as_ref().map(|t| t.dir.as_path()));
         let running = Running::here();
-        let trial = super::trial::until(&state, &running, timing.trial);
+        let trial = trial_until(&state, &running, timing.trial);
         let peers = Peers::new(
             Arc::clone(&key),
             registration.cluster_id.clone(),
             registration.node_id.clone(),
         );
+        let keeper = Keeper::default();
         Ok(Self {
-            sampler: (world.sampler)(&config.sources()),
+            sampler: (world.sampler)(&config.sources())
+                .with_attendant(keeper.attendant(&state, &config.sampling)),
+            keeper,
             adaptive: Adaptive::default(),
             tasks: News::of(config.tasks.as_ref().map(|t| t.dir.as_path())),
-            history: History::new(&state.history(), &config.sampling),
             tag: registration.tag(),
             interval: config.sampling.base_interval,
             backoff: Backoff::new(timing.backoff_first, timing.backoff_longest),
@@ -153,7 +159,6 @@ impl Agent {
             renew_not_before: instant(),
             section: SectionTracker::default(),
             outages: Outages::load(&state),
-            status_file: StatusFile::new(&state),
             out_of_turn: false,
             last_early: None,
             certificate_refused: false,
@@ -165,6 +170,7 @@ impl Agent {
             chain_measured: None,
             said: Said::default(),
             updates: ConfigUpdates::default(),
+            sources: None,
             reread: None,
             log: None,
             timer: (world.timer)(),
@@ -186,6 +192,7 @@ impl Agent {
             peers,
             orders,
             service,
+            wish: None,
             running,
             trial,
             _lock: lock,
@@ -224,5 +231,19 @@ impl std::fmt::Debug for Agent {
             .field("registration", &self.registration)
             .field("client", &self.client)
             .finish_non_exhaustive()
+    }
+}
+
+/// Until when this version must have proven itself; none if it has, or is the installed program.
+fn trial_until(state: &StateDir, running: &Running, patience: Duration) -> Option<Instant> {
+    let state = Versions::new(state.versions()).load().ok()?;
+    let unproven = running.fetched
+        && state
+            .current
+            .is_some_and(|c| c.version == running.version && !c.proven);
+    if unproven {
+        instant().checked_add(patience)
+    } else {
+        None
     }
 }

@@ -107,6 +107,7 @@ mod tests {
             timestamp: "2026-01-30T14:05:00Z".parse().unwrap(),
             next_heartbeat_seconds: next,
             commands: Vec::new(),
+            task_keys: Vec::new(),
             config_updates: None,
             errors: code
                 .map(|c| hpc_schema::gateway::Notice::new(c, "it is so"))

@@ -54,15 +54,11 @@ impl Agent {
         };
         // The first list of peers is measured at once.
         self.measure_peers().await;
-        self.save_status();
         // The disk may be slow or full: better now than when the block has run out.
-        match self.sequence.prepare() {
-            Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
-            Err(e) => self.warn_once(
-                "sequence",
-                &format!("no further sequence numbers can be reserved yet: {e}"),
-            ),
+        if let Some(block) = self.sequence.reservation() {
+            self.keeper.block(block);
         }
+        self.save_status();
         pause
     }
 

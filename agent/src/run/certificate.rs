@@ -1,75 +1,19 @@
-//! The client certificate: chosen, renewed at two thirds of its life, recovered once it has expired.
+//! The client certificate: renewed at two thirds of its life, recovered once it has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hpc_schema::gateway::{CertificateRequest, CertificateResponse, Problem, certificate_path};
-use rustls::ClientConfig;
-use serde::de::DeserializeOwned;
+use hpc_schema::gateway::{CertificateRequest, CertificateResponse, certificate_path};
 use zeroize::Zeroizing;
 
 use super::Agent;
-use super::recover::RecoverError;
-use crate::clock::{Clock, instant};
-use crate::config::Config;
-use crate::files::{Durability, Replace, write};
+use super::identity::tls;
+use crate::clock::instant;
 use crate::key::SharedSigner;
-use crate::probe::fingerprint::Fingerprint;
 use crate::random;
-use crate::register::Csr;
-use crate::state::{CertificateStatus, Registration, StateDir};
-use crate::uplink::{Answer, Identity, TlsError, Trust, check_issued, client_config, newest};
-
-/// The newest certificate of this node: as `register` wrote it, or renewed.
-pub(crate) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
-    let renewed = state.renewed_identity();
-    let configured = (config.tls.client_cert.as_path(), config.tls.client_key.as_path());
-    let (found, problems) = newest(&[configured, (&renewed, &renewed)]);
-    for problem in problems {
-        tracing::warn!("a certificate cannot be used: {problem}");
-    }
-    let ours = |id: &Identity| {
-        id.names()
-            .is_some_and(|(c, n)| *c == registration.cluster_id && *n == registration.node_id)
-    };
-    // One of another registration does not count: better asked for anew than refused.
-    let found = found.filter(|id| id.epoch().is_none_or(|epoch| epoch == registration.epoch));
-    found.filter(|id| {
-        let ours = ours(id);
-        if !ours {
-            tracing::warn!("{} names another node; it is not used", id.path().display());
-        }
-        ours
-    })
-}
-
-/// TLS that trusts the CA of the registration token, as long as the registration lasts.
-pub(crate) fn tls(
-    config: &Config,
-    registration: &Registration,
-    identity: Option<&Identity>,
-    clock: &Clock,
-) -> Result<Arc<ClientConfig>, TlsError> {
-    let trust = Trust::new(registration.ca_sha256, &config.tls.ca_cert);
-    client_config(trust, identity, clock)
-}
-
-/// Why this is not the machine that was registered, if it is not.
-pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) -> Option<String> {
-    let changes = match (&registration.fingerprint, now) {
-        (Some(before), Some(now)) => now.changes_since(before),
-        _ => Vec::new(),
-    };
-    if changes.is_empty() {
-        return None;
-    }
-    let message = format!(
-        "the hardware is not the one registered ({}); register the node again",
-        changes.join(", ")
-    );
-    tracing::warn!("{message}");
-    Some(message)
-}
+use crate::register::{Csr, read};
+use crate::state::CertificateStatus;
+use crate::uplink::{Identity, check_issued};
 
 impl Agent {
     /// Sees to a usable certificate; the error is a pause that the gateway asked for, if it did.
@@ -137,10 +81,9 @@ impl Agent {
             response.certificate.trim_end(),
             key_pem.as_str()
         ));
-        if let Err(e) = write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced) {
-            // It serves until the next start all the same.
-            tracing::warn!("the new certificate is in use but cannot be kept: {e}");
-        }
+        // It serves at once; the disk may take its time.
+        self.keeper.certificate(both);
+        self.sampler.attend();
         let tls =
             tls(&self.config, &self.registration, Some(&identity), &self.clock).map_err(|e| e.to_string())?;
         self.client.set_tls(tls);
@@ -148,6 +91,23 @@ impl Agent {
         self.renew_backoff.reset();
         self.note_certificate();
         Ok(())
+    }
+
+    /// One that lies on the disk counts from now on.
+    pub(super) fn take_found(&mut self, found: Identity) {
+        // Of another registration by now.
+        if found
+            .epoch()
+            .is_some_and(|epoch| epoch != self.registration.epoch)
+        {
+            return;
+        }
+        match tls(&self.config, &self.registration, Some(&found), &self.clock) {
+            Ok(tls) => self.client.set_tls(tls),
+            Err(e) => return tracing::error!("{e}"),
+        }
+        self.identity = Some(found);
+        self.note_certificate();
     }
 
     fn note_certificate(&mut self) {
@@ -159,20 +119,6 @@ impl Agent {
     }
 }
 
-pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
+fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
     serde_json::to_vec(value).map_err(|e| e.to_string())
-}
-
-pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, RecoverError> {
-    if answer.status == 200 {
-        return serde_json::from_slice(&answer.body)
-            .map_err(|e| RecoverError::Failed(format!("the answer cannot be read: {e}")));
-    }
-    Err(match serde_json::from_slice::<Problem>(&answer.body) {
-        Ok(p) => RecoverError::Refused {
-            code: p.code,
-            detail: p.detail,
-        },
-        Err(_) => RecoverError::Failed(format!("HTTP {}", answer.status)),
-    })
 }

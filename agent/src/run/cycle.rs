@@ -7,7 +7,11 @@ use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::clock::instant;
+use crate::files::FileError;
 use crate::random;
+
+/// For what is written last, once the gateway has been told.
+const LAST_WORDS: Duration = Duration::from_millis(700);
 
 /// What the process is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +64,7 @@ impl Agent {
                 tell_service_manager(&[sd_notify::NotifyState::Watchdog]);
                 next_ping = later(now, period);
             }
+            self.kept();
             self.step_orders();
             self.step_service();
             if self.orders.stops() {
@@ -151,19 +156,67 @@ impl Agent {
         if ended.is_for_good() && tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
             tracing::warn!("the gateway did not take the last heartbeat within {limit:?}");
         }
+        // What is being written knows nothing of the end yet.
+        self.sampler.attended(LAST_WORDS).await;
+        self.kept();
         self.status.stopped_at = Some(self.clock.seconds());
         self.save_status();
-        if let Err(e) = self.sequence.release() {
+        let answers = self.sampler.attended(LAST_WORDS).await;
+        self.kept();
+        if !answers {
+            tracing::warn!("agent.state_dir does not answer: its last words are not kept");
+        } else if let Err(e) = self.sequence.release() {
             tracing::warn!("the rest of the block of sequence numbers is skipped: {e}");
         }
         tracing::info!("stopped");
     }
 
+    /// Has it written, without waiting for the disk.
     pub(super) fn save_status(&mut self) {
         self.status.stuck_collectors = self.sampler.stuck().iter().map(|s| s.name.to_owned()).collect();
-        match self.status_file.save(&self.status) {
-            Ok(()) => self.over("status", "status can be written again"),
-            Err(e) => self.warn_once("status", &format!("status cannot be written: {e}")),
+        self.keeper.status(&self.status);
+        self.sampler.attend();
+    }
+
+    /// Whether the state directory answers: what would wait for it is better not begun.
+    pub(super) fn keeps(&mut self) -> bool {
+        self.sampler.gather();
+        !self.sampler.is_unattended()
+    }
+
+    /// What came of what was written.
+    fn kept(&mut self) {
+        self.resample();
+        self.sampler.gather();
+        let kept = self.keeper.take();
+        if let Some(wish) = kept.wish {
+            self.wish = Some(wish);
+        }
+        if let Some(end) = kept.block {
+            match self.sequence.reserved(end) {
+                Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
+                Err(e) => self.warn_once(
+                    "sequence",
+                    &format!("no further sequence numbers can be reserved yet: {e}"),
+                ),
+            }
+        }
+        if let Some(found) = kept.found {
+            self.take_found(found);
+        }
+        self.say_kept("certificate", "the certificate in use", kept.certificate);
+        self.say_kept("registration", "what the gateway has changed", kept.registration);
+        self.say_kept("report", "the report of a diagnostic", kept.reports);
+        self.say_kept("status", "status", kept.status);
+        self.say_kept("history", "what was sampled", kept.samples);
+    }
+
+    /// How keeping `what` ended, if it did.
+    fn say_kept(&mut self, kind: &'static str, what: &str, kept: Option<Result<(), FileError>>) {
+        match kept {
+            Some(Ok(())) => self.over(kind, &format!("{what} is kept again")),
+            Some(Err(e)) => self.warn_once(kind, &format!("{what} is not kept yet: {e}")),
+            None => {}
         }
     }
 

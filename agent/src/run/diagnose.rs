@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Agent;
 use super::orders::Begun;
 use crate::clock::instant;
-use crate::command::{Diagnostic, Facts, Outcome, Work, keep};
+use crate::command::{Diagnostic, Facts, Outcome, Work};
 use crate::history::{fields, values};
 use crate::sample::Category;
 
@@ -21,15 +21,15 @@ impl Agent {
             return Begun::OnThread(Work::Storage(self.state.path().to_owned()));
         }
         let (report, line) = self.facts(now).report(diagnostic);
-        self.keep_report(diagnostic, now, &report);
-        Begun::Ended(Outcome::done(now, &line))
+        let outcome = Outcome::done(now, &line).with_report(&report);
+        self.keep_report(diagnostic, now, report);
+        Begun::Ended(outcome)
     }
 
     /// Keeps a report beside the last ones.
-    pub(super) fn keep_report(&self, diagnostic: Diagnostic, now: u64, report: &serde_json::Value) {
-        if let Err(e) = keep(&self.state.diagnostics(), diagnostic, now, report) {
-            tracing::warn!("the report of a diagnostic cannot be kept: {e}");
-        }
+    pub(super) fn keep_report(&mut self, diagnostic: Diagnostic, now: u64, report: serde_json::Value) {
+        self.keeper.report(diagnostic, now, report);
+        self.sampler.attend();
     }
 
     fn facts(&mut self, at: u64) -> Facts {

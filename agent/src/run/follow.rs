@@ -105,6 +105,7 @@ impl Agent {
         if response.accepted {
             self.peers.take_over(&response.peers);
         }
+        self.follow_task_key(&response.task_keys);
         self.take_orders(&response.commands);
         if let Some(updates) = &response.config_updates {
             self.take_updates(updates);
@@ -140,7 +141,9 @@ impl Agent {
         let now = self.clock.seconds();
         self.over("failed", "heartbeats arrive again");
         self.over("refused", "heartbeats are accepted again");
-        self.outages.end(now, &self.state);
+        if self.outages.end(now) {
+            self.keeper.outages(&self.outages);
+        }
         self.status.last_accepted_at = Some(now);
         self.status.accepted = self.status.accepted.saturating_add(1);
         self.status.last_refusal = None;
@@ -176,7 +179,7 @@ impl Agent {
     fn refused(&mut self, refused: &Refused) {
         let now = self.clock.seconds();
         self.status.failed = self.status.failed.saturating_add(1);
-        self.outages.begin(now, &refused.code, &self.state);
+        self.outage(now, &refused.code);
         let new = self
             .status
             .last_refusal
@@ -215,13 +218,19 @@ impl Agent {
         }
         self.said.begins("failed");
         let now = self.clock.seconds();
-        self.outages.begin(now, code, &self.state);
+        self.outage(now, code);
         self.status.last_error = Some(Problem {
             at: now,
             code: code.to_owned(),
             message: message.to_owned(),
             remedy: remedy.to_owned(),
         });
+    }
+
+    fn outage(&mut self, now: u64, code: &str) {
+        if self.outages.begin(now, code) {
+            self.keeper.outages(&self.outages);
+        }
     }
 
     fn follow_chain(&mut self, view: ChainView) {

@@ -75,6 +75,10 @@ impl Agent {
 
     /// What tasks hold; of what cannot be read the last word counts.
     pub(super) fn task_holdings(&mut self) -> TaskHoldings {
+        // It mostly lies beside the state directory.
+        if !self.keeps() {
+            return self.holdings.last();
+        }
         match self.holdings.read() {
             Ok(_) => self.over("holdings", "what tasks hold can be read again"),
             Err(e) => self.warn_once("holdings", &format!("what tasks hold is as it was before: {e}")),
@@ -86,10 +90,7 @@ impl Agent {
     fn remember(&mut self, category: Category, now: Instant) {
         let values = values(category, self.sampler.figures(), now);
         let unix = self.clock.seconds();
-        match self.history.record(category, &values, unix, now) {
-            Ok(()) => self.over("history", "samples can be kept again"),
-            Err(e) => self.warn_once("history", &format!("samples cannot be kept: {e}")),
-        }
+        self.keeper.sample(category, values, unix, now);
     }
 
     /// Takes over what came of the peers, and begins the next round when it is time to. Does not wait for it.
@@ -117,8 +118,11 @@ impl Agent {
     pub(super) fn judge(&mut self) -> (HealthStatus, Vec<Finding>) {
         let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
         let unix = self.clock.seconds();
+        if self.keeps() {
+            self.tasks.read(unix);
+        }
         let beside = Beside {
-            tasks: self.tasks.read(unix),
+            tasks: self.tasks.last(),
             stuck: &stuck,
             ordered: self.orders.drained(),
             out: self.service.out(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
+use super::identity::Places;
 use crate::config::{Config, SamplingConfig};
 use crate::heartbeat::HoldingsFile;
 use crate::sample::{Category, Sources, max_staleness, minimum};
@@ -41,7 +42,7 @@ impl Agent {
             ..new.sources()
         };
         if sources != self.config.sources() {
-            self.sampler = (self.world.sampler)(&sources);
+            self.sources = Some(sources);
         }
         self.client
             .set_endpoints(new.endpoints.clone(), new.request_timeout);
@@ -54,14 +55,32 @@ impl Agent {
         let updates = self.updates.clone();
         self.update_config(&updates);
         self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
-        self.history.bound(&self.config.sampling);
-        self.identity = super::certificate::best(&self.config, &self.state, &self.registration);
+        self.keeper.bound(&self.config.sampling);
+        // Certificates lie in the state directory too, which may hang: the thread that writes there looks for them.
+        self.keeper.look_for_certificate(Places {
+            config: self.config.clone(),
+            state: self.state.clone(),
+            registration: self.registration.clone(),
+        });
         let identity = self.identity.as_ref();
-        match super::certificate::tls(&self.config, &self.registration, identity, &self.clock) {
+        match super::identity::tls(&self.config, &self.registration, identity, &self.clock) {
             Ok(tls) => self.client.set_tls(tls),
             Err(e) => tracing::error!("{e}"),
         }
+        self.resample();
+        self.sampler.attend();
         tracing::info!("configuration reloaded");
+    }
+
+    /// Collectors by the new configuration. Not while the state directory hangs: a new attendant would not know it.
+    pub(super) fn resample(&mut self) {
+        if self.sources.is_none() || !self.keeps() {
+            return;
+        }
+        if let Some(sources) = self.sources.take() {
+            let attendant = self.keeper.attendant(&self.state, &self.config.sampling);
+            self.sampler = (self.world.sampler)(&sources).with_attendant(attendant);
+        }
     }
 
     /// Takes over settings of the gateway, unless they are those in force.
@@ -83,8 +102,14 @@ impl Agent {
             self.updates = merged;
             self.update_config(updates);
             self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
-            self.history.bound(&self.config.sampling);
+            self.keeper.bound(&self.config.sampling);
         }
+    }
+
+    /// Has it written as soon as the state directory answers.
+    pub(super) fn keep_registration(&mut self) {
+        self.keeper.registration(&self.registration);
+        self.sampler.attend();
     }
 
     /// What is out of range is clamped and said.
@@ -114,9 +139,7 @@ impl Agent {
         {
             tracing::info!(?job_ids, "what of job ids becomes public has changed");
             self.registration.job_ids = job_ids;
-            if let Err(e) = self.registration.update(&self.state) {
-                tracing::warn!("the new setting of job ids cannot be kept: {e}");
-            }
+            self.keep_registration();
         }
     }
 }

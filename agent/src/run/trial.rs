@@ -1,6 +1,6 @@
 //! Orders for another version of this program, and the proof that a new one works.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hpc_schema::code::Code;
 use hpc_schema::command::UpdateAgent;
@@ -8,27 +8,12 @@ use semver::Version;
 
 use super::Agent;
 use super::orders::Begun;
-use crate::clock::instant;
 use crate::command::{Entry, Outcome, Update, Work};
-use crate::state::StateDir;
-use crate::update::{Order, Running, Versions};
+use crate::fault;
+use crate::update::{Order, Versions};
 
 /// Between two looks whether a new version has proven itself.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// Until when this version must have proven itself; none if it has, or is the installed program.
-pub(super) fn until(state: &StateDir, running: &Running, patience: Duration) -> Option<Instant> {
-    let state = Versions::new(state.versions()).load().ok()?;
-    let unproven = running.fetched
-        && state
-            .current
-            .is_some_and(|c| c.version == running.version && !c.proven);
-    if unproven {
-        instant().checked_add(patience)
-    } else {
-        None
-    }
-}
 
 impl Agent {
     pub(super) fn begin_update(&self, entry: &Entry, wanted: &UpdateAgent, now: u64) -> Begun {
@@ -76,7 +61,8 @@ impl Agent {
 
     /// A gateway has accepted a heartbeat of this version.
     pub(super) fn prove(&mut self) {
-        if self.trial.is_none() {
+        // With the next one, where the directory does not answer.
+        if self.trial.is_none() || !self.keeps() {
             return;
         }
         let versions = Versions::new(self.state.versions());
@@ -85,7 +71,10 @@ impl Agent {
                 current.proven = true;
             }
             versions.save(&state)?;
-            versions.tidy(&state)
+            fault::point("update.proven");
+            versions.tidy(&state)?;
+            fault::point("update.tidied");
+            Ok(())
         });
         match proven {
             Ok(()) => {

@@ -34,9 +34,33 @@ struct Slot {
     /// Its deadline has passed, and it was said.
     said: bool,
     last: Option<Instant>,
+    /// Measures nothing: it runs with all others, and when it is told to.
+    attends: bool,
 }
 
 impl Slot {
+    fn new(collector: Box<dyn Collector>) -> Self {
+        Self {
+            name: collector.name(),
+            category: collector.category(),
+            deadline: collector.deadline(),
+            collector: Some(collector),
+            since: None,
+            left: false,
+            said: false,
+            last: None,
+            attends: false,
+        }
+    }
+
+    /// Handed over, if it is there.
+    fn hand_over(&mut self, index: usize, now: Instant) -> Option<Job> {
+        self.last = Some(now);
+        let collector = self.collector.take()?;
+        self.since = Some(now);
+        Some(Job { index, collector })
+    }
+
     /// After this the others get another thread.
     fn patience(&self) -> Duration {
         self.deadline.min(PATIENCE)
@@ -63,19 +87,7 @@ impl Sampler {
     /// Nothing runs before the first [`Sampler::sample`].
     #[must_use]
     pub fn new(collectors: Vec<Box<dyn Collector>>) -> Self {
-        let slots = collectors
-            .into_iter()
-            .map(|c| Slot {
-                name: c.name(),
-                category: c.category(),
-                deadline: c.deadline(),
-                collector: Some(c),
-                since: None,
-                left: false,
-                said: false,
-                last: None,
-            })
-            .collect();
+        let slots = collectors.into_iter().map(Slot::new).collect();
         Self {
             slots,
             worker: None,
@@ -94,6 +106,59 @@ impl Sampler {
         }
     }
 
+    /// Another one that reads no figures: it runs after the others of each round, and with [`Sampler::attend`].
+    #[must_use]
+    pub fn with_attendant(mut self, attendant: Box<dyn Collector>) -> Self {
+        let slot = Slot {
+            attends: true,
+            ..Slot::new(attendant)
+        };
+        self.slots.push(slot);
+        self
+    }
+
+    /// Has the attendant run, without waiting for it.
+    pub fn attend(&mut self) {
+        self.gather();
+        self.leave_behind(instant());
+        let now = instant();
+        let slots = self.slots.iter_mut().enumerate().filter(|(_, s)| s.attends);
+        let jobs: Vec<Job> = slots.filter_map(|(i, s)| s.hand_over(i, now)).collect();
+        self.dispatch(jobs);
+    }
+
+    /// Whether the attendant has come back from its last run.
+    #[must_use]
+    pub fn is_attended(&self) -> bool {
+        self.slots.iter().filter(|s| s.attends).all(|s| s.since.is_none())
+    }
+
+    /// Whether the attendant is late: it may hang. One that waits its turn behind slow collectors is not.
+    #[must_use]
+    pub fn is_unattended(&self) -> bool {
+        let now = instant();
+        let running = self.worker.as_ref().and_then(Worker::running);
+        let late = |at: Instant| now.saturating_duration_since(at) >= PATIENCE;
+        let mut attendants = self.slots.iter().enumerate();
+        attendants.any(|(i, s)| {
+            let runs_late = running.is_some_and(|(r, at)| r == i && late(at));
+            s.attends && s.since.is_some() && (s.left || runs_late)
+        })
+    }
+
+    /// Waits for the attendant, at most for `limit`; whether it has come back.
+    pub async fn attended(&mut self, limit: Duration) -> bool {
+        let end = instant().checked_add(limit).unwrap_or_else(instant);
+        while !self.is_attended() && instant() < end {
+            let outbox = Arc::clone(&self.outbox);
+            tokio::time::timeout_at(end.into(), outbox.news.notified())
+                .await
+                .ok();
+            self.gather();
+        }
+        self.is_attended()
+    }
+
     /// What is known.
     #[must_use]
     pub fn figures(&self) -> &Figures {
@@ -110,7 +175,7 @@ impl Sampler {
     pub fn last(&self, category: Category) -> Option<Instant> {
         self.slots
             .iter()
-            .filter(|s| s.category == category)
+            .filter(|s| s.category == category && !s.attends)
             .map(|s| s.last)
             .min()
             .flatten()
@@ -118,7 +183,7 @@ impl Sampler {
 
     /// Every category that has a collector, with its last measurement.
     pub fn categories(&self) -> impl Iterator<Item = (Category, Option<Instant>)> {
-        let measured = |c: &Category| self.slots.iter().any(|s| s.category == *c);
+        let measured = |c: &Category| self.slots.iter().any(|s| s.category == *c && !s.attends);
         Category::ALL
             .into_iter()
             .filter(measured)
@@ -162,19 +227,14 @@ impl Sampler {
     pub async fn sample(&mut self, wanted: impl Fn(Category) -> bool, budget: Duration) {
         self.gather();
         let now = instant();
-        let mut jobs = Vec::new();
-        for (index, slot) in self
-            .slots
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, s)| wanted(s.category))
-        {
-            slot.last = Some(now);
-            if let Some(collector) = slot.collector.take() {
-                slot.since = Some(now);
-                jobs.push(Job { index, collector });
-            }
+        if !self.slots.iter().any(|s| !s.attends && wanted(s.category)) {
+            return;
         }
+        let slots = self.slots.iter_mut().enumerate();
+        let jobs: Vec<Job> = slots
+            .filter(|(_, s)| s.attends || wanted(s.category))
+            .filter_map(|(i, s)| s.hand_over(i, now))
+            .collect();
         let waiting: Vec<usize> = jobs.iter().map(|j| j.index).collect();
         self.dispatch(jobs);
         let end = now.checked_add(budget).unwrap_or(now);

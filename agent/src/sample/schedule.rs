@@ -29,8 +29,9 @@ impl Schedule<'_> {
         })
     }
 
-    /// Whether `category` should be measured before a heartbeat leaves: it is due, or its figures would pass their
-    /// longest staleness before the next heartbeat could carry fresher ones.
+    /// Whether `category` should be measured before a heartbeat leaves: it is due, or is so within a tenth of its interval (as
+    /// much as a heartbeat's jitter: both then take one wake-up), or its figures would pass their longest staleness before the
+    /// next heartbeat could carry fresher ones.
     #[must_use]
     pub fn due_before_sending(
         &self,
@@ -41,7 +42,10 @@ impl Schedule<'_> {
         self.due(category, last)
             || last.is_some_and(|last| {
                 let age = self.age(last);
-                age >= minimum(category) && age.saturating_add(until_next) > max_staleness(category)
+                let interval = self.interval(category);
+                let soon = age.saturating_add(interval / 10) >= interval;
+                let stale = age.saturating_add(until_next) > max_staleness(category);
+                age >= minimum(category) && (soon || stale)
             })
     }
 
@@ -108,6 +112,9 @@ mod tests {
         assert!(!at(20).due(Category::Utilization, last));
         assert!(at(20).due_before_sending(Category::Utilization, last, s(11)));
         assert!(!at(20).due_before_sending(Category::Utilization, last, s(10)));
+        // What is due in a moment goes with it.
+        assert!(at(27).due_before_sending(Category::Utilization, last, s(1)));
+        assert!(!at(26).due_before_sending(Category::Utilization, last, s(1)));
         // But never below the minimum interval.
         assert!(!at(4).due_before_sending(Category::Utilization, last, s(60)));
     }

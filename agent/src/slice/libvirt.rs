@@ -13,6 +13,8 @@ use crate::task::exec::{ExecError, Output, Program};
 const CONNECT: &str = "qemu:///system";
 /// How long it may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of one machine's statistics that are read.
+const STATISTICS: usize = 4 << 20;
 
 /// The system's libvirt.
 #[derive(Debug, Clone)]
@@ -25,6 +27,8 @@ pub struct Libvirt {
 pub enum Word {
     /// The power button.
     Shutdown,
+    /// No further, until somebody says so.
+    Suspend,
     /// Now.
     Destroy,
     /// Forgotten with its NVRAM.
@@ -98,6 +102,7 @@ impl Libvirt {
         let program = self.program();
         let program = match word {
             Word::Shutdown => program.flag("shutdown").value(uuid)?.flag("--mode").flag("acpi"),
+            Word::Suspend => program.flag("suspend").value(uuid)?,
             Word::Destroy => program.flag("destroy").value(uuid)?,
             Word::Undefine => {
                 let program = program.flag("undefine").value(uuid)?;
@@ -111,6 +116,42 @@ impl Libvirt {
         program.run(stop)
     }
 
+    /// Ends it if it runs, and forgets it. Good if there is none.
+    ///
+    /// # Errors
+    /// libvirt does not answer, or does not do it.
+    pub fn forget(&self, uuid: &str, stop: &Stop) -> Result<(), ExecError> {
+        if self.runs(uuid, stop)? {
+            let destroyed = self.tell(uuid, Word::Destroy, stop);
+            // It may have ended by itself meanwhile.
+            if self.runs(uuid, stop)? {
+                destroyed?;
+            }
+        }
+        if self.exists(uuid, stop)?
+            && self.tell(uuid, Word::Undefine, stop).is_err()
+            && self.exists(uuid, stop)?
+        {
+            self.tell(uuid, Word::UndefinePlain, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Every domain, running or not, with its description: there the mark of one that a task has made stands.
+    ///
+    /// # Errors
+    /// libvirt does not answer.
+    pub fn described(&self, stop: &Stop) -> Result<Vec<(String, String)>, ExecError> {
+        let mut all = Vec::new();
+        for uuid in self.list(&["--all", "--uuid"], stop)? {
+            // One that is gone meanwhile has none.
+            let said = self.program().flag("desc").value(&uuid)?.ask(stop)?;
+            let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+            all.push((uuid, text));
+        }
+        Ok(all)
+    }
+
     /// Its statistics, as text.
     ///
     /// # Errors
@@ -120,7 +161,12 @@ impl Libvirt {
             .program()
             .flag("domstats")
             .flag("--cpu-total")
-            .flag("--balloon");
+            .flag("--balloon")
+            .flag("--vcpu")
+            .flag("--block")
+            .flag("--interface")
+            // Some kilobytes for each CPU, before disks and cards.
+            .keeping(STATISTICS);
         let said = program.value(uuid)?.run(stop)?;
         Ok(String::from_utf8_lossy(&said.stdout).into_owned())
     }
@@ -188,7 +234,8 @@ pub fn arguments(g: &Guest<'_>) -> Vec<String> {
             .map(|c| if c.is_ascii_hexdigit() { c } else { '_' })
             .collect();
         // Bound to vfio-pci by us, and to stay there.
-        put("--hostdev", format!("pci_{name},managed=no"));
+        let stays = "xpath1.set=./@managed,xpath1.value=no";
+        put("--hostdev", format!("pci_{name},{stays}"));
     }
     let mut nodes: Vec<String> = g
         .slots
@@ -270,8 +317,8 @@ mod tests {
             "path=/dev/disk/by-id/nvme-0,",
             "path=/dev/disk/by-id/nvme-1,",
             "mac.address=52:54:00:00:00:00,",
-            "--hostdev pci_0000_3b_00_0,managed=no",
-            "pci_0000_3b_00_1,managed=no",
+            "--hostdev pci_0000_3b_00_0,xpath1.set=./@managed,xpath1.value=no",
+            "pci_0000_3b_00_1,xpath1.set=./@managed,xpath1.value=no",
             "--numatune 1,",
             "--graphics none",
             "xpath.set=./devices/disk[3]/source/@file,xpath.value=/s/seed.iso",

@@ -13,10 +13,12 @@ pub mod disk;
 mod folder;
 pub mod keys;
 pub mod libvirt;
+pub mod mark;
 pub mod pci;
 pub mod probe;
 mod seed;
 pub mod ssh;
+pub mod statistics;
 pub mod telemetry;
 mod tools;
 

@@ -39,6 +39,9 @@ pub use status::{
 
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 
+/// Where the specification puts state.
+pub const DEFAULT_STATE_DIR: &str = "/var/lib/virtengine/node-agent";
+
 /// The directory and the names in it.
 #[derive(Debug, Clone)]
 pub struct StateDir(PathBuf);

@@ -43,11 +43,12 @@ impl Outages {
         self.0.iter()
     }
 
-    /// A heartbeat came to nothing. Written down when an outage begins; one that is killed meanwhile goes on.
-    pub(crate) fn begin(&mut self, now: u64, code: &str, state: &StateDir) {
+    /// A heartbeat came to nothing; whether this is to be written down: when an outage begins. One that is killed
+    /// meanwhile goes on.
+    pub(crate) fn begin(&mut self, now: u64, code: &str) -> bool {
         if let Some(present) = self.0.back_mut().filter(|o| o.until.is_none()) {
             present.attempts = present.attempts.saturating_add(1);
-            return;
+            return false;
         }
         if self.0.len() >= LIMIT {
             self.0.pop_front();
@@ -58,18 +59,20 @@ impl Outages {
             code: code.to_owned(),
             attempts: 1,
         });
-        self.save(state);
+        true
     }
 
-    /// A heartbeat was accepted.
-    pub(crate) fn end(&mut self, now: u64, state: &StateDir) {
-        if let Some(present) = self.0.back_mut().filter(|o| o.until.is_none()) {
+    /// A heartbeat was accepted; whether this is to be written down.
+    pub(crate) fn end(&mut self, now: u64) -> bool {
+        let present = self.0.back_mut().filter(|o| o.until.is_none());
+        present.is_some_and(|present| {
             present.until = Some(now);
-            self.save(state);
-        }
+            true
+        })
     }
 
-    fn save(&self, state: &StateDir) {
+    /// Writes them.
+    pub(crate) fn save(&self, state: &StateDir) {
         // A full disk is told by the status file, which is written at the same time.
         write_json(&state.outages(), self, 0o644, Durability::Atomic).ok();
     }
@@ -84,23 +87,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::new(dir.path());
         let mut all = Outages::load(&state);
-        all.end(1, &state);
+        assert!(!all.end(1));
         assert_eq!(all.iter().count(), 0);
         for n in 0..100 {
-            all.begin(n * 10, "gateway_unreachable", &state);
-            all.begin(n * 10 + 1, "gateway_timeout", &state);
-            all.end(n * 10 + 5, &state);
+            assert!(all.begin(n * 10, "gateway_unreachable"));
+            assert!(!all.begin(n * 10 + 1, "gateway_timeout"));
+            assert!(all.end(n * 10 + 5));
         }
+        all.save(&state);
         assert_eq!(Outages::load(&state), all);
         assert_eq!(all.iter().count(), LIMIT);
         let last = all.iter().next_back().unwrap();
         assert_eq!((last.from, last.until, last.attempts), (990, Some(995), 2));
         assert_eq!(last.code, "gateway_unreachable");
         // Killed during an outage: it goes on.
-        all.begin(2000, "gateway_unreachable", &state);
+        all.begin(2000, "gateway_unreachable");
+        all.save(&state);
         let mut again = Outages::load(&state);
-        again.begin(2010, "gateway_unreachable", &state);
-        again.end(2020, &state);
+        again.begin(2010, "gateway_unreachable");
+        again.end(2020);
         assert_eq!(again.iter().next_back().unwrap().until, Some(2020));
         assert_eq!(again.iter().next_back().unwrap().from, 2000);
     }

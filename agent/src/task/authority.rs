@@ -54,7 +54,7 @@ impl Authority {
     /// # Errors
     /// IO; the registration names another node, cluster or contract than what was pinned.
     pub fn pinned(dir: &TaskDir, registration: &Registration, now: u64) -> Result<Self, Failure> {
-        let Some(pinned) = read_json::<Self>(&dir.authority())? else {
+        let Some(pinned) = Self::kept(dir)? else {
             let fresh = Self::of(registration, now)?;
             fresh.save(dir)?;
             return Ok(fresh);
@@ -71,6 +71,14 @@ impl Authority {
             registration.cluster_id, registration.node_id, pinned.cluster_id, pinned.node_id
         );
         Err(Failure::new(Code::IdentityMismatch, what))
+    }
+
+    /// The pinned one; none if no task was ever taken here.
+    ///
+    /// # Errors
+    /// IO, form.
+    pub fn kept(dir: &TaskDir) -> Result<Option<Self>, Failure> {
+        Ok(read_json::<Self>(&dir.authority())?)
     }
 
     /// Writes it, durably.

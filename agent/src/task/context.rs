@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::effect::{Effect, EffectError, Mark, Scene, Trace};
 use super::exec::{ExecError, Output, Program};
 use super::failure::Failure;
-use super::handler::Owner;
 use super::host::Host;
-use super::journal::Record;
-use super::ledger::{Holding, Ledger, Shared, lock};
+use super::journal::{Record, Shared, lock};
+use super::ledger::{Holding, Ledger};
+use super::owner::Owner;
 use super::stop::Stop;
 use super::undo::{self, Undone};
 

@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
@@ -14,6 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit
 use super::failure::Failure;
 use super::jail::Jail;
 use super::limited::{Limited, PROGRAM};
+use super::start;
 use super::stop::Stop;
 use crate::machine::cgroup::Limits;
 
@@ -230,7 +231,10 @@ impl Program {
             let source = io::Error::other("the path is not absolute");
             return Err(ExecError::Start { path, source });
         }
-        let mut command = Command::new(&path);
+        let (mut command, gate) = match start::command(&path, true) {
+            Ok(started) => started,
+            Err(source) => return Err(ExecError::Start { path, source }),
+        };
         command
             .args(arguments)
             .env_clear()
@@ -258,7 +262,7 @@ impl Program {
         // More than a pipe holds must not block us; a program that does not read tells by its exit.
         std::thread::spawn(move || {
             if let Some(mut stdin) = stdin {
-                stdin.write_all(&input).ok();
+                gate.open(&mut stdin).and_then(|()| stdin.write_all(&input)).ok();
             }
         });
         let ended = listen(&mut child, stop, limit, keep);

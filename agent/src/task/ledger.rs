@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::effect::{Effect, Seen, Trace};
 use super::failure::Failure;
-use super::handler::Owner;
 use super::host::Host;
-use super::journal::{Journal, Record, Story, load_all};
+use super::journal::{Journal, Record, Shared, Story, load_all, lock};
+use super::owner::Owner;
 use super::undo::{self, Undone};
 use crate::files::FileError;
 
@@ -20,14 +20,6 @@ use crate::files::FileError;
 const LIMIT: usize = 4096;
 /// A task is remembered so long after its expiry: the clock may be set back.
 const REMEMBERED: u64 = 24 * 3600;
-
-/// A journal that several look at.
-pub type Shared = Arc<Mutex<Journal>>;
-
-/// Locks a journal.
-pub(super) fn lock(journal: &Shared) -> MutexGuard<'_, Journal> {
-    journal.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Every task that this node knows.
 #[derive(Debug)]

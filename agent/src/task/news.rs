@@ -104,7 +104,13 @@ impl News {
         }
     }
 
-    /// Findings: code of the catalogue, and words. Reads a file only if it has changed.
+    /// What was read last: code of the catalogue, and words.
+    #[must_use]
+    pub fn last(&self) -> &[(&'static str, String)] {
+        &self.found
+    }
+
+    /// Looks again; reads a file only if it has changed.
     pub fn read(&mut self, unix: u64) -> &[(&'static str, String)] {
         let Some((safety, probe)) = &mut self.files else {
             return &[];

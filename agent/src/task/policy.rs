@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use crate::config::ApiConfig;
 use crate::files::{FileError, at, read_text};
+use crate::slice::telemetry::Url;
 
 const LIMIT: u64 = 64 << 10;
 
@@ -142,6 +144,12 @@ pub struct Slices {
     pub telemetry: Option<HostPath>,
     /// Port of the guests' own exporter; absent: it is not asked.
     pub exporter_port: Option<u16>,
+    /// Where Prometheus reaches the agent's local interface, for libvirt's statistics of each machine; absent: where
+    /// `api.listen` says.
+    pub statistics: Option<Url>,
+    /// Whether this host can ask there itself: nothing is asked for before it answers.
+    #[serde(skip)]
+    pub statistics_open: bool,
     /// What the driver of a GPU consists of, for `driver_strategy: cloud-init`.
     pub driver_packages: Vec<PackageName>,
     /// Whether a machine's provision installs what is missing, of `packages`.
@@ -157,6 +165,8 @@ impl Default for Slices {
             dhcp_hosts: path("/var/lib/virtengine/dhcp-hosts"),
             telemetry: path("/var/lib/virtengine/telemetry"),
             exporter_port: None,
+            statistics: None,
+            statistics_open: false,
             driver_packages: Vec::new(),
             install_dependencies: false,
         }
@@ -214,6 +224,16 @@ impl Policy {
         }
         let text = read_text(path, LIMIT)?;
         serde_yaml_ng::from_str(&text).map_err(|e| at("read", path)(std::io::Error::other(e.to_string())))
+    }
+
+    /// Where libvirt's statistics are shown, if the policy does not say.
+    pub fn shown_by(&mut self, api: &ApiConfig, host: &str) {
+        let Some(listen) = api.listen else { return };
+        self.slices.statistics_open =
+            api.tls.is_none() && api.token_file.is_none() && self.slices.statistics.is_none();
+        self.slices
+            .statistics
+            .get_or_insert_with(|| Url::of(listen, api.tls.is_some(), host));
     }
 
     /// Whether tasks of this type are allowed at all.

@@ -23,6 +23,7 @@ use super::policy::Policy;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::key::load_registered;
+use crate::probe::host::hostname;
 use crate::random;
 use crate::state::{Lock, Registration, StateDir};
 use crate::uplink::Backoff;
@@ -85,10 +86,11 @@ impl TaskProcess {
                 "this node takes no tasks: the configuration has no section tasks (docs/tasks.md)",
             ));
         };
-        let policy = match &tasks.policy {
+        let mut policy = match &tasks.policy {
             Some(path) => Policy::load(path)?,
             None => Policy::default(),
         };
+        policy.shown_by(&config.api, &hostname(&config.roots).unwrap_or_default());
         let clock = Clock::system();
         let state = StateDir::new(&config.state_dir);
         let registration = Registration::load(&state)?.ok_or_else(|| {

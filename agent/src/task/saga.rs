@@ -13,8 +13,8 @@ use super::context::{Context, Tell};
 use super::failure::Failure;
 use super::handler::{Handler, Recovery};
 use super::host::Host;
-use super::journal::{Record, Story};
-use super::ledger::{Ledger, Shared, lock};
+use super::journal::{Record, Shared, Story, lock};
+use super::ledger::Ledger;
 use super::stop::Stop;
 use super::undo;
 

@@ -7,8 +7,7 @@ use hpc_schema::id::TaskId;
 use super::effect::{Effect, EffectError, Mark, Scene, Seen, Trace};
 use super::failure::Failure;
 use super::host::Host;
-use super::journal::{Record, Step, StepState};
-use super::ledger::{Shared, lock};
+use super::journal::{Record, Shared, Step, StepState, lock};
 use super::stop::Stop;
 
 /// Undoing is not cut short by what ended the task; a single step has this long.
@@ -48,6 +47,10 @@ pub(super) fn all(host: &Host, journal: &Shared) -> Result<Undone, Failure> {
     };
     let mut all = Undone::default();
     for (index, step) in steps.into_iter().rev() {
+        // What could not be brought back is nobody else's either.
+        if !all.stuck.is_empty() && matches!(step.effect, Effect::Lease(_)) {
+            continue;
+        }
         all.merge(one(host, journal, &id, index, &step)?);
     }
     Ok(all)

@@ -9,6 +9,7 @@ use minisign_verify::PublicKey;
 use semver::Version;
 
 use super::store::Versions;
+use crate::fault;
 use crate::state::{Lock, StateDir};
 
 /// Which version a program was started as by another one.
@@ -80,7 +81,10 @@ pub fn launch(state: &StateDir, key: Option<&PublicKey>, running: &Running) {
             return;
         };
         let reason = match versions.check(&version, key) {
-            Ok(_) => become_other(&versions, &version),
+            Ok(_) => {
+                fault::point("update.counted");
+                become_other(&versions, &version)
+            }
             Err(e) => e,
         };
         chosen.take_back(&reason);

@@ -7,6 +7,7 @@ use semver::Version;
 
 use super::manifest::{ManifestError, Release};
 use super::store::Versions;
+use crate::fault;
 use crate::files::FileError;
 use crate::probe::tool::Tool;
 
@@ -72,6 +73,7 @@ pub fn stage(
         });
     }
     versions.put(&order.version, release, program)?;
+    fault::point("update.put");
     let mut tool = Tool::new(versions.program(&order.version), PATIENCE, 4096);
     let said = tool
         .run(&["--version"])
@@ -81,8 +83,10 @@ pub fn stage(
     if said != expected {
         return Err(StageError::Broken(format!("it says {said:?}, not {expected:?}")));
     }
+    fault::point("update.tried");
     let mut state = versions.load()?;
     state.turn_to(order.version.clone());
     versions.save(&state)?;
+    fault::point("update.turned");
     Ok(())
 }

@@ -13,6 +13,7 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{Manifest, ManifestError, Release};
+use crate::fault;
 use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
 use crate::state::{read_json, write_json};
 
@@ -162,6 +163,7 @@ impl Versions {
             write(&half.join(name), bytes, mode, Replace::Yes, Durability::Synced)
         };
         synced(PROGRAM, program, 0o700)?;
+        fault::point("update.half");
         synced(MANIFEST, &release.manifest, 0o600)?;
         synced(SIGNATURE, release.signature.as_bytes(), 0o600)?;
         fs::rename(&half, &there).map_err(at("write", &there))?;

@@ -18,10 +18,16 @@ use sha2::{Digest, Sha256};
 pub struct CaPin([u8; 32]);
 
 impl CaPin {
+    /// Of this certificate.
+    #[must_use]
+    pub fn of(certificate: &CertificateDer<'_>) -> Self {
+        Self(Sha256::digest(certificate.as_ref()).into())
+    }
+
     /// Whether this certificate is the one.
     #[must_use]
     pub fn matches(&self, certificate: &CertificateDer<'_>) -> bool {
-        <[u8; 32]>::from(Sha256::digest(certificate.as_ref())) == self.0
+        Self::of(certificate) == *self
     }
 
     /// The certificate among `candidates`.

@@ -27,6 +27,7 @@ use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::VerifiedHeartbeat;
 use hpc_schema::key::AgentKey;
 use hpc_schema::node::NodeState;
+use hpc_schema::task::KeyRotation;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::{TokenClaims, encode_token};
 use virtengine_node_agent::clock::Clock;
@@ -34,7 +35,7 @@ use virtengine_node_agent::key::{NodeKey, SharedSigner};
 use virtengine_node_agent::uplink::Stream;
 
 pub use agent::{Running, quick, registered, status};
-pub use order::{Signed, order};
+pub use order::{Signed, order, rotation};
 pub use pki::Authority;
 pub use simulated::Site;
 
@@ -78,6 +79,8 @@ pub struct Behaviour {
     pub forgets: bool,
     /// Told with every answer, until acknowledged.
     pub commands: Vec<Command>,
+    /// Told with every answer.
+    pub task_keys: Vec<KeyRotation>,
 }
 
 impl Default for Behaviour {
@@ -99,6 +102,7 @@ impl Default for Behaviour {
             issue_by_another: false,
             forgets: false,
             commands: Vec::new(),
+            task_keys: Vec::new(),
         }
     }
 }
@@ -211,7 +215,7 @@ impl Gateway {
         while !done(&self.seen()) {
             let refusals = self.seen().refusals.clone();
             assert!(
-                start.elapsed() < Duration::from_secs(20),
+                start.elapsed() < Duration::from_secs(60),
                 "waited in vain for {what}; refusals: {refusals:?}"
             );
             tokio::time::sleep(Duration::from_millis(10)).await;

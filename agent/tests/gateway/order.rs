@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::command::{Command, CommandScope, command_message};
+use hpc_schema::task::{KeyRotation, rotation_message};
 use hpc_schema::time::Rfc3339;
 use serde_json::value::RawValue;
 use virtengine_node_agent::key::NodeKey;
@@ -62,4 +63,16 @@ impl<'a> Signed<'a> {
 /// An order that is signed as it should be.
 pub fn order(id: &str, kind: &str, parameters: &str) -> Command {
     Signed::new(id, kind, parameters).command()
+}
+
+/// The word of one task key for the next.
+pub fn rotation(old: &NodeKey, new: &NodeKey) -> KeyRotation {
+    let (old_key, new_key) = (old.public(), new.public());
+    let message = rotation_message(CHAIN, CONTRACT, &CLUSTER.parse().unwrap(), &old_key, &new_key);
+    let signature = STANDARD.encode(old.sign(&message));
+    KeyRotation {
+        old_key,
+        new_key,
+        signature,
+    }
 }

@@ -17,7 +17,8 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::{
     CertificateRequest, CertificateResponse, ChainStatus, ChallengeResponse, HeartbeatResponse,
     HeartbeatResponseBody, Notice, Problem, RecoverRequest, RegisterPending, RegisterRequest,
-    RegisterResponse, WaitingFor, certificate_uri, parse_certificate_uri, recover_message, register_message,
+    RegisterResponse, RegistrationRecord, WaitingFor, certificate_uri, parse_certificate_uri,
+    recover_message, register_message,
 };
 use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
 use hpc_schema::id::{ClusterId, NodeId};
@@ -211,6 +212,7 @@ async fn register(State(s): State<Arc<Shared>>, body: Bytes) -> Response {
         params: Params::default(),
         job_ids: JobIds::Hashed,
         task_public_key: None,
+        task_keys: Vec::new(),
     })
     .into_response()
 }
@@ -318,6 +320,7 @@ async fn heartbeat(
             timestamp: Rfc3339::from_unix(clock.try_into().unwrap(), 0).unwrap(),
             next_heartbeat_seconds: behaviour.next_heartbeat_seconds,
             commands: behaviour.commands.clone(),
+            task_keys: behaviour.task_keys.clone(),
             config_updates: behaviour.config_updates.clone(),
             errors: outcome.err().iter().map(Notice::from).collect(),
             chain: Some(ChainStatus {
@@ -347,10 +350,10 @@ async fn renew(
         Err(refusal) => return problem(401, &refusal),
     };
     s.seen.lock().unwrap().renewals += 1;
-    certificate(&s, &request.csr, &cluster, &node)
+    Json(certificate(&s, &request.csr, &cluster, &node)).into_response()
 }
 
-fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Response {
+fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> CertificateResponse {
     let (life, by) = {
         let behaviour = s.behaviour.lock().unwrap();
         let by = if behaviour.issue_by_another {
@@ -360,7 +363,7 @@ fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Res
         };
         (behaviour.certificate_life, by)
     };
-    Json(CertificateResponse {
+    CertificateResponse {
         certificate: by.issue_for(
             csr,
             &certificate_uri(cluster, node),
@@ -369,8 +372,28 @@ fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Res
             &s.clock,
         ),
         ca: by.pem(),
-    })
-    .into_response()
+        registration: None,
+    }
+}
+
+/// What the provider's gateway has on record.
+fn record(s: &Shared) -> RegistrationRecord {
+    let (cluster_id, node_id) = ids();
+    let seen = s.seen.lock().unwrap();
+    let fingerprint = &seen.registrations.last().unwrap()["hardware_fingerprint"];
+    RegistrationRecord {
+        cluster_id,
+        node_id,
+        provider_address: "wasm1provider".into(),
+        chain_id: CHAIN.into(),
+        contract: CONTRACT.into(),
+        epoch: s.epoch.load(Ordering::SeqCst),
+        last_sequence: seen.sequences.iter().copied().max().unwrap_or(0),
+        params: Params::default(),
+        job_ids: JobIds::Hashed,
+        task_public_key: None,
+        hardware_fingerprint: fingerprint.as_str().map(str::to_owned),
+    }
 }
 
 async fn challenge(State(s): State<Arc<Shared>>) -> Response {
@@ -403,5 +426,9 @@ async fn recover(State(s): State<Arc<Shared>>, Json(request): Json<RecoverReques
     }
     s.seen.lock().unwrap().recoveries += 1;
     let (cluster, node) = ids();
-    certificate(&s, &request.csr, &cluster, &node)
+    Json(CertificateResponse {
+        registration: Some(record(&s)),
+        ..certificate(&s, &request.csr, &cluster, &node)
+    })
+    .into_response()
 }

@@ -45,6 +45,8 @@ pub enum Verdict {
     Unauthorized,
     /// The transaction is larger than the chain takes.
     TxTooLarge,
+    /// The account that is to pay the fee by a grant (x/feegrant) has not granted it, or not any more.
+    FeeGrant,
     /// The contract refused (its own error text is in `log`).
     ContractError,
     /// Anything else.
@@ -61,7 +63,9 @@ impl Verdict {
             Self::TimeoutHeight | Self::OutOfGas | Self::TxTooLarge | Self::ContractError | Self::Other => {
                 Class::Rejected
             }
-            Self::InsufficientFee | Self::InsufficientFunds | Self::Unauthorized => Class::Fatal,
+            Self::InsufficientFee | Self::InsufficientFunds | Self::FeeGrant | Self::Unauthorized => {
+                Class::Fatal
+            }
         })
     }
 
@@ -81,6 +85,9 @@ impl Verdict {
             Self::OutOfGas => "raise --gas or --gas-adjustment",
             Self::InsufficientFee => "raise --gas-prices to the node's minimum-gas-prices",
             Self::InsufficientFunds => "send tokens to the signing address",
+            Self::FeeGrant => {
+                "let the granter grant fees to the signing address anew, or pay by another account"
+            }
             Self::Unauthorized => "check --chain-id and that the key is the account's",
             Self::TxTooLarge => "send fewer items in one transaction",
             Self::ContractError => "see the contract's code in the message",
@@ -96,6 +103,9 @@ impl Verdict {
 pub fn of_abci(codespace: &str, code: u32, log: &str) -> Verdict {
     match (codespace, code) {
         (_, 0) => Verdict::Accepted,
+        // "fee-grant not found" is the SDK's own code of anything that is not found.
+        ("feegrant", _) => Verdict::FeeGrant,
+        _ if is_fee_grant_text(log) => Verdict::FeeGrant,
         ("sdk", 4 | 8) => Verdict::Unauthorized,
         ("sdk", 5) => Verdict::InsufficientFunds,
         ("sdk", 11) => Verdict::OutOfGas,
@@ -147,6 +157,9 @@ pub fn of_simulation(codespace: &str, code: u32, log: &str) -> Verdict {
     }
     if is_contract_text(log) {
         return Verdict::ContractError;
+    }
+    if is_fee_grant_text(log) {
+        return Verdict::FeeGrant;
     }
     if log.contains("insufficient funds") || log.contains("insufficient fund") {
         return Verdict::InsufficientFunds;
@@ -238,6 +251,11 @@ const CONTRACT_FRAMES: [&str; 4] = [
 #[must_use]
 pub fn is_contract_text(log: &str) -> bool {
     CONTRACT_FRAMES.iter().any(|frame| log.contains(frame))
+}
+
+/// `wasm1granter does not allow to pay fees for wasm1payer: fee-grant not found: not found`, `… fee limit exceeded`.
+fn is_fee_grant_text(log: &str) -> bool {
+    log.contains("does not allow to pay fees for")
 }
 
 /// `account sequence mismatch, expected 5, got 4`.

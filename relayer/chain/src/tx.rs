@@ -9,7 +9,7 @@ use cosmrs::proto::traits::{Message, Name};
 
 use crate::gas::Coin;
 use crate::hash::TxHash;
-use crate::keys::{KeyError, LocalKey};
+use crate::keys::{KeyError, LocalKey, Signer};
 
 /// SIGN_MODE_DIRECT of `cosmos.tx.signing.v1beta1`.
 const DIRECT: i32 = 1;
@@ -65,36 +65,68 @@ pub struct Signed {
 /// # Errors
 /// [`KeyError::Sign`] if the key fails.
 pub fn sign(key: &LocalKey, signer: SignerData<'_>, tx: &Unsigned) -> Result<Signed, KeyError> {
-    let body_bytes = body(tx).encode_to_vec();
-    let auth_info_bytes = auth_info(key, signer.sequence, &tx.fee).encode_to_vec();
-    let doc = SignDoc {
-        body_bytes: body_bytes.clone(),
-        auth_info_bytes: auth_info_bytes.clone(),
-        chain_id: signer.chain_id.to_owned(),
-        account_number: signer.account_number,
-    };
-    let signature = key.sign(&doc.encode_to_vec())?;
-    let raw = TxRaw {
-        body_bytes,
-        auth_info_bytes,
-        signatures: vec![signature.to_vec()],
-    };
-    let bytes = raw.encode_to_vec();
-    Ok(Signed {
-        hash: TxHash::of(&bytes),
-        bytes,
-    })
+    let draft = Draft::new(key.public_key(), signer, tx);
+    let signature = key.sign(&draft.document)?;
+    Ok(draft.signed(signature))
+}
+
+/// Signs with a key that may be in a device.
+///
+/// # Errors
+/// [`KeyError::Sign`], [`KeyError::Hsm`].
+pub async fn sign_with(key: &dyn Signer, signer: SignerData<'_>, tx: &Unsigned) -> Result<Signed, KeyError> {
+    let draft = Draft::new(key.public_key(), signer, tx);
+    let signature = key.sign(&draft.document).await?;
+    Ok(draft.signed(signature))
+}
+
+/// A transaction without its signature.
+struct Draft {
+    raw: TxRaw,
+    /// What is signed.
+    document: Vec<u8>,
+}
+
+impl Draft {
+    fn new(public_key: &[u8; 33], signer: SignerData<'_>, tx: &Unsigned) -> Self {
+        let raw = raw(public_key, signer.sequence, tx);
+        let document = SignDoc {
+            body_bytes: raw.body_bytes.clone(),
+            auth_info_bytes: raw.auth_info_bytes.clone(),
+            chain_id: signer.chain_id.to_owned(),
+            account_number: signer.account_number,
+        };
+        Self {
+            document: document.encode_to_vec(),
+            raw,
+        }
+    }
+
+    fn signed(self, signature: [u8; 64]) -> Signed {
+        let raw = TxRaw {
+            signatures: vec![signature.to_vec()],
+            ..self.raw
+        };
+        let bytes = raw.encode_to_vec();
+        Signed {
+            hash: TxHash::of(&bytes),
+            bytes,
+        }
+    }
 }
 
 /// The bytes that a simulation takes: everything but the signature, which it does not check.
 #[must_use]
-pub fn simulation_bytes(key: &LocalKey, sequence: u64, tx: &Unsigned) -> Vec<u8> {
-    let raw = TxRaw {
+pub fn simulation_bytes(key: &dyn Signer, sequence: u64, tx: &Unsigned) -> Vec<u8> {
+    raw(key.public_key(), sequence, tx).encode_to_vec()
+}
+
+fn raw(public_key: &[u8; 33], sequence: u64, tx: &Unsigned) -> TxRaw {
+    TxRaw {
         body_bytes: body(tx).encode_to_vec(),
-        auth_info_bytes: auth_info(key, sequence, &tx.fee).encode_to_vec(),
+        auth_info_bytes: auth_info(public_key, sequence, &tx.fee).encode_to_vec(),
         signatures: vec![Vec::new()],
-    };
-    raw.encode_to_vec()
+    }
 }
 
 /// A protobuf message with its type URL.
@@ -129,9 +161,9 @@ fn body(tx: &Unsigned) -> TxBody {
     }
 }
 
-fn auth_info(key: &LocalKey, sequence: u64, fee: &Fee) -> AuthInfo {
+fn auth_info(public_key: &[u8; 33], sequence: u64, fee: &Fee) -> AuthInfo {
     let public_key = cosmrs::proto::cosmos::crypto::secp256k1::PubKey {
-        key: key.public_key().to_vec(),
+        key: public_key.to_vec(),
     };
     AuthInfo {
         signer_infos: vec![SignerInfo {

@@ -180,7 +180,7 @@ pub(crate) fn verdict_code(verdict: &Verdict) -> &'static str {
         Verdict::TimeoutHeight => "timeout_height",
         Verdict::OutOfGas => "out_of_gas",
         Verdict::InsufficientFee => "insufficient_fee",
-        Verdict::InsufficientFunds => "insufficient_funds",
+        Verdict::InsufficientFunds | Verdict::FeeGrant => "insufficient_funds",
         Verdict::Unauthorized => "unauthorized",
         Verdict::TxTooLarge => "tx_too_large",
         Verdict::ContractError => "contract_error",

@@ -18,7 +18,7 @@ impl From<RpcError> for Failure {
         let message = e.to_string();
         match e {
             RpcError::Url { .. } => Self::usage("bad_node_url", message),
-            RpcError::NoEndpoint => Self::usage("setting_missing", message),
+            RpcError::NoEndpoint | RpcError::TooMany => Self::usage("setting_missing", message),
             RpcError::Unreachable { .. } => Self::new(Exit::Unreachable, "node_unreachable", message)
                 .remedy("check --node, and that the node runs"),
             RpcError::Timeout { .. } => Self::new(Exit::Unreachable, "node_timeout", message)
@@ -139,6 +139,7 @@ impl From<KeyringError> for Failure {
             KeyringError::Passphrase(_) => Self::new(Exit::Failed, "wrong_passphrase", message)
                 .remedy("check the file that VIRTENGINE_KEYRING_PASSPHRASE_FILE names"),
             KeyringError::PassphraseNeeded(_) => Self::usage("passphrase_needed", message),
+            KeyringError::Elsewhere(_) => Self::usage("key_in_hsm", message),
             KeyringError::PassphraseShort => Self::usage("passphrase_short", message),
             KeyringError::Key(e) => e.into(),
         }

@@ -20,8 +20,17 @@ pub const STEPS: &[&str] = &[
     "settle.settled",
 ];
 
-/// Every step of what is done beside it: the chain's events, alerts.
-pub const ASIDE: &[&str] = &["events.written", "events.committed", "alert.queued", "alert.sent"];
+/// Every step of what is done beside it: the chain's events, alerts, a new task key.
+pub const ASIDE: &[&str] = &[
+    "events.written",
+    "events.committed",
+    "alert.queued",
+    "alert.sent",
+    "task_key.drawn",
+    "task_key.on_chain",
+    "task_key.recorded",
+    "task_key.resumed",
+];
 
 /// Dies here if the environment says so.
 #[cfg(feature = "fault-injection")]

@@ -72,6 +72,12 @@ impl Home {
         self.0.join("keys/tasks").join(format!("{cluster}.key"))
     }
 
+    /// Seed of the key that takes its place: drawn, and not yet in use.
+    #[must_use]
+    pub fn next_task_key(&self, cluster: &ClusterId) -> PathBuf {
+        self.0.join("keys/tasks").join(format!("{cluster}.key.next"))
+    }
+
     /// The keyring with the chain keys.
     #[must_use]
     pub fn keyring(&self) -> PathBuf {
@@ -137,6 +143,15 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     file.write_all(bytes)?;
     file.sync_all()?;
     Ok(temporary)
+}
+
+/// Puts a file in another one's place, durably.
+///
+/// # Errors
+/// As the file system says.
+pub fn promote(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_parent(to)
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

@@ -8,6 +8,9 @@ pub const MAX_ACKNOWLEDGEMENTS: usize = 16;
 /// Longest `detail` of an acknowledgement in bytes; the gateway cuts what is longer.
 pub const MAX_ACKNOWLEDGEMENT_DETAIL: usize = 256;
 
+/// Longest `report` of an acknowledgement in bytes; a longer one is not sent, and not kept.
+pub const MAX_ACKNOWLEDGEMENT_REPORT: usize = 8192;
+
 /// What an agent says of a command that it was given; stands beside `heartbeat` and `auth` of its next heartbeat.
 /// With the first one the gateway stops telling the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +27,10 @@ pub struct Acknowledgement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub detail: Option<String>,
+    /// All that a diagnostic has found: a JSON object as text. One in a heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8192))]
+    pub report: Option<String>,
 }
 
 /// What became of a command.

@@ -11,6 +11,7 @@ use crate::key::AgentKey;
 use crate::node::NodeState;
 use crate::refusal::Refusal;
 use crate::registry::{JobIds, Params};
+use crate::task::KeyRotation;
 use crate::time::Rfc3339;
 
 /// Body of the answer: `{"response": {…}}`.
@@ -34,6 +35,9 @@ pub struct HeartbeatResponse {
     /// Signed orders.
     #[serde(default)]
     pub commands: Vec<Command>,
+    /// Rotations of the key that signs them, oldest first; only beside orders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_keys: Vec<KeyRotation>,
     /// Settings to take over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_updates: Option<ConfigUpdates>,

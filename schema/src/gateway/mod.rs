@@ -7,7 +7,8 @@ mod register;
 mod text;
 
 pub use certificate::{
-    CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, recover_message,
+    CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, RegistrationRecord,
+    SEQUENCE_BLOCK, recover_message,
 };
 pub use heartbeat::{
     ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, Peer,
@@ -15,8 +16,8 @@ pub use heartbeat::{
 };
 pub use problem::Problem;
 pub use register::{
-    MAX_REGISTER_BYTES, RegisterPending, RegisterRequest, RegisterResponse, RegisterStatus, WaitingFor,
-    register_message,
+    Attestation, MAX_REGISTER_BYTES, Pcr, RegisterPending, RegisterRequest, RegisterResponse, RegisterStatus,
+    WaitingFor, attestation_data, register_message,
 };
 
 /// Path of registration; server-authenticated TLS.

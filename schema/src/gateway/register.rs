@@ -9,6 +9,7 @@ use crate::code::Code;
 use crate::id::{ClusterId, NodeId};
 use crate::key::AgentKey;
 use crate::registry::{JobIds, Params};
+use crate::task::KeyRotation;
 
 /// Bodies of registrations above this are refused unread.
 pub const MAX_REGISTER_BYTES: usize = 32_768;
@@ -47,6 +48,42 @@ pub struct RegisterRequest {
     /// [`key_rotation_message`](crate::registration::key_rotation_message): replaces the key of a live node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation_signature: Option<String>,
+    /// A TPM's word for the machine; for the gateway alone, nothing of it goes to the chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Attestation>,
+}
+
+/// A TPM 2.0's quote over [`attestation_data`], by a restricted signing key of its endorsement hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Attestation {
+    /// Base64 of the attestation key's `TPMT_PUBLIC`: ECDSA over NIST P-256 with SHA-256.
+    pub public: String,
+    /// Base64 of `TPMS_ATTEST`.
+    pub quote: String,
+    /// Base64 of the ECDSA signature over it (DER).
+    pub signature: String,
+    /// The registers of the SHA-256 bank that were quoted, in rising order.
+    pub pcrs: Vec<Pcr>,
+}
+
+/// A platform configuration register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pcr {
+    /// Its number, 0 to 23.
+    pub index: u8,
+    /// Its value in lower-case hex.
+    pub sha256: String,
+}
+
+/// What a quote is made over (its qualifying data), so that it is of this registration and this key:
+/// `SHA-256("hpc-attest-v1" ‖ agent key ‖ register_message)`.
+#[must_use]
+pub fn attestation_data(key: &AgentKey, message: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"hpc-attest-v1");
+    hash.update(key.as_bytes());
+    hash.update(message);
+    hash.finalize().into()
 }
 
 impl std::fmt::Debug for RegisterRequest {
@@ -102,6 +139,9 @@ pub struct RegisterResponse {
     /// Key that signs commands and tasks, once the cluster has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_public_key: Option<AgentKey>,
+    /// How it came to be, oldest first: a token may be older than its rotations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_keys: Vec<KeyRotation>,
 }
 
 /// The only status of a pending registration.

@@ -8,6 +8,7 @@ mod envelope;
 mod kind;
 mod output;
 mod params;
+mod proof;
 mod report;
 mod rotation;
 mod state;
@@ -22,6 +23,7 @@ pub use envelope::{MAX_TASK_PARAMS_BYTES, Task, TaskHash, TaskScope, task_hash, 
 pub use kind::{NodeMode, TaskType, TaskTypeError};
 pub use output::*;
 pub use params::*;
+pub use proof::{Proven, RESULT_ACTION, ResultDigests, TaskProof, TaskProofError, audit_target};
 pub use report::{MAX_TASK_RESULT_BYTES, TaskOutcome, TaskResult, result_message, verify_result};
 pub use rotation::{KeyRotation, rotation_message, verify_rotation};
 pub use state::TaskState;

@@ -19,7 +19,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     /// Checks what no compiler checks: lints switched on everywhere, versions in one place, unused dependencies, file
-    /// lengths, words that do not belong here, links of the documentation.
+    /// lengths, files that take from each other in a circle, words that do not belong here, links of the documentation.
     Lint,
     /// Prints each promise of the documentation with its proof; fails where a proof does not exist.
     Promises,

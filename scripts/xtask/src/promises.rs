@@ -23,7 +23,13 @@ struct Promise {
     proof: Vec<String>,
 }
 
-/// Prints the table; fails if a proof does not exist or a guarantee of the README stands without one.
+/// Tables of the documentation whose rows are promises: file, heading, column.
+const TABLES: [(&str, &str, usize); 2] = [
+    ("README.md", "## Guarantees", 1),
+    ("docs/provider.md", "## Faults that must not come back", 2),
+];
+
+/// Prints the table; fails if a proof does not exist or a row of [`TABLES`] stands without one.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let path = root.join("tests/promises.toml");
     let text = std::fs::read_to_string(&path).context("cannot read tests/promises.toml")?;
@@ -42,12 +48,18 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
     }
     let proved: BTreeSet<&str> = table.promise.iter().map(|p| p.text.as_str()).collect();
-    let readme = std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
-    for guarantee in guarantees(&readme) {
-        if !proved.contains(guarantee) {
-            faults.push(format!(
-                "README.md guarantees this, tests/promises.toml does not prove it: {guarantee}"
-            ));
+    for (file, heading, column) in TABLES {
+        let text = std::fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"))?;
+        let mut rows = cells(&text, heading, column).peekable();
+        if rows.peek().is_none() {
+            faults.push(format!("{file} has no table under {heading:?}"));
+        }
+        for promised in rows {
+            if !proved.contains(promised) {
+                faults.push(format!(
+                    "{file} promises this, tests/promises.toml does not prove it: {promised}"
+                ));
+            }
         }
     }
     for fault in &faults {
@@ -111,15 +123,15 @@ fn has_test(text: &str, name: &str) -> bool {
     })
 }
 
-/// First cells of the rows of the README's table of guarantees.
-fn guarantees(readme: &str) -> impl Iterator<Item = &str> {
-    let section = readme.split("## Guarantees").nth(1).unwrap_or_default();
+/// Cells of one column of the table under this heading.
+fn cells<'a>(text: &'a str, heading: &str, column: usize) -> impl Iterator<Item = &'a str> {
+    let section = text.split(&format!("\n{heading}\n")).nth(1).unwrap_or_default();
     let section = section.split("\n## ").next().unwrap_or_default();
     section
         .lines()
         .filter(|line| line.starts_with('|'))
         .skip(2)
-        .filter_map(|line| line.split('|').nth(1))
+        .filter_map(move |line| line.split('|').nth(column))
         .map(str::trim)
 }
 
@@ -137,9 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn guarantees_are_the_first_cells_of_the_table() {
+    fn what_a_table_promises_are_the_cells_of_one_column() {
         let readme = "x\n## Guarantees\n\n| What | Proof |\n|---|---|\n| A holds | t |\n| B holds | t |\n\n## Layout\n| no | x |";
-        assert_eq!(guarantees(readme).collect::<Vec<_>>(), ["A holds", "B holds"]);
+        assert_eq!(
+            cells(readme, "## Guarantees", 1).collect::<Vec<_>>(),
+            ["A holds", "B holds"]
+        );
+        assert_eq!(cells(readme, "## Guarantees", 2).count(), 2);
+        assert_eq!(cells(readme, "## Nothing", 1).count(), 0);
     }
 
     #[test]

@@ -94,22 +94,35 @@ fn field(text: &str, name: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::time::Duration;
 
     use super::*;
+    use crate::wait;
 
     #[test]
     fn a_process_costs_memory_and_time_and_its_children_count() {
-        let before = cost(std::process::id()).unwrap();
-        assert!(before.pss_kib > 100 && before.cpu_ns > 0);
-        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
-        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
-        assert!(cost(std::process::id()).unwrap().ended_ns > before.ended_ns);
-        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
-        let alone = cost(child.id()).unwrap();
-        let with = cost(std::process::id()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(alone.pss_kib > 0 && with.cpu_ns > before.cpu_ns);
-        assert!(cost(child.id()).is_err(), "it has ended");
+        // This process will not do: threads of other tests come and go.
+        let busy =
+            "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; sleep 60 & while :; do :; done";
+        let mut shell = Command::new("sh").args(["-c", busy]).spawn().unwrap();
+        let id = shell.id();
+        let seen = |what: &str, holds: &dyn Fn(Cost, Cost) -> bool| {
+            wait::until(what, Duration::from_secs(60), || {
+                let (mut below, all) = (Vec::new(), cost(id)?);
+                let alone = one(id, &mut below)?;
+                Ok(holds(all, alone).then_some(all))
+            })
+        };
+        let first = seen("the child that ended", &|all, _| all.ended_ns > 0).unwrap();
+        let later = seen("more time on a CPU", &|all, _| all.cpu_ns > first.cpu_ns).unwrap();
+        let both = seen("the child that lives", &|all, alone| all.pss_kib > alone.pss_kib);
+        let below = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        for child in below.split_ascii_whitespace() {
+            Command::new("kill").arg(child).status().unwrap();
+        }
+        assert!(both.unwrap().pss_kib > 0 && later.ended_ns >= first.ended_ns);
+        assert!(cost(id).is_err(), "it has ended");
     }
 }

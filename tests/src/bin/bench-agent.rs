@@ -12,7 +12,7 @@ use hpc_tests::bench::agent::{Cost, cost};
 use hpc_tests::chain::Kind;
 use hpc_tests::process::{self, Process};
 use hpc_tests::scene::Scene;
-use hpc_tests::site::Site;
+use hpc_tests::site::{CLUSTER, Site};
 use hpc_tests::slurm::Slurm;
 use hpc_tests::{port, scene, wait};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The agent's cost beside that of an exporter that is scraped as often.
 #[derive(Parser)]
 struct Args {
-    /// The agent, built for release.
-    #[arg(long, default_value = "target/release/virtengine-node-agent")]
+    /// The agent, built as it is delivered.
+    #[arg(long, default_value = "target/agent/virtengine-node-agent")]
     agent: PathBuf,
     /// The exporter.
     #[arg(long, default_value = "/usr/bin/prometheus-node-exporter")]
@@ -46,7 +46,10 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     for (program, remedy) in [
-        (&args.agent, "cargo build --release --bin virtengine-node-agent"),
+        (
+            &args.agent,
+            "cargo build --profile agent --bin virtengine-node-agent",
+        ),
         (&args.exporter, "apt-get install prometheus-node-exporter"),
     ] {
         ensure!(
@@ -58,7 +61,7 @@ fn main() -> Result<()> {
     scene::run("bench-agent", |scene, _| {
         let site = Site::start(scene, Kind::Embedded)?;
         let agent = site.agent(scene, "node-0001")?;
-        // Every collector on: a batch system with a job, the local interface. A second node needs a second machine.
+        // Every collector on: a batch system with a job, the local interface, a neighbour.
         let folder = tempfile::Builder::new().prefix("hpc-bench-").tempdir_in("/tmp")?;
         let slurm = Slurm::start(folder.path())?;
         slurm.submit("sleep 3600", &[])?;
@@ -68,11 +71,42 @@ fn main() -> Result<()> {
             slurm.conf().display(),
             port::free()?
         ))?;
+        let _neighbour = neighbour(&args.agent, scene, &site)?;
         let figures = measure(&args, scene, &agent)?;
         print(&figures)?;
         save(&args.out, &figures)?;
         if args.check { check(&figures) } else { Ok(()) }
     })
+}
+
+/// Another node of the cluster, to measure the round trip to. On one machine two nodes have one fingerprint, so this one is
+/// shown other hardware.
+fn neighbour(program: &Path, scene: &Scene, site: &Site) -> Result<Process> {
+    let node = "node-0002";
+    let machine = scene.folder("other-machine")?;
+    for (name, text) in [
+        ("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+        ("sys/devices/system/cpu/online", "0\n"),
+    ] {
+        let path = machine.join(name);
+        fs::create_dir_all(path.parent().context("no folder")?)?;
+        fs::write(path, text)?;
+    }
+    let token = site.provider_run(&["node-token", "join", "--cluster-id", CLUSTER, "--uses", "1"])?;
+    let agent = site.agent_with(scene, node, token.trim())?;
+    let path = agent.path("config.yaml");
+    let m = machine.display();
+    let roots = format!("agent:\n  roots: {{sys: {m}/sys, etc: {m}/etc}}\n");
+    let text = fs::read_to_string(&path)?.replace("agent:\n", &roots);
+    fs::write(&path, text + &format!("probe:\n  port: {}\n", port::free()?))?;
+    // A file of its own: what two processes map of one file counts for each by half.
+    let copy = scene.path("neighbour");
+    fs::copy(program, &copy)?;
+    let mut command = Command::new(&copy);
+    command.args(["run", "--config", &path]);
+    let process = Process::start("neighbour", command, &scene.log("neighbour"))?;
+    site.wait_state(node, "active")?;
+    Ok(process)
 }
 
 fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
@@ -100,7 +134,8 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     let began = Instant::now();
     let (first, other_first) = (cost(agent_process.id())?, cost(exporter.id())?);
     let accepted_before = accepted(agent)?;
-    let (mut most, mut other_most, mut scrapes) = (0, 0, 0u64);
+    let (mut other_most, mut scrapes) = (0, 0u64);
+    let mut memory = Memory::default();
     while began.elapsed() < Duration::from_secs(args.seconds) {
         scrape()?;
         scrapes += 1;
@@ -108,7 +143,7 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         while Instant::now() < next {
             // Often enough to meet programs that live for a moment.
             std::thread::sleep(LOOK);
-            most = most.max(cost(agent_process.id())?.pss_kib);
+            memory.look(cost(agent_process.id())?.pss_kib);
         }
         other_most = other_most.max(cost(exporter.id())?.pss_kib);
     }
@@ -120,12 +155,14 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         "no heartbeat was accepted:\n{}",
         agent_process.log()
     );
+    ensure!(peers(agent)?, "no round trip to the neighbour was measured");
     Ok(json!({
         "seconds": rounded(seconds),
         "interval_s": interval.as_secs(),
         "heartbeats": heartbeats,
         "scrapes": scrapes,
-        "rss_mb": mb(most),
+        "rss_mb": mb(memory.most),
+        "rss_mean_mb": mb(memory.mean()),
         "node_exporter_rss_mb": mb(other_most),
         "cpu_ms_per_heartbeat": each(first, last, heartbeats),
         "programs_cpu_ms_per_heartbeat": rounded(
@@ -136,6 +173,35 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         "start_to_first_heartbeat_ms": u64::try_from(median.as_millis())?,
         "binary_mb": mb(fs::metadata(&args.agent)?.len() / 1024),
     }))
+}
+
+/// Sums of PSS of all processes.
+#[derive(Debug, Default)]
+struct Memory {
+    most: u64,
+    sum: u64,
+    looks: u64,
+}
+
+impl Memory {
+    fn look(&mut self, kib: u64) {
+        self.most = self.most.max(kib);
+        self.sum = self.sum.saturating_add(kib);
+        self.looks = self.looks.saturating_add(1);
+    }
+
+    fn mean(&self) -> u64 {
+        self.sum / self.looks.max(1)
+    }
+}
+
+/// Whether the agent keeps a sample of its peers.
+fn peers(agent: &Agent) -> Result<bool> {
+    let text = fs::read_to_string(agent.path("state/history/latency")).unwrap_or_default();
+    // Number, time, peers.
+    Ok(text
+        .lines()
+        .any(|l| l.split_ascii_whitespace().nth(2) == Some("1")))
 }
 
 /// Starts the agent; returns once its first heartbeat is accepted, with the time that took.

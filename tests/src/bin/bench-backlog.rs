@@ -100,8 +100,8 @@ fn look(site: &Site) -> Result<Look> {
             .parse()?)
     };
     Ok(Look {
-        waiting: of("waiting")?,
-        bound: of("bound")?,
+        waiting: of("reports_waiting")?,
+        bound: of("reports_bound")?,
         oldest_seconds: of("oldest_unsettled_seconds")?,
         store_kib: size(&site.home().join("store"))? / 1024,
     })

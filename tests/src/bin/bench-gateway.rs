@@ -110,6 +110,8 @@ async fn world(args: &Args, scene: &Scene) -> Result<World> {
     site.activate()?;
     // Nodes here speak far more often than the protocol asks for; everything else is as delivered.
     site.set("GATEWAY__REQUESTS_PER_MINUTE", "60000");
+    // They are silent while the others are measured.
+    site.set("GATEWAY__IDLE_TIMEOUT", "1h");
     site.set("BATCH__SUBMIT_INTERVAL", "60s");
     site.set("CHAIN__SYNC", "5s");
     site.set("CHAIN__POLL", "1s");

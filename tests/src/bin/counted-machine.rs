@@ -1,6 +1,6 @@
 //! Stands for QEMU, `qemu-img` and the ISO writer where a test counts how often machines are started: by the name that
 //! it is called by. Each start of a machine is told to the socket `../count/socket` beside its folder, before anything
-//! else; it then answers its monitor as QEMU does, until it is told to shut down or killed.
+//! else, and whether it is in its control group by then; it then answers its monitor as QEMU does, until it is told to shut down or killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,6 +16,11 @@ fn main() -> Result<()> {
     let words: Vec<String> = words.collect();
     let name = program.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if !name.starts_with("qemu-system") {
+        let group = format!("{}-", std::os::unix::process::parent_id());
+        anyhow::ensure!(
+            is_inside("virtengine-programs", &|n| n.starts_with(&group))?,
+            "outside its group"
+        );
         // The file to write is the one that has no name yet.
         let made = words
             .iter()
@@ -30,7 +35,9 @@ fn main() -> Result<()> {
     }
     let machine = after(&words, "-name").and_then(|n| n.strip_prefix("guest=virtengine-")?.split(',').next());
     let machine = machine.context("-name")?;
-    count(&program, machine)?;
+    let group = format!("-{machine}");
+    let inside = is_inside("virtengine-machines", &|n| n.ends_with(&group))?;
+    count(&program, machine, inside)?;
     let uuid = after(&words, "-uuid").context("-uuid")?.to_owned();
     let (over, told) = std::sync::mpsc::channel();
     for word in &words {
@@ -55,10 +62,23 @@ fn after<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     words.get(at.checked_add(1)?).map(String::as_str)
 }
 
-fn count(program: &Path, machine: &str) -> Result<()> {
+/// Whether this process is in its control group already, or there is none of its own because the host has none.
+fn is_inside(parent: &str, ours: &dyn Fn(&str) -> bool) -> Result<bool> {
+    let has = ["", "memory", "cpu", "pids"].iter().any(|hierarchy| {
+        let folder = Path::new("/sys/fs/cgroup").join(hierarchy).join(parent);
+        let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        names
+            .into_iter()
+            .any(|e| e.file_name().to_str().is_some_and(ours))
+    });
+    let mine = std::fs::read_to_string("/proc/self/cgroup")?;
+    Ok(!has || mine.lines().any(|l| l.contains(&format!("/{parent}/"))))
+}
+
+fn count(program: &Path, machine: &str, inside: bool) -> Result<()> {
     let folder = program.parent().and_then(Path::parent).context("no folder")?;
     let mut counter = UnixStream::connect(folder.join("count/socket"))?;
-    writeln!(counter, "{machine} {}", std::process::id())?;
+    writeln!(counter, "{machine} {} {inside}", std::process::id())?;
     let mut heard = String::new();
     BufReader::new(counter).read_line(&mut heard)?;
     anyhow::ensure!(heard == "counted\n", "nobody counts");

@@ -119,11 +119,20 @@ impl Gateway {
         body: &Value,
         client: Option<(&PathBuf, &PathBuf)>,
     ) -> Result<Answer> {
+        self.ask(path, Some(body), client)
+    }
+
+    /// GET without a body, POST with one.
+    pub(super) fn ask(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        client: Option<(&PathBuf, &PathBuf)>,
+    ) -> Result<Answer> {
         let (request, response) = (
             self.folder.join("request.json"),
             self.folder.join("response.json"),
         );
-        fs::write(&request, serde_json::to_vec(body)?)?;
         drop(fs::remove_file(&response));
         let mut curl = Command::new("curl");
         curl.args([
@@ -136,9 +145,13 @@ impl Gateway {
             "content-type: application/json",
         ]);
         // curl asks for permission before a large body; the answer to the body itself is what is tested.
-        curl.args(["-H", "expect:", "-X", "POST"]);
+        curl.args(["-H", "expect:"]);
         curl.arg("--cacert").arg(&self.ca).arg("-o").arg(&response);
-        curl.arg("--data-binary").arg(format!("@{}", request.display()));
+        if let Some(body) = body {
+            fs::write(&request, serde_json::to_vec(body)?)?;
+            curl.args(["-X", "POST", "--data-binary"]);
+            curl.arg(format!("@{}", request.display()));
+        }
         if let Some((certificate, key)) = client {
             curl.arg("--cert").arg(certificate).arg("--key").arg(key);
         }

@@ -3,6 +3,7 @@
 
 mod agent;
 mod gateway;
+mod task;
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};

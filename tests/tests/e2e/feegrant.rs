@@ -91,6 +91,11 @@ fn has(site: &Site, address: &str) -> Result<u128> {
     amount.map_or(Ok(0), |text| Ok(text.parse()?))
 }
 
+fn readiness(site: &Site) -> Result<String> {
+    let url = format!("http://127.0.0.1:{}/readyz", site.ops_port());
+    process::output(Command::new("curl").args(["-s", "--max-time", "5", &url]))
+}
+
 #[test]
 fn a_key_without_tokens_settles_by_a_fee_grant_and_a_chain_without_grants_is_refused() -> Result<()> {
     scene::run("feegrant", |scene, kind| {
@@ -118,6 +123,22 @@ fn a_key_without_tokens_settles_by_a_fee_grant_and_a_chain_without_grants_is_ref
         site.wait_state(NODE, "active")?;
         ensure!(has(&site, address)? == 0, "it has tokens of its own");
         ensure!(has(&site, &granter)? < before, "the granter has not paid");
+
+        // Without the grant reports wait, readiness names the key, and with a new one they go on.
+        wasmd.feegrant(&["revoke", &granter, address])?;
+        wait::until("readiness to name the granter", SETTLED, || {
+            let said = readiness(&site)?;
+            Ok(
+                (said.contains("chain.fee_granter") && said.contains("does not allow to pay fees"))
+                    .then_some(()),
+            )
+        })?;
+        let waiting = site.sequence(NODE)?;
+        wasmd.feegrant(&["grant", &granter, address, "--spend-limit", "100000000stake"])?;
+        site.wait_sequence(NODE, waiting + 1)?;
+        wait::until("readiness to say no more of it", SETTLED, || {
+            Ok((!readiness(&site)?.contains("chain.fee_granter")).then_some(()))
+        })?;
         drop(process);
         Ok(())
     })

@@ -82,3 +82,39 @@ fn a_node_joins_with_approval_and_rotates_its_key_while_it_runs() -> Result<()> 
         outcome.save()
     })
 }
+
+#[test]
+fn a_node_that_boots_without_its_disk_goes_on_by_its_key_in_the_same_registration() -> Result<()> {
+    scene::run("diskless", |scene, kind| {
+        let site = Site::start(scene, kind)?;
+        let mut outcome = Outcome::new(kind, "diskless");
+        let agent = site.agent(scene, NODE)?;
+        let mut process = agent.start()?;
+        site.wait_state(NODE, "active")?;
+        site.wait_sequence(NODE, 1)?;
+        let before = site.node(NODE)?;
+        // As a node that is switched off: what it held in memory is gone, its image has the key and a token that is used.
+        process.kill()?;
+        fs::remove_dir_all(agent.path("state"))?;
+        for file in ["client.crt", "client.key", "ca.crt"] {
+            fs::remove_file(agent.path(file))?;
+        }
+        let mut process = agent.start()?;
+        let seen = |node: &Value| node.pointer("/sequence").and_then(Value::as_u64);
+        let floor = seen(&before).context("no sequence")? + 64;
+        wait::until("a report of the node that has come back", SETTLED, || {
+            Ok(seen(&site.node(NODE)?).filter(|n| *n > floor))
+        })?;
+        let after = site.node(NODE)?;
+        let epoch = |node: &Value| node.pointer("/epoch").cloned();
+        ensure!(
+            epoch(&before).is_some() && epoch(&before) == epoch(&after),
+            "{before}\n{after}"
+        );
+        outcome.set("state after the loss", site.state(NODE)?);
+        let (_, ends) = site.ends(NODE)?;
+        outcome.set("a report was refused", ends.iter().any(|e| e.ended == "refused"));
+        ensure!(process.stop(Duration::from_secs(20))?.success());
+        outcome.save()
+    })
+}

@@ -1,13 +1,18 @@
 //! The end-to-end suite: real processes, on the chain that `HPC_TEST_CHAIN` names.
 
+mod attestation;
 mod closing;
 mod crash;
 mod drain;
 mod feegrant;
+mod findings;
 mod foreign;
 mod identity;
 mod onboarding;
 mod once;
 mod proof;
 mod refusals;
+mod task_key;
+mod task_proof;
 mod tasks;
+mod visible;

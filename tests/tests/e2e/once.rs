@@ -37,6 +37,9 @@ impl Dice {
     }
 }
 
+/// Under this name those are counted that began outside their control group.
+const OUTSIDE: &str = "outside";
+
 type Starts = Arc<Mutex<BTreeMap<String, (usize, u32)>>>;
 
 /// A folder that users of machines can pass through, with programs that count.
@@ -101,10 +104,16 @@ fn count(stream: UnixStream, starts: &Starts) -> Result<()> {
     let mut line = String::new();
     let mut stream = BufReader::new(stream);
     stream.read_line(&mut line)?;
-    let (name, pid) = line.trim().split_once(' ').context("a start")?;
+    let mut words = line.split_whitespace();
+    let (name, pid) = (words.next().context("a name")?, words.next().context("a pid")?);
+    let inside: bool = words.next().context("whether it is in its group")?.parse()?;
     if let Ok(mut starts) = starts.lock() {
         let entry = starts.entry(name.to_owned()).or_insert((0, 0));
         *entry = (entry.0 + 1, pid.parse()?);
+        if !inside {
+            let entry = starts.entry(OUTSIDE.to_owned()).or_insert((0, 0));
+            entry.0 += 1;
+        }
     }
     Ok(stream.get_mut().write_all(b"counted\n")?)
 }
@@ -288,6 +297,10 @@ fn what_tasks_do_is_done_once_and_never_said_to_be_done_when_it_was_not() -> Res
             story.lease_without_agent(&bench)?;
         }
         beating.check_alive()?;
+        ensure!(
+            bench.counted(OUTSIDE).is_none(),
+            "a machine began outside its control group"
+        );
         ensure!(
             folders(&bench.0.path().join("tasks/machines"))? == 0,
             "machines are left"

@@ -1,6 +1,7 @@
 //! The agent's packages on a clean system: an active node from the package and its guide alone, an upgrade that keeps what
 //! the node is, a purge that leaves nothing. Needs root, `mmdebstrap`, `rpm`, and what `scripts/package` made.
 
+mod container;
 mod root;
 
 use std::fs;
@@ -226,24 +227,70 @@ fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() 
 }
 
 #[test]
-fn the_rpm_package_and_the_archive_install_and_uninstall_clean() -> Result<()> {
+fn the_rpm_package_installs_upgrades_and_goes_in_a_root_that_rpm_made() -> Result<()> {
     scene::run("install-rpm", |scene, _| {
-        let root = Root::make(scene.path("root"), scene.log("agent"))?;
-        let folder = root.path("/").display().to_string();
-        let rpm = package(".x86_64.rpm")?.display().to_string();
-        // The tree's own programs run the package's scripts; what it asks for has other names there.
-        let mut install = std::process::Command::new("rpm");
-        process::output(install.args(["--root", &folder, "--nodeps", "--install", &rpm]))?;
+        let (agent, next) = (package(".x86_64.rpm")?, package(".x86_64.rpm.next")?);
+        let (agent, next) = (agent.display().to_string(), next.display().to_string());
+        let debian = Root::make(scene.path("debian"), scene.log("agent"))?;
+        let root = Root::of_packages(scene.path("root"), scene.log("agent"))?;
+        // It asks for what it needs by the names that RPM systems have.
+        let refused = root
+            .rpm(&["--install", &agent])
+            .err()
+            .context("it needs nothing")?;
+        let said = format!("{refused:#}");
+        for needed in ["glibc >= 2.28", "libgcc", "shadow-utils"] {
+            ensure!(said.contains(needed), "{needed}: {said}");
+        }
+        root.rpm(&["--install", &debian.as_package(&scene.folder("build")?)?])?;
+        let before = root.ours()?;
+        ensure!(before.is_empty(), "the clean system is not clean: {before:?}");
+        root.rpm(&["--install", &agent])?;
         let version = root.run(&["virtengine-node-agent", "--version"])?;
         ensure!(version.starts_with("virtengine-node-agent "), "{version}");
         root.run(&["id", "virtengine"])?;
-        let mut erase = std::process::Command::new("rpm");
-        process::output(erase.args(["--root", &folder, "--nodeps", "--erase", "virtengine-node-agent"]))?;
-        ensure!(
-            !root.path("/usr/bin/virtengine-node-agent").exists(),
-            "the program is still there"
-        );
+        // All is as in the package, but for whose the configuration has become.
+        let differs = root.rpm_says(&["--verify", "virtengine-node-agent"])?;
+        let others: Vec<&str> = differs
+            .lines()
+            .filter(|l| !l.contains("/etc/virtengine/"))
+            .collect();
+        ensure!(others.is_empty(), "{others:?}");
 
+        let edited = "# edited by the site\n";
+        fs::write(root.path(CONFIG), edited)?;
+        root.run(&["virtengine-node-agent", "keygen", "--output-dir", KEYS])?;
+        root.rpm(&["--upgrade", &next])?;
+        let there = root.rpm(&["--query", "virtengine-node-agent"])?;
+        ensure!(there.contains("next"), "{there}");
+        ensure!(
+            fs::read_to_string(root.path(CONFIG))? == edited
+                && root.path(&format!("{KEYS}/agent.key")).exists(),
+            "the upgrade changed configuration or key"
+        );
+        root.run(&["id", "virtengine"])?;
+        root.rpm(&["--erase", "virtengine-node-agent"])?;
+        for gone in [
+            "/usr/bin/virtengine-node-agent",
+            "/usr/lib/systemd/system/virtengine-node-agent.service",
+            "/usr/share/doc/virtengine-node-agent",
+        ] {
+            ensure!(!root.path(gone).exists(), "{gone} is still there");
+        }
+        ensure!(
+            root.path(&format!("{CONFIG}.rpmsave")).exists()
+                && root.path(&format!("{KEYS}/agent.key")).exists(),
+            "a removal took what the node is"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn the_archive_installs_and_uninstalls_clean() -> Result<()> {
+    scene::run("install-archive", |scene, _| {
+        let root = Root::make(scene.path("root"), scene.log("agent"))?;
+        let folder = root.path("/").display().to_string();
         // The archive, without a package manager.
         let archive = package("-linux-amd64.tar.gz")?.display().to_string();
         let mut unpack = std::process::Command::new("tar");

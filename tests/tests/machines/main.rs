@@ -15,5 +15,6 @@ mod death;
 mod guest;
 mod life;
 mod node;
+mod packages;
 mod refusal;
 mod users;

@@ -97,6 +97,10 @@ pub(crate) fn place() -> tempfile::TempDir {
 }
 
 pub(crate) fn host(dir: &Path) -> Host {
+    let policy = dir.join("policy.yaml");
+    if policy.exists() {
+        return on(dir, Policy::load(&policy).unwrap());
+    }
     let whole = dir.join(WHOLE_NODE).exists();
     let mut policy = Policy {
         mode: Some(if whole {
@@ -273,6 +277,22 @@ impl Apart {
             .arg(dir);
         command.arg(std::env::current_exe().unwrap());
         Self::of(command, dir, fault)
+    }
+
+    /// The same where `/usr` is this host's, without `without` and with the programs that lie in `dir/bin`.
+    pub(crate) fn with_programs(dir: &Path, without: &[&str]) -> Self {
+        let mut command = Command::new("unshare");
+        let mounts = "set -e; top=$1/top; mount --make-rprivate /; mkdir \"$top\"; mount -t tmpfs none \"$top\"; \
+                      mkdir \"$top/upper\" \"$top/work\"; \
+                      mount -t overlay -o \"lowerdir=/usr,upperdir=$top/upper,workdir=$top/work\" none /usr; \
+                      for p in $2; do rm -f /usr/bin/$p /usr/sbin/$p /usr/local/bin/$p /usr/local/sbin/$p; done; \
+                      cp \"$1\"/bin/* /usr/bin/; shift 2; exec \"$@\"";
+        command
+            .args(["--mount", "--", "/bin/bash", "-c", mounts, "bash"])
+            .arg(dir)
+            .arg(without.join(" "));
+        command.arg(std::env::current_exe().unwrap());
+        Self::of(command, dir, None)
     }
 
     fn of(mut command: Command, dir: &Path, fault: Option<&str>) -> Self {

@@ -56,7 +56,7 @@ pub(crate) fn image() -> &'static Guest {
 /// Runs `test` inside. The name is the test's own.
 pub(crate) fn inside(test_name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
-        prepare();
+        prepare(|| {});
         return test();
     }
     image();
@@ -111,7 +111,8 @@ pub(crate) fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-fn prepare() {
+/// Folders, then what the caller needs in them, then the services.
+pub(crate) fn prepare(between: impl FnOnce()) {
     run("mount", &["--make-rprivate", "/"]);
     for folder in OWN {
         fs::create_dir_all(folder).unwrap();
@@ -128,6 +129,7 @@ fn prepare() {
         fs::create_dir_all(folder).unwrap();
     }
     run("ip", &["link", "set", "lo", "up"]);
+    between();
     let schema = "/usr/share/openvswitch/vswitch.ovsschema";
     run("ovsdb-tool", &["create", "/etc/openvswitch/conf.db", schema]);
     run(

@@ -78,6 +78,38 @@ fn holdings(tasks: &Path) -> Value {
     serde_json::from_str::<Value>(&text).map_or(Value::Null, |v| v["holdings"][0]["facts"].clone())
 }
 
+/// Every target that Prometheus is told of gives what it is there for.
+fn targets(interface: &str) -> Result<()> {
+    let files: Vec<_> = fs::read_dir("/run/telemetry")?.collect::<std::io::Result<_>>()?;
+    let [file] = files.as_slice() else {
+        anyhow::bail!("{files:?}");
+    };
+    let groups: Value = serde_json::from_str(&fs::read_to_string(file.path())?)?;
+    let groups = groups.as_array().context("groups")?;
+    let jobs: Vec<_> = groups.iter().map(|g| g["labels"]["job"].as_str()).collect();
+    ensure!(jobs == [Some("slice"), Some("slice-libvirt")], "{groups:?}");
+    ensure!(groups[1]["targets"] == json!([interface]), "{groups:?}");
+    let wanted = [
+        "node_",
+        "libvirt_domain_info_cpu_time_seconds_total{domain=\"vm-1\"} ",
+    ];
+    for (group, wanted) in groups.iter().zip(wanted) {
+        let place = group["targets"][0].as_str().context("a target")?;
+        let path = group["labels"]["__metrics_path__"].as_str().unwrap_or("/metrics");
+        let scheme = group["labels"]["__scheme__"].as_str().unwrap_or("http");
+        let text = text(&run("curl", &["-fsS", &format!("{scheme}://{place}{path}")]));
+        ensure!(
+            text.lines().any(|l| l.starts_with(wanted)),
+            "{place}{path}: {text}"
+        );
+        println!("{place}{path}: {} lines", text.lines().count());
+    }
+    let page = |name: &str| format!("http://{interface}/metrics/slices/{name}");
+    let other = Command::new("curl").args(["-fsS", &page("vm-2")]).status()?;
+    ensure!(!other.success(), "a machine that is none has figures");
+    Ok(())
+}
+
 #[test]
 fn a_slot_is_proven_clean_let_reached_by_ssh_and_proven_clean_again() {
     const NAME: &str = "life::a_slot_is_proven_clean_let_reached_by_ssh_and_proven_clean_again";
@@ -97,8 +129,9 @@ fn life(scene: &hpc_tests::scene::Scene, kind: hpc_tests::chain::Kind, name: &st
     know(tasks);
     fs::write("/run/virtengine/policy.yaml", policy(""))?;
     fs::set_permissions("/run/virtengine/policy.yaml", fs::Permissions::from_mode(0o644))?;
+    let interface = format!("127.0.0.1:{}", hpc_tests::port::free()?);
     let section = format!(
-        "tasks:\n  dir: {}\n  policy: /run/virtengine/policy.yaml\n",
+        "api:\n  listen: {interface}\ntasks:\n  dir: {}\n  policy: /run/virtengine/policy.yaml\n",
         tasks.display()
     );
     agent.configure(&section)?;
@@ -139,6 +172,11 @@ fn life(scene: &hpc_tests::scene::Scene, kind: hpc_tests::chain::Kind, name: &st
         "{made}"
     );
     ensure!(made["telemetry"]["exporter_series"].as_u64() >= Some(2), "{made}");
+    ensure!(
+        made["telemetry"]["statistics_series"].as_u64() >= Some(8),
+        "{made}"
+    );
+    targets(&interface)?;
     ensure!(slot(&site)?["state"] == "leased", "{}", slot(&site)?);
     ensure!(
         ssh(&key, "cat /proc/sys/kernel/hostname; ls /var/lib/gpuaas").contains("slice-ready"),

@@ -19,3 +19,4 @@ mod image;
 mod life;
 mod node;
 mod phases;
+mod safety;

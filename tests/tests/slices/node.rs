@@ -21,7 +21,7 @@ use virtengine_node_agent::task::domain::{Domain, Input, Output, Setup, Sign};
 use virtengine_node_agent::task::{Authority, Host, Policy, TaskDir, handlers};
 
 /// Longest wait for a result: emulation on a busy host.
-const PATIENCE: Duration = Duration::from_secs(400);
+const PATIENCE: Duration = Duration::from_secs(1200);
 /// Tells a copy of this program to be a domain, and where.
 const CHILD: &str = "HPC_TEST_DOMAIN";
 

@@ -1,7 +1,7 @@
 //! A failure, and SIGKILL, in each of the seventeen phases: nothing is left on the host.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -179,5 +179,62 @@ fn killed_at_any_moment_of_a_provision_nothing_is_left() {
             remember(&dir.join("tasks"));
         }
         assert!(interrupted > 0);
+    });
+}
+
+/// Of a block device: for this process alone.
+const O_EXCL: i32 = 0o200;
+
+/// What a node says of slots that nobody has proven clean.
+fn unproven(dir: &Path) -> u64 {
+    let text = fs::read_to_string(dir.join("tasks/holdings.json")).unwrap_or_default();
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let slots = |h: &serde_json::Value| h["facts"]["unproven_slots"].as_u64().unwrap_or(0);
+    all["holdings"].as_array().into_iter().flatten().map(slots).sum()
+}
+
+#[test]
+fn a_disk_that_cannot_be_wiped_keeps_its_slot_from_others_until_it_is() {
+    const NAME: &str = "phases::a_disk_that_cannot_be_wiped_keeps_its_slot_from_others_until_it_is";
+    inside(NAME, || {
+        let slot = Slot::new(NAME);
+        let (_, key) = tenant();
+        let params = provision(&slot, &key);
+        let dir = place("unproven", "");
+        let make = task("task-1", "slice.vm_provision", &params);
+        let mut apart = Apart::start(&dir, "dies:image_write_convert");
+        apart.deliver(&make);
+        assert!(apart.result().is_none());
+        apart.kill();
+        // Somebody has it for itself alone, as a mounted file system has.
+        let holder = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(O_EXCL)
+            .open(&slot.device)
+            .unwrap();
+        let node = Node::start(&dir);
+        let said = node.run(&make);
+        assert_eq!(said.code.as_deref(), Some("outcome_unknown"), "{:?}", said.detail);
+        until("the slot counts as unproven", Duration::from_secs(10), || {
+            unproven(&dir) == 1
+        });
+        let lease = dir.join("tasks/leases/slot-0.json");
+        assert!(lease.exists() && !slot.is_zero());
+        let second = node.run(&task("task-2", "slice.vm_provision", &params));
+        assert_eq!(
+            second.code.as_deref(),
+            Some("resource_busy"),
+            "{:?}",
+            second.detail
+        );
+        drop(holder);
+        // It is tried again by itself.
+        until("the slot is clean", Duration::from_secs(60), || {
+            unproven(&dir) == 0
+        });
+        assert!(slot.is_zero() && !lease.exists());
+        let left = left(&dir.join("tasks"));
+        assert!(left.is_empty(), "{left:?}");
+        remember(&dir.join("tasks"));
     });
 }

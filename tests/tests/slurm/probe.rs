@@ -112,9 +112,14 @@ fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result
         NodeProbe::new(slurm.config(), &Roots::default()).read(Instant::now()),
         Answer::Silent
     );
-    let jobs = jobs(&slurm)?;
     ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    assert!(jobs.active.contains(&runs), "{jobs:?}");
+    // The controller says that a job runs a little before its process does.
+    let jobs = wait::until("the job by its process", PATIENCE, || {
+        let start = Instant::now();
+        let found = jobs(&slurm);
+        ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        found.map(|j| j.active.contains(&runs).then_some(j))
+    })?;
     assert_eq!(jobs.pending, None);
     Ok(())
 }

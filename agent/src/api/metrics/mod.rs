@@ -5,6 +5,7 @@
 mod agent;
 mod devices;
 mod host;
+mod slices;
 
 use std::time::Instant;
 
@@ -27,6 +28,8 @@ pub(super) fn page(source: &Source, now: Instant, unix: u64) -> String {
     agent::heartbeats(&mut page, source.status().as_ref());
     page.finish()
 }
+
+pub(super) use slices::page as slice;
 
 /// Label and value.
 fn label(name: &'static str, value: impl Into<String>) -> (&'static str, String) {

@@ -8,7 +8,7 @@ use super::dir;
 use crate::clock::Clock;
 use crate::state::Lock;
 use crate::task::safety::{Report, act, judge};
-use crate::task::{Host, Ledger, Policy};
+use crate::task::{Authority, Host, Ledger, Policy};
 
 /// Between the two looks that an orphan must be seen in.
 const BETWEEN: Duration = Duration::from_secs(2);
@@ -17,6 +17,11 @@ pub(super) fn run(arguments: &ConfigArguments, apply: bool, output: Format) -> R
     let config = arguments.load()?;
     let dir = dir(&config)?;
     let failed = |e: &dyn std::fmt::Display| Failure::new(1, e);
+    // Before the first task nothing is ours.
+    let dir = match Authority::kept(&dir).map_err(|e| failed(&e.detail))? {
+        Some(a) => dir.of(&a.cluster_id, &a.node_id),
+        None => dir,
+    };
     let policy = match config.tasks.as_ref().and_then(|t| t.policy.as_ref()) {
         Some(path) => Policy::load(path).map_err(|e| failed(&e))?,
         None => Policy::default(),

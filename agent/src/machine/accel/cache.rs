@@ -80,7 +80,7 @@ impl Known {
 /// Stands for the host's kernel since it booted, its accelerators' devices, QEMU and the probe's kernel: firmware can take
 /// virtualisation away between two boots.
 #[must_use]
-pub(super) fn key(proc: &Path, qemu: &Path, kernel: &Path) -> String {
+pub fn key(proc: &Path, qemu: &Path, kernel: &Path) -> String {
     let host = rustix::system::uname();
     let mut hash = Sha256::new();
     let boot = read_text(&proc.join("sys/kernel/random/boot_id"), 64);

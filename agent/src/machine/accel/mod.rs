@@ -8,7 +8,7 @@ mod guest;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use cache::{Evidence, Known};
+pub use cache::{Evidence, Known, key};
 pub use hpc_schema::task::Accel;
 
 use super::tools::User;

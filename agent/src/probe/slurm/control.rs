@@ -4,32 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
+use super::by::By;
 use super::node::{self, SlurmNode};
 use super::{Answer, Client, SlurmConfig};
 use crate::helper::{Helper, Verb};
 use crate::probe::Roots;
-
-/// For whom the agent drains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum By {
-    /// The provider ordered it.
-    Order,
-    /// The site's policy of health.
-    Health,
-}
-
-impl By {
-    /// Begins the reason in Slurm.
-    fn words(self) -> &'static str {
-        match self {
-            Self::Order => "virtengine order",
-            Self::Health => "virtengine health",
-        }
-    }
-}
 
 /// Slurm shows about as much of a reason.
 const LONGEST_REASON: usize = 160;

@@ -1,6 +1,7 @@
 //! The batch system: state and capacity of this node, jobs on it. Asked by its own programs, by absolute path, with
 //! an argument vector, a bare environment, a deadline and a bound on what they may print.
 
+mod by;
 mod control;
 mod hostlist;
 mod ledger;
@@ -10,7 +11,8 @@ mod queue;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use control::{By, Control, Turned, drained_by};
+pub use by::By;
+pub use control::{Control, Turned, drained_by};
 pub use ledger::{Ended, Ledger};
 pub use node::SlurmNode;
 pub use queue::Queue;

@@ -32,6 +32,11 @@ impl Agent {
             return;
         }
         self.orders.again_at = None;
+        // What was begun must be known after a restart.
+        if self.orders.journal.next().is_some() && !self.keeps() {
+            self.orders.again_at = instant().checked_add(PATIENCE);
+            return;
+        }
         while let Some(entry) = self.orders.journal.next().cloned() {
             let now = self.clock.seconds();
             if now > entry.deadline {
@@ -133,10 +138,15 @@ impl Agent {
         let attempts = entry.attempts;
         let outcome = match end {
             End::Done(text) => {
+                let done = Outcome::done(now, &text);
                 if entry.kind == CommandType::RunDiagnostic {
-                    self.keep_report(Diagnostic::Storage, now, &json!({"at": now, "result": text}));
+                    let report = json!({"at": now, "result": text});
+                    let done = done.with_report(&report);
+                    self.keep_report(Diagnostic::Storage, now, report);
+                    done
+                } else {
+                    done
                 }
-                Outcome::done(now, &text)
             }
             End::Failed(text) => Outcome::failed(now, &text),
             End::Again(text) if attempts >= ATTEMPTS => Outcome::failed(now, &text),

@@ -2,6 +2,7 @@
 
 mod carry_out;
 mod take;
+mod task_key;
 
 use std::time::{Duration, Instant};
 

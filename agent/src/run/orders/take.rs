@@ -11,6 +11,14 @@ const MOST: usize = 16;
 impl Agent {
     /// Takes what the gateway's answer orders.
     pub(in crate::run) fn take_orders(&mut self, commands: &[Command]) {
+        if !commands.is_empty() && !self.keeps() {
+            // They are told again with the next answer.
+            self.warn_once(
+                "orders",
+                "orders cannot be kept, and are not begun: the state directory does not answer",
+            );
+            return;
+        }
         let now = self.clock.seconds();
         for command in commands.iter().take(MOST) {
             let id = &command.command_id;
@@ -61,7 +69,7 @@ impl Agent {
     pub(super) fn keep_orders(&mut self) {
         self.status.drain.clone_from(&self.orders.journal.drain);
         self.status.orders = self.orders.shown();
-        if !self.orders.unsaved {
+        if !self.orders.unsaved || !self.keeps() {
             return;
         }
         match self.orders.journal.save(&self.state) {

@@ -134,7 +134,7 @@ impl Default for Sources {
         Self {
             roots: Roots::default(),
             storage_path: "/".into(),
-            memory_dir: crate::config::DEFAULT_STATE_DIR.into(),
+            memory_dir: crate::state::DEFAULT_STATE_DIR.into(),
             keeps: true,
             slurm: SlurmConfig::default(),
             gpu: GpuConfig::default(),

@@ -5,8 +5,7 @@ use hpc_schema::task::{Cancellation, Delivered, Task, verify_cancellation};
 
 use super::State;
 use crate::task::failure::Failure;
-use crate::task::journal::Record;
-use crate::task::ledger::lock;
+use crate::task::journal::{Record, lock};
 use crate::task::verify;
 
 impl State {

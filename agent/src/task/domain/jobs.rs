@@ -12,7 +12,8 @@ use super::{Input, Out};
 use crate::task::failure::Failure;
 use crate::task::handler::Handler;
 use crate::task::host::Host;
-use crate::task::ledger::{Ledger, Shared, lock};
+use crate::task::journal::{Shared, lock};
+use crate::task::ledger::Ledger;
 use crate::task::stop::Stop;
 
 /// Tasks that wait for their turn at most.

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::authority::Authority;
 use super::failure::Failure;
 use super::host::Host;
-use super::journal::Record;
-use super::ledger::{Ledger, lock};
+use super::journal::{Record, lock};
+use super::ledger::Ledger;
 use super::refusals::Refusals;
 use super::steward::Steward;
 use super::verify::Handlers;
@@ -131,7 +131,9 @@ impl Domain {
     ///
     /// # Errors
     /// IO.
-    pub fn start(setup: Setup, out: Out) -> Result<Self, Failure> {
+    pub fn start(mut setup: Setup, out: Out) -> Result<Self, Failure> {
+        let whose = (&setup.authority.cluster_id, &setup.authority.node_id);
+        setup.host.dir = setup.host.dir.of(whose.0, whose.1);
         setup.host.dir.create()?;
         let ledger = Ledger::open(setup.host.dir.journal())?;
         let refusals = Refusals::open(&setup.host.dir.refusals(), setup.host.clock.seconds())?;

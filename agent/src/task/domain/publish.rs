@@ -1,13 +1,21 @@
 use std::collections::BTreeMap;
 
+use hpc_schema::task::SliceSlot;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::State;
 use crate::files::{Durability, Replace, write};
+use crate::task::effect::Effect;
+use crate::task::journal::Story;
+use crate::task::journal::lock;
 use crate::task::ledger::Holding;
 
-/// What completed tasks have left on the host, for the heartbeat and for people; no secret is in it.
+/// Kind of owners that have slots.
+const SLICE: &str = "slice";
+
+/// What completed tasks have left on the host, and slots that others could not bring back, for the heartbeat and for
+/// people; no secret is in it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holdings {
     /// Each thing that is held.
@@ -42,11 +50,70 @@ impl From<Holding> for Held {
     }
 }
 
+/// What a task has left that has no owner any more, as something that is held: nobody can have it before it is proven
+/// clean. None if it has left no slot.
+fn unproven(story: &Story) -> Option<Held> {
+    let owner = story.owner.as_ref().filter(|o| o.kind() == SLICE)?;
+    if !story.is_residue() || story.holds().is_some() {
+        return None;
+    }
+    let slots = unproven_slots(story);
+    let public =
+        |(name, value): (&String, &Value)| Some((name.strip_prefix("public.")?.to_owned(), value.clone()));
+    let mut facts: BTreeMap<String, Value> = story.facts.iter().filter_map(public).collect();
+    facts.insert("unproven_slots".to_owned(), slots.into());
+    (slots > 0).then(|| Held {
+        kind: owner.kind().to_owned(),
+        name: owner.name().to_owned(),
+        task_id: story.task.task_id.to_string(),
+        since: story.ended.as_ref().map_or(story.taken_at, |e| e.finished_at),
+        facts,
+    })
+}
+
+/// Slots of which something is left.
+fn unproven_slots(story: &Story) -> usize {
+    let left: Vec<&Effect> = story
+        .steps
+        .iter()
+        .filter(|s| s.remains())
+        .map(|s| &s.effect)
+        .collect();
+    let slots = story
+        .facts
+        .get("slots")
+        .cloned()
+        .and_then(|s| serde_json::from_value(s).ok());
+    // A domain has all of them; without the list each lease is one.
+    let Some(slots): Option<Vec<SliceSlot>> = slots else {
+        return left.iter().filter(|e| matches!(e, Effect::Lease(_))).count();
+    };
+    let of = |slot: &SliceSlot, effect: &Effect| match effect {
+        Effect::Domain(_) => true,
+        Effect::Lease(lease) => lease.resource == format!("slot/{}", slot.slot_id),
+        Effect::Disk(disk) => disk.device == slot.nvme_device,
+        Effect::Passthrough(function) => slot.functions().any(|f| *f == function.address),
+        _ => false,
+    };
+    slots
+        .iter()
+        .filter(|slot| left.iter().any(|e| of(slot, e)))
+        .count()
+}
+
 impl State {
     /// Writes what is held, if it has changed.
     pub(super) fn publish(&mut self) {
+        let journals = self.ledger.all();
+        let left = journals.iter().filter_map(|j| unproven(lock(j).story()));
         let holdings = Holdings {
-            holdings: self.ledger.held("").into_iter().map(Held::from).collect(),
+            holdings: self
+                .ledger
+                .held("")
+                .into_iter()
+                .map(Held::from)
+                .chain(left)
+                .collect(),
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&holdings) else {
             return;

@@ -7,8 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Output, State};
 use crate::task::failure::Failure;
-use crate::task::journal::Ended;
-use crate::task::ledger::lock;
+use crate::task::journal::{Ended, lock};
 use crate::task::refusals::Refused;
 
 impl State {

@@ -11,7 +11,8 @@ use crate::clock::Clock;
 use crate::task::failure::Failure;
 use crate::task::handler::Handler;
 use crate::task::host::Host;
-use crate::task::ledger::{Ledger, OwnerLock, Shared, lock};
+use crate::task::journal::{Shared, lock};
+use crate::task::ledger::{Ledger, OwnerLock};
 use crate::task::saga::{Next, Saga, next};
 use crate::task::stop::Stop;
 

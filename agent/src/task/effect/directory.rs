@@ -16,7 +16,7 @@ pub struct Directory {
 
 impl Act for Directory {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
-        let place = Place::open(&self.path, scene.mark)?;
+        let place = Place::open(&self.path, scene)?;
         mkdirat(
             place.folder(),
             place.temporary(),
@@ -28,11 +28,11 @@ impl Act for Directory {
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
-        place::remove(&self.path, scene.mark, trace)
+        place::remove(&self.path, scene, trace)
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-        place::observe(&self.path, scene.mark, trace)
+        place::observe(&self.path, scene, trace)
     }
 
     fn shown(&self) -> String {

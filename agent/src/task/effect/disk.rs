@@ -7,7 +7,7 @@ use std::time::Duration;
 use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
-use super::process::{MARK, end_marked};
+use super::process::end_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::files::at;
 use crate::slice::disk;
@@ -50,7 +50,7 @@ impl Act for Disk {
         if let Some((program, arguments)) = &self.write {
             Program::new(Path::new(program.as_str()))
                 .vector(arguments.iter().cloned())
-                .with(MARK, scene.mark.to_string())
+                .marked(scene)
                 .within(LIMIT)
                 .run(scene.stop)?;
         }
@@ -67,9 +67,14 @@ impl Act for Disk {
         Program::new(Path::new(self.blkdiscard.as_str()))
             .flag("--zeroout")
             .value(self.device.as_str())?
-            .with(MARK, scene.mark.to_string())
+            .marked(scene)
             .within(LIMIT)
             .run(scene.stop)?;
+        // What a command says is no proof; stuck, it is wiped again and keeps its lease.
+        if !disk::sample(&self.device, &scene.mark.to_string())?.zero {
+            let text = format!("{} was wiped and is not zero", self.device);
+            return Err(EffectError::Unknown(text));
+        }
         Ok(())
     }
 

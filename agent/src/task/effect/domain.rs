@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
-use super::process::{MARK, end_marked};
+use super::process::end_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
-use crate::slice::libvirt::{Libvirt, Word};
+use crate::slice::libvirt::Libvirt;
+use crate::slice::mark;
 use crate::task::exec::Program;
 
 /// How long making it may take.
@@ -39,21 +40,7 @@ impl Domain {
     }
 
     fn forget(&self, scene: Scene<'_>) -> Result<(), EffectError> {
-        let libvirt = self.libvirt();
-        if libvirt.runs(&self.uuid, scene.stop)? {
-            let destroyed = libvirt.tell(&self.uuid, Word::Destroy, scene.stop);
-            // It may have ended by itself meanwhile.
-            if libvirt.runs(&self.uuid, scene.stop)? {
-                destroyed?;
-            }
-        }
-        if libvirt.exists(&self.uuid, scene.stop)?
-            && libvirt.tell(&self.uuid, Word::Undefine, scene.stop).is_err()
-            && libvirt.exists(&self.uuid, scene.stop)?
-        {
-            libvirt.tell(&self.uuid, Word::UndefinePlain, scene.stop)?;
-        }
-        Ok(())
+        Ok(self.libvirt().forget(&self.uuid, scene.stop)?)
     }
 }
 
@@ -65,9 +52,11 @@ impl Act for Domain {
                 self.name
             )));
         }
+        let mark = mark::words(scene.mark, &scene.host.dir.instance());
         Program::new(Path::new(self.virt_install.as_str()))
             .vector(self.arguments.iter().cloned())
-            .with(MARK, scene.mark.to_string())
+            .vector(["--metadata".to_owned(), format!("description={mark}")])
+            .marked(scene)
             .with("XDG_CACHE_HOME", self.folder.to_string())
             .within(LIMIT)
             .run(scene.stop)?;

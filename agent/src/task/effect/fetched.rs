@@ -7,7 +7,7 @@ use hpc_schema::task::{HostPath, HttpsUrl};
 use serde::{Deserialize, Serialize};
 
 use super::place::{self, Place};
-use super::process::{MARK, end_marked};
+use super::process::end_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::task::exec::{ExecError, Program};
 
@@ -66,16 +66,13 @@ impl Fetched {
         if let Some(ca) = &self.ca {
             program = program.flag("--cacert").value(ca.as_str())?;
         }
-        Ok(program
-            .value(self.url.as_str())?
-            .with(MARK, scene.mark.to_string())
-            .within(LIMIT))
+        Ok(program.value(self.url.as_str())?.marked(scene).within(LIMIT))
     }
 }
 
 impl Act for Fetched {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
-        let place = Place::open(&self.path, scene.mark)?;
+        let place = Place::open(&self.path, scene)?;
         let temporary = place.temporary_path();
         let text = temporary
             .to_str()
@@ -111,11 +108,11 @@ impl Act for Fetched {
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
         end_marked(scene)?;
-        place::remove(&self.path, scene.mark, trace)
+        place::remove(&self.path, scene, trace)
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-        place::observe(&self.path, scene.mark, trace)
+        place::observe(&self.path, scene, trace)
     }
 
     fn shown(&self) -> String {

@@ -53,7 +53,7 @@ pub(super) fn make(
     scene: Scene<'_>,
     note: &mut Note<'_>,
 ) -> Result<(), EffectError> {
-    let place = Place::open(path, scene.mark)?;
+    let place = Place::open(path, scene)?;
     let file = openat(
         place.folder(),
         place.temporary(),
@@ -75,11 +75,11 @@ impl Act for File {
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
-        place::remove(&self.path, scene.mark, trace)
+        place::remove(&self.path, scene, trace)
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-        place::observe(&self.path, scene.mark, trace)
+        place::observe(&self.path, scene, trace)
     }
 
     fn shown(&self) -> String {

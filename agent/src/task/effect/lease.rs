@@ -41,11 +41,11 @@ impl Act for Lease {
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
-        place::remove(&self.path, scene.mark, trace)
+        place::remove(&self.path, scene, trace)
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-        place::observe(&self.path, scene.mark, trace)
+        place::observe(&self.path, scene, trace)
     }
 
     fn shown(&self) -> String {

@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crate::machine::qmp::Qmp;
 use crate::task::failure::Failure;
 use crate::task::host::Host;
 use crate::task::jail::Jail;
+use crate::task::start::{self, Gate};
 
 /// How long QEMU may take to set itself up.
 const SETUP: Duration = Duration::from_secs(60);
@@ -90,9 +91,9 @@ impl Machine {
         }
     }
 
-    fn spawn(&self, scene: Scene<'_>) -> Result<Child, EffectError> {
+    fn spawn(&self, scene: Scene<'_>) -> Result<(Child, Gate), EffectError> {
         let program = Path::new(self.program.as_str());
-        let mut command = Command::new(program);
+        let (mut command, gate) = start::command(program, false).map_err(at("start", program))?;
         command
             .args(&self.arguments)
             .env_clear()
@@ -100,7 +101,7 @@ impl Machine {
             .env(INSTANCE, scene.host.dir.instance())
             .current_dir("/")
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(gate.input())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         if let Some((uid, gid)) = self.user {
@@ -109,7 +110,8 @@ impl Machine {
         // It writes into its own folder, and nowhere else.
         let folder = Path::new(self.control.as_str()).ancestors().nth(2);
         let jail = Jail::Machine(folder.unwrap_or(Path::new("/nonexistent")).to_owned());
-        Ok(jail.spawn(&mut command).map_err(at("start", program))?)
+        let child = jail.spawn(&mut command).map_err(at("start", program))?;
+        Ok((child, gate))
     }
 
     /// Waits until its monitor answers.
@@ -164,7 +166,7 @@ impl Act for Machine {
                 self.group
             )));
         }
-        let mut child = self.spawn(scene)?;
+        let (mut child, gate) = self.spawn(scene)?;
         let pid = child.id();
         let words = listen(&mut child);
         // A zombie as yet, if it is gone already: `up` tells what it said.
@@ -178,11 +180,17 @@ impl Act for Machine {
         };
         note(Trace::Process { pid, start })?;
         group.make(self.limits());
-        let admitted = group.admit(pid).map_err(at("admit to", Path::new(&self.group)));
+        let input = child.stdin.take();
+        if let Err(e) = group.admit(pid) {
+            drop(input);
+            reap(child);
+            return Err(at("admit to", Path::new(&self.group))(e).into());
+        }
+        // It is on record and in its group: only now it becomes QEMU. If it is gone, `up` tells what it said.
+        input.map(|mut input| gate.open(&mut input));
         let up = self.up(scene, &mut child, &words);
         reap(child);
-        up?;
-        Ok(admitted?)
+        up
     }
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {

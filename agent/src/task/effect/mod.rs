@@ -9,6 +9,7 @@ mod fetched;
 mod file;
 mod lease;
 pub mod machine;
+mod mark;
 mod passthrough;
 mod place;
 pub mod process;
@@ -25,13 +26,12 @@ pub use fetched::Fetched;
 pub use file::File;
 pub use lease::Lease;
 pub use machine::Machine;
+pub use mark::Mark;
 pub use passthrough::Passthrough;
 pub(super) use place::take_away;
 pub use process::Process;
 pub use produced::Produced;
 pub use user::User;
-
-use hpc_schema::id::TaskId;
 
 use super::host::Host;
 use super::stop::Stop;
@@ -135,21 +135,6 @@ pub enum Seen {
     Ours,
     /// Something else in its place.
     Foreign(String),
-}
-
-/// Which effect of which task: the mark that what it makes carries until it has its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
-    /// The task.
-    pub task_id: TaskId,
-    /// The effect's place in the task's journal.
-    pub step: usize,
-}
-
-impl std::fmt::Display for Mark {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.task_id, self.step)
-    }
 }
 
 /// Where an effect acts.

@@ -12,15 +12,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{EffectError, Mark, Seen, Trace};
+use super::{EffectError, Scene, Seen, Trace};
 use crate::files;
 
 /// Folders below folders that are held open; what lies deeper is moved up and comes with the next round.
 const DEPTH: u32 = 64;
 
 /// Takes away what is ours at `path`.
-pub(super) fn remove(path: &HostPath, mark: &Mark, trace: Option<&Trace>) -> Result<(), EffectError> {
-    match Place::find(path, mark)? {
+pub(super) fn remove(path: &HostPath, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
+    match Place::find(path, scene)? {
         Some(place) => place.remove(trace),
         None => Ok(()),
     }
@@ -35,8 +35,8 @@ pub(in crate::task) fn take_away(path: &HostPath) -> Result<(), EffectError> {
 }
 
 /// What is at `path` now.
-pub(super) fn observe(path: &HostPath, mark: &Mark, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-    match Place::find(path, mark)? {
+pub(super) fn observe(path: &HostPath, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
+    match Place::find(path, scene)? {
         Some(place) => place.observe(trace),
         None => Ok(Seen::Absent),
     }
@@ -52,13 +52,15 @@ pub(super) struct Place {
 
 impl Place {
     /// Opens the folder above `path`; no part of the way may be a link.
-    pub(super) fn open(path: &HostPath, mark: &Mark) -> Result<Self, EffectError> {
-        Self::find(path, mark)?.ok_or_else(|| EffectError::io("open", Path::new(path.as_str()), Errno::NOENT))
+    pub(super) fn open(path: &HostPath, scene: Scene<'_>) -> Result<Self, EffectError> {
+        Self::find(path, scene)?
+            .ok_or_else(|| EffectError::io("open", Path::new(path.as_str()), Errno::NOENT))
     }
 
     /// The same; none if there is no such folder.
-    fn find(path: &HostPath, mark: &Mark) -> Result<Option<Self>, EffectError> {
-        Self::at(path, format!(".ve-{}-{}.new", mark.task_id, mark.step))
+    fn find(path: &HostPath, scene: Scene<'_>) -> Result<Option<Self>, EffectError> {
+        let (tag, mark) = (scene.host.dir.tag(), scene.mark);
+        Self::at(path, format!(".ve-{tag}-{}-{}.new", mark.task_id, mark.step))
     }
 
     fn at(path: &HostPath, temporary: String) -> Result<Option<Self>, EffectError> {

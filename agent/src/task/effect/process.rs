@@ -15,12 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Act, EffectError, Mark, Note, Scene, Seen, Trace};
 use crate::files::at;
+use crate::task::exec::Program;
 use crate::task::host::Host;
 
 /// Names the effect in the environment of what it starts.
 pub const MARK: &str = "VIRTENGINE_TASK";
 /// Names the task domain beside it.
 pub const INSTANCE: &str = "VIRTENGINE_TASKS";
+
+impl Program {
+    /// Carries the effect's mark while it runs.
+    #[must_use]
+    pub(super) fn marked(self, scene: Scene<'_>) -> Self {
+        self.with(MARK, scene.mark.to_string())
+            .with(INSTANCE, scene.host.dir.instance())
+    }
+}
 /// How long a killed process may take to go.
 const KILLED: Duration = Duration::from_secs(10);
 
@@ -163,6 +173,8 @@ pub fn find_marked_of(host: &Host, mark: &Mark, user: Option<u32>) -> Result<Vec
     let ours = [Some(rustix::process::geteuid().as_raw()), user];
     let (wanted, may) = (mark.to_string(), |uid: u32| ours.contains(&Some(uid)));
     let (mut found, instance) = (marks(host, &may)?, host.dir.instance());
+    // Another task domain here, of another cluster, may have a task of the same name. What an earlier version started
+    // says no domain.
     found.retain(|m| m.mark == wanted && m.instance.as_ref().is_none_or(|i| *i == instance));
     Ok(found.into_iter().map(|m| (m.pid, m.start)).collect())
 }

@@ -5,7 +5,7 @@ use hpc_schema::task::HostPath;
 use serde::{Deserialize, Serialize};
 
 use super::place::{self, Place};
-use super::process::{MARK, end_marked};
+use super::process::end_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::task::exec::{ExecError, Program};
 use crate::task::jail::Jail;
@@ -27,7 +27,7 @@ pub struct Produced {
 
 impl Act for Produced {
     fn apply(&self, scene: Scene<'_>, note: &mut Note<'_>) -> Result<(), EffectError> {
-        let place = Place::open(&self.path, scene.mark)?;
+        let place = Place::open(&self.path, scene)?;
         let temporary = place.temporary_path();
         let text = temporary
             .to_str()
@@ -41,7 +41,7 @@ impl Act for Produced {
         }
         Program::new(Path::new(self.program.as_str()))
             .vector(arguments)
-            .with(MARK, scene.mark.to_string())
+            .marked(scene)
             .within(Duration::from_secs(self.limit_seconds))
             .jailed(Jail::Writes(
                 temporary.parent().map(Path::to_owned).into_iter().collect(),
@@ -55,11 +55,11 @@ impl Act for Produced {
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
         // It would go on writing to a file that has no name.
         end_marked(scene)?;
-        place::remove(&self.path, scene.mark, trace)
+        place::remove(&self.path, scene, trace)
     }
 
     fn observe(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<Seen, EffectError> {
-        place::observe(&self.path, scene.mark, trace)
+        place::observe(&self.path, scene, trace)
     }
 
     fn shown(&self) -> String {

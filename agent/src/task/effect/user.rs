@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hpc_schema::task::{HostPath, UserName};
 use serde::{Deserialize, Serialize};
 
-use super::process::{MARK, find_marked};
+use super::process::find_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::probe::tool::find;
 use crate::task::exec::{ExecError, Program};
@@ -63,14 +63,14 @@ impl Act for User {
         let id = self.uid.to_string();
         let text = comment(scene);
         Program::new(&program("groupadd")?)
-            .with(MARK, scene.mark.to_string())
+            .marked(scene)
             .flag("--gid")
             .value(&id)?
             .value(self.name.as_str())?
             .within(LIMIT)
             .jailed(Jail::users(&scene.host.roots.etc))
             .run(scene.stop)?;
-        let program = Program::new(&program("useradd")?).with(MARK, scene.mark.to_string());
+        let program = Program::new(&program("useradd")?).marked(scene);
         let program = [
             ("--uid", id.as_str()),
             ("--gid", id.as_str()),

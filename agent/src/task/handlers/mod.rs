@@ -1,5 +1,6 @@
 //! What tasks do, a file each.
 
+mod checked;
 mod health_probe;
 mod packages;
 mod slice_host;
@@ -9,6 +10,8 @@ mod slice_provision;
 mod slice_ready;
 mod slice_release;
 mod slice_seed;
+mod slice_steward;
+mod slice_work;
 mod topology_discover;
 mod user_deprovision;
 mod user_provision;
@@ -45,6 +48,7 @@ pub fn handler(kind: TaskType) -> Option<&'static dyn Handler> {
 pub fn stewards() -> Vec<Box<dyn Steward>> {
     vec![
         Box::new(vm_steward::VmSteward::default()),
+        Box::new(slice_steward::SliceSteward::default()),
         Box::new(Leftovers::default()),
         Box::new(Safety::default()),
     ]

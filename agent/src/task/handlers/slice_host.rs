@@ -6,9 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use hpc_schema::code::Code;
 use hpc_schema::task::{Accel, PackageName, SliceSlot};
 
+use super::checked::text;
 use super::packages;
-use super::slice_provision::Work;
-use super::vm_launch::{select, text};
+use super::slice_work::Work;
+use super::vm_launch::select;
 use crate::machine::Tools;
 use crate::probe::names_in;
 use crate::probe::tool::find;
@@ -75,10 +76,16 @@ pub(super) fn passthrough(c: &mut Context<'_>, work: &Work<'_>) -> Result<Accel,
         .as_ref()
         .map(|p| Path::new(p.as_str()));
     let accel = select(&host, &Tools::find(programs)?, work.p.accel)?;
-    if work.slots.iter().all(|s| s.functions().next().is_none()) {
-        return Ok(accel);
+    can_hand_through(c, &work.slots)?;
+    Ok(accel)
+}
+
+/// Whether this host can hand the slots' functions through; loads the driver that does.
+fn can_hand_through(c: &Context<'_>, slots: &[&SliceSlot]) -> Result<(), Failure> {
+    if slots.iter().all(|s| s.functions().next().is_none()) {
+        return Ok(());
     }
-    let sys = &host.roots.sys;
+    let sys = &c.host().roots.sys;
     if names_in(&sys.join("kernel/iommu_groups")).is_empty() {
         let what =
             "there are no IOMMU groups; boot with intel_iommu=on iommu=pt (AMD: amd_iommu=on iommu=pt)";
@@ -89,11 +96,12 @@ pub(super) fn passthrough(c: &mut Context<'_>, work: &Work<'_>) -> Result<Accel,
             .ok_or_else(|| Failure::new(Code::NotSupported, "modprobe is not installed; install kmod"))?;
         c.run(Program::new(&modprobe).value(pci::DRIVER)?)?;
     }
-    Ok(accel)
+    Ok(())
 }
 
-/// Brings the slots' functions to `vfio-pci`.
+/// Brings the slots' functions to `vfio-pci`, also those of a slot that no machine ever had.
 pub(super) fn bind(c: &mut Context<'_>, slots: &[&SliceSlot]) -> Result<(), Failure> {
+    can_hand_through(c, slots)?;
     let sys = c.host().roots.sys.clone();
     for function in slots.iter().flat_map(|s| s.functions()) {
         let along = pci::companions(&sys, function).map_err(|e| Failure::new(Code::NotSupported, e))?;

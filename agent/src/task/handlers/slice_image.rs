@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::slice_provision::Work;
-use super::vm_launch::text;
+use super::checked::text;
+use super::slice_work::Work;
 use crate::machine::{Image, image};
 use crate::slice::SliceTools;
 use crate::task::context::Context;

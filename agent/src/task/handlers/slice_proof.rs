@@ -15,6 +15,8 @@ pub(super) struct Look<'a> {
     pub(super) vm: &'a VmId,
     pub(super) uuids: &'a [String],
     pub(super) slots: &'a [SliceSlot],
+    /// Files that were the machine's by the journal: an earlier version named them otherwise.
+    pub(super) files: &'a [HostPath],
     /// Whether their disks were wiped: bytes are read back only then.
     pub(super) wiped: bool,
 }
@@ -30,14 +32,19 @@ pub(super) fn look(c: &Context<'_>, tools: &SliceTools, what: &Look<'_>) -> Resu
     let gone = |path: &Path| {
         std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
     };
-    let slices = &host.policy.slices;
     // A folder that is not there holds nothing.
     let no_file = |path: Result<HostPath, Failure>| path.map_or(true, |p| gone(Path::new(p.as_str())));
+    let slices = &host.policy.slices;
+    let none_in = |folder: &Option<HostPath>| {
+        let folder = folder.as_ref().map(|f| Path::new(f.as_str()));
+        let mut all = what.files.iter().map(|f| Path::new(f.as_str()));
+        all.all(|f| folder.is_none() || f.parent() != folder || gone(f))
+    };
     let mut proof = CleanupProof {
         domain_gone,
         leases_gone: what.slots.iter().all(|s| gone(&lease(&host.dir, &s.slot_id))),
-        dhcp_gone: no_file(dhcp_file(what.vm.as_str(), slices.dhcp_hosts.as_ref())),
-        telemetry_gone: no_file(telemetry_file(what.vm.as_str(), slices.telemetry.as_ref())),
+        dhcp_gone: no_file(dhcp_file(host, what.vm.as_str())) && none_in(&slices.dhcp_hosts),
+        telemetry_gone: no_file(telemetry_file(host, what.vm.as_str())) && none_in(&slices.telemetry),
         files_gone: gone(SliceFolder::new(&host.dir, what.vm).path()),
         devices_rebound: Vec::new(),
         wiped: Vec::new(),

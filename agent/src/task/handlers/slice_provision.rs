@@ -8,7 +8,9 @@ use hpc_schema::task::{
 };
 use serde_json::{Value, json};
 
-use super::vm_launch::{most, text, uuid};
+use super::checked::{most, text};
+use super::slice_work::Work;
+use super::vm_launch::uuid;
 use super::{slice_host as host, slice_image as image, slice_ready as ready, slice_seed as seed};
 use crate::fault;
 use crate::slice::libvirt::{Guest, arguments};
@@ -16,7 +18,8 @@ use crate::slice::{SliceFolder, SliceTools};
 use crate::task::context::Context;
 use crate::task::effect::Domain;
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner};
+use crate::task::handler::Handler;
+use crate::task::owner::Owner;
 use crate::task::policy::Policy;
 
 /// Kind of owners.
@@ -25,23 +28,6 @@ pub(super) const KIND: &str = "slice";
 /// The handler.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Provision;
-
-/// What the phases work on.
-pub(super) struct Work<'a> {
-    pub(super) p: &'a SliceVmProvision,
-    /// In the order of their places.
-    pub(super) slots: Vec<&'a SliceSlot>,
-    pub(super) folder: SliceFolder,
-    pub(super) uuid: String,
-}
-
-impl Work<'_> {
-    /// The one whose network card and boot disk the machine has.
-    pub(super) fn first(&self) -> Result<&SliceSlot, Failure> {
-        let first = self.slots.first().copied();
-        first.ok_or_else(|| Failure::failed("there is no slot"))
-    }
-}
 
 impl Handler for Provision {
     fn owner(&self, params: &Params) -> Option<Owner> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hpc_schema::code::Code;
 use hpc_schema::task::{GuestSample, Performance, Readiness};
 
-use super::slice_provision::Work;
+use super::slice_work::Work;
 use crate::slice::libvirt::Libvirt;
 use crate::slice::{READY_FILE, SliceTools, probe, ssh, telemetry};
 use crate::task::context::Context;
@@ -72,22 +72,36 @@ fn login(work: &Work<'_>, tools: &SliceTools, command: &'static str) -> Result<P
     Ok(ssh::program(&tools.ssh, &work.folder, whom, command)?)
 }
 
-/// The first sample of what is scraped from now on; it must arrive.
+/// The first sample of what is scraped from now on, as it is scraped; it must arrive.
 pub(super) fn sample(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Result<GuestSample, Failure> {
     let libvirt = Libvirt::new(&tools.virsh);
+    let slices = c.host().policy.slices.clone();
+    let address = work.first()?.private_ip;
+    let exporter = slices
+        .exporter_port
+        .map(|port| format!("http://{address}:{port}/metrics"));
+    // Elsewhere it is asked for credentials, which Prometheus has and we have not.
+    let statistics = slices.statistics.filter(|_| slices.statistics_open);
+    let statistics = statistics.map(|url| url.page(work.p));
     let begun = Instant::now();
     loop {
         let sample = telemetry::sample(&libvirt.stats(&work.uuid, c.stop())?);
-        let port = c.host().policy.slices.exporter_port;
-        let series = port.map(|port| exporter(c, work, tools, port)).transpose()?;
-        let missing = match (sample, series) {
-            (Some(sample), None) => return Ok(sample),
-            (Some(mut sample), Some(n)) if n > 0 => {
-                sample.exporter_series = Some(n);
-                return Ok(sample);
+        let exporter_series = scrape(c, tools, exporter.as_deref())?;
+        let statistics_series = scrape(c, tools, statistics.as_deref())?;
+        let missing = match (sample, exporter_series, statistics_series) {
+            (None, ..) => "libvirt gives no statistics of the machine".to_owned(),
+            (_, Some(0), _) => "the guest's exporter gives nothing".to_owned(),
+            (.., Some(0)) => format!(
+                "the agent gives no statistics of the machine at {}; does virtengine-node-agent run?",
+                statistics.as_deref().unwrap_or_default()
+            ),
+            (Some(sample), ..) => {
+                return Ok(GuestSample {
+                    exporter_series,
+                    statistics_series,
+                    ..sample
+                });
             }
-            (Some(_), Some(_)) => "the guest's exporter gives nothing",
-            (None, _) => "libvirt gives no statistics of the machine",
         };
         if begun.elapsed() >= SAMPLE {
             return Err(Failure::new(
@@ -100,22 +114,25 @@ pub(super) fn sample(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Re
     }
 }
 
-/// Series that the guest's exporter gives now.
-fn exporter(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools, port: u16) -> Result<u64, Failure> {
-    let url = format!("http://{}:{port}/metrics", work.first()?.private_ip);
+/// Series that a target gives now; none if there is no such target.
+fn scrape(c: &Context<'_>, tools: &SliceTools, url: Option<&str>) -> Result<Option<u64>, Failure> {
+    let Some(url) = url else { return Ok(None) };
     let out = Program::new(&tools.curl)
         .flag("--disable")
         .flag("--silent")
         .flag("--fail")
+        .flag("--globoff")
+        .flag("--noproxy")
+        .flag("*")
         .flag("--max-time")
         .flag("10")
-        .value(&url)?
+        .value(url)?
         .keeping(4 << 20)
         .ask(c.stop())?;
-    Ok(match out.code {
+    Ok(Some(match out.code {
         0 => telemetry::series(&String::from_utf8_lossy(&out.stdout)),
         _ => 0,
-    })
+    }))
 }
 
 /// Measures in the guest, and compares with what it must reach.

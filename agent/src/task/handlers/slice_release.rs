@@ -3,20 +3,21 @@
 use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
-use hpc_schema::task::{CleanupProof, Params, SliceSlot, SliceVmRelease, SliceVmReleased};
+use hpc_schema::task::{CleanupProof, HostPath, Params, SliceSlot, SliceVmRelease, SliceVmReleased};
 use serde_json::{Value, json};
 
+use super::checked::text;
 use super::slice_host as host;
 use super::slice_proof::{self as proof, Look};
 use super::slice_provision::{KIND, device};
-use super::vm_launch::text;
 use crate::slice::SliceTools;
 use crate::slice::libvirt::{Libvirt, Word};
 use crate::task::context::Context;
 use crate::task::effect::{Disk, Effect};
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner, Recovery};
+use crate::task::handler::{Handler, Recovery};
 use crate::task::ledger::Holding;
+use crate::task::owner::Owner;
 use crate::task::policy::Policy;
 use crate::task::undo::Undone;
 
@@ -79,6 +80,7 @@ fn release(c: &mut Context<'_>, p: &SliceVmRelease) -> Result<SliceVmReleased, F
     }
     let uuids: Vec<String> = holdings.iter().filter_map(|h| text_of(h, "uuid")).collect();
     let mut slots: Vec<SliceSlot> = holdings.iter().flat_map(slots_of).collect();
+    let files: Vec<HostPath> = holdings.iter().flat_map(files_of).collect();
     let existed = !holdings.is_empty();
     let hard_stopped = match existed {
         true => take_down(c, p, &tools, &owner, &uuids)?,
@@ -93,6 +95,7 @@ fn release(c: &mut Context<'_>, p: &SliceVmRelease) -> Result<SliceVmReleased, F
         vm: &p.vm_name,
         uuids: &uuids,
         slots: &slots,
+        files: &files,
         wiped: p.wipe,
     };
     let cleanup = proof::look(c, &tools, &look)?;
@@ -144,6 +147,13 @@ fn slots_of(holding: &Holding) -> Vec<SliceSlot> {
         .unwrap_or_default()
 }
 
+fn files_of(holding: &Holding) -> impl Iterator<Item = HostPath> + '_ {
+    holding.effects.iter().filter_map(|(_, effect, _)| match effect {
+        Effect::File(file) => Some(file.path.clone()),
+        _ => None,
+    })
+}
+
 /// The machine's own way: what its provision has made, newest first. Whether it had to be stopped by force.
 fn take_down(
     c: &mut Context<'_>,
@@ -153,6 +163,9 @@ fn take_down(
     uuids: &[String],
 ) -> Result<bool, Failure> {
     c.phase("shutdown")?;
+    // From here on nobody knows what is on them, until they are wiped and looked at, however this task ends.
+    let slots: Vec<SliceSlot> = c.holdings(owner).iter().flat_map(slots_of).collect();
+    c.note_on(owner, "public.unproven_slots", json!(slots.len()))?;
     let libvirt = Libvirt::new(&tools.virsh);
     let mut hard_stopped = false;
     for uuid in uuids {
@@ -170,13 +183,25 @@ fn take_down(
     c.phase("files")?;
     good(&c.release_some(owner, &|e| !matches!(e, Effect::Disk(_) | Effect::Lease(_)))?)?;
     if !p.wipe {
-        // The slots stay held, and count as unproven, until they are released with a wipe.
-        let slots = c.holdings(owner).iter().flat_map(slots_of).count();
-        c.note_on(owner, "public.unproven_slots", json!(slots))?;
+        // The slots stay held until they are released with a wipe.
         return Ok(hard_stopped);
     }
     c.phase("wipe")?;
     good(&c.release_some(owner, &|e| matches!(e, Effect::Disk(_)))?)?;
+    // The leases go last: what does not look clean stays nobody's.
+    let look = Look {
+        vm: &p.vm_name,
+        uuids,
+        slots: &slots,
+        files: &[],
+        wiped: true,
+    };
+    let mut seen = proof::look(c, tools, &look)?;
+    seen.leases_gone = true;
+    if let Some(what) = slots.iter().find_map(|s| seen.lacks(s)) {
+        let what = format!("before its slots were given back there was no sign of {what}: {seen:?}");
+        return Err(Failure::new(Code::OutcomeUnknown, what));
+    }
     c.phase("release")?;
     good(&c.release(owner)?)?;
     Ok(hard_stopped)

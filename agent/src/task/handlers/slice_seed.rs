@@ -5,14 +5,15 @@ use std::path::Path;
 use hpc_schema::code::Code;
 use hpc_schema::task::HostPath;
 
-use super::slice_provision::Work;
-use super::vm_launch::text;
+use super::checked::text;
+use super::slice_work::Work;
 use crate::machine::writer;
 use crate::slice::keys::SshKey;
-use crate::slice::{Seed, SliceTools, meta_data, telemetry, user_data};
+use crate::slice::{Seed, SliceTools, mark, meta_data, telemetry, user_data};
 use crate::task::context::{Context, Handle};
 use crate::task::effect::{Directory, File, Produced};
 use crate::task::failure::Failure;
+use crate::task::host::Host;
 
 /// The terminal's key and the machine's own.
 pub(super) struct Keys {
@@ -46,20 +47,26 @@ pub(super) fn keys(c: &mut Context<'_>, work: &Work<'_>) -> Result<Keys, Failure
 
 pub(super) fn telemetry(c: &mut Context<'_>, work: &Work<'_>) -> Result<(), Failure> {
     let slices = c.host().policy.slices.clone();
-    let path = telemetry_file(work.p.vm_name.as_str(), slices.telemetry.as_ref())?;
-    let text = telemetry::targets(work.p, work.first()?, slices.exporter_port, &work.uuid);
+    let path = telemetry_file(c.host(), work.p.vm_name.as_str())?;
+    let mark = mark::words(&c.next_mark(), &c.host().dir.tag());
+    let at = (slices.exporter_port, slices.statistics.as_ref());
+    let text = telemetry::targets(work.p, work.first()?, at, (&work.uuid, &mark));
     c.apply(File::new(path, 0o644, text.into_bytes()))?;
     Ok(())
 }
 
-/// Where a machine stands as a target.
-pub(super) fn telemetry_file(vm: &str, folder: Option<&HostPath>) -> Result<HostPath, Failure> {
-    within(folder, &format!("slice-{vm}.json"), "slices.telemetry")
+/// Where a machine stands as a target. Other nodes may have a machine of its name, and the same folder.
+pub(super) fn telemetry_file(host: &Host, vm: &str) -> Result<HostPath, Failure> {
+    let folder = host.policy.slices.telemetry.as_ref();
+    let name = format!("slice-{vm}-{}.json", host.dir.tag());
+    within(folder, &name, "slices.telemetry")
 }
 
 /// Where a machine's address is reserved.
-pub(super) fn dhcp_file(vm: &str, folder: Option<&HostPath>) -> Result<HostPath, Failure> {
-    within(folder, &format!("slice-{vm}"), "slices.dhcp_hosts")
+pub(super) fn dhcp_file(host: &Host, vm: &str) -> Result<HostPath, Failure> {
+    let folder = host.policy.slices.dhcp_hosts.as_ref();
+    let name = format!("slice-{vm}-{}", host.dir.tag());
+    within(folder, &name, "slices.dhcp_hosts")
 }
 
 fn within(folder: Option<&HostPath>, name: &str, key: &str) -> Result<HostPath, Failure> {
@@ -115,10 +122,10 @@ pub(super) fn iso(
 
 /// One line of dnsmasq's `--dhcp-hostsdir`; read at once.
 pub(super) fn dhcp(c: &mut Context<'_>, work: &Work<'_>) -> Result<(), Failure> {
-    let slices = c.host().policy.slices.clone();
-    let path = dhcp_file(work.p.vm_name.as_str(), slices.dhcp_hosts.as_ref())?;
+    let path = dhcp_file(c.host(), work.p.vm_name.as_str())?;
     let first = work.first()?;
-    let line = format!("{},{},infinite\n", first.mac_address, first.private_ip);
+    let mark = mark::words(&c.next_mark(), &c.host().dir.tag());
+    let line = format!("# {mark}\n{},{},infinite\n", first.mac_address, first.private_ip);
     c.apply(File::new(path, 0o644, line.into_bytes()))?;
     Ok(())
 }

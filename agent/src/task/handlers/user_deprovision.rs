@@ -17,9 +17,10 @@ use crate::task::context::Context;
 use crate::task::effect::process::{ask, end};
 use crate::task::exec::Program;
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner, Recovery};
+use crate::task::handler::{Handler, Recovery};
 use crate::task::host::Host;
 use crate::task::jail::Jail;
+use crate::task::owner::Owner;
 use crate::task::users::{entries, processes};
 
 /// Processes are looked for again so often: each round ends those that the last one's had started.

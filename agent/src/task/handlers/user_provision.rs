@@ -16,9 +16,10 @@ use crate::files::at;
 use crate::task::context::Context;
 use crate::task::effect::{Directory, Effect, File, User};
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner};
+use crate::task::handler::Handler;
 use crate::task::host::Host;
 use crate::task::ledger::Holding;
+use crate::task::owner::Owner;
 use crate::task::policy::Policy;
 use crate::task::users::{entries, free_id, groups, processes, taken_ids};
 

@@ -16,10 +16,12 @@ use crate::machine::{Folder, Guest, Image, Lease, Moment, Size, Tools, User, arg
 use crate::task::context::Context;
 use crate::task::effect::{Effect, Machine, Trace, machine::ids};
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner};
+use crate::task::handler::Handler;
 use crate::task::host::Host;
+use crate::task::owner::Owner;
 use crate::task::policy::Policy;
 
+use super::checked::{most, text};
 use super::vm_prepare::{disk_size, hand_over, overlay, reserve, seed};
 use super::vm_ready;
 
@@ -81,14 +83,6 @@ impl Handler for Launch {
         let launched = launch(context, p)?;
         serde_json::to_value(launched).map_err(Failure::failed)
     }
-}
-
-pub(super) fn most(field: &str, value: u64, bound: u64, key: &str) -> Result<(), Failure> {
-    if value <= bound {
-        return Ok(());
-    }
-    let what = format!("{field}: is {value}, and machines.{key} of the policy is {bound}");
-    Err(Failure::new(Code::PolicyDenied, what))
 }
 
 fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure> {
@@ -248,15 +242,6 @@ pub(super) fn uuid() -> Result<String, Failure> {
 
 fn path(text: &HostPath) -> &Path {
     Path::new(text.as_str())
-}
-
-/// As the journal has it.
-pub(super) fn text(path: &Path) -> Result<HostPath, Failure> {
-    let refuse = |what: String| Failure::failed(format!("{}: {what}", path.display()));
-    path.to_str()
-        .ok_or_else(|| refuse("is no UTF-8".to_owned()))?
-        .parse()
-        .map_err(|e: hpc_schema::task::TextError| refuse(e.to_string()))
 }
 
 impl From<image::ImageError> for Failure {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use hpc_schema::code::Code;
 use hpc_schema::task::VmLaunch;
 
-use super::vm_launch::{most, text};
+use super::checked::{most, text};
 use crate::files::at;
 use crate::machine::admission::{Ask, Room, admit};
 use crate::machine::{Folder, Image, Size, Tools, User, documents, held, user_ids, writer};

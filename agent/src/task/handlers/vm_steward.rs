@@ -15,9 +15,9 @@ use super::vm_terminate::{lease_left, press, process};
 use crate::machine::Folder;
 use crate::machine::qmp::Qmp;
 use crate::task::effect::process::is_alive;
-use crate::task::handler::Owner;
 use crate::task::host::Host;
 use crate::task::ledger::{Holding, Ledger};
+use crate::task::owner::Owner;
 use crate::task::steward::Steward;
 
 /// Between two looks at leases; the end of a machine is not waited for, it wakes.

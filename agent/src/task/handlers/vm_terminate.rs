@@ -13,9 +13,10 @@ use crate::task::context::Context;
 use crate::task::effect::process::is_alive;
 use crate::task::effect::{Effect, Machine, Mark, Trace};
 use crate::task::failure::Failure;
-use crate::task::handler::{Handler, Owner, Recovery};
+use crate::task::handler::{Handler, Recovery};
 use crate::task::host::Host;
 use crate::task::ledger::Holding;
+use crate::task::owner::Owner;
 
 /// How long the monitor may take to pass the power button on.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -10,6 +10,12 @@ use seccompiler::{
 
 use super::Jail;
 
+/// `kexec_file_load`: the C library's list for musl on arm64 lacks it.
+#[cfg(all(target_arch = "aarch64", target_env = "musl"))]
+const KEXEC_FILE_LOAD: i64 = 294;
+#[cfg(not(all(target_arch = "aarch64", target_env = "musl")))]
+const KEXEC_FILE_LOAD: i64 = libc::SYS_kexec_file_load;
+
 /// Calls that no task needs, whoever makes them: other kernels, other processes' memory, the clock, mounts, new name
 /// spaces, keys of the kernel, files by handle, and interfaces through which the kernel was often broken.
 const NEVER: &[i64] = &[
@@ -26,7 +32,7 @@ const NEVER: &[i64] = &[
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
     libc::SYS_kcmp,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
     libc::SYS_mount,

@@ -2,6 +2,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hpc_schema::id::TaskId;
 
@@ -237,4 +238,12 @@ pub fn load_all(folder: &Path, repair: bool) -> Result<Vec<Result<Journal, Journ
         story.map(|s| (s.taken_at, s.task.task_id.clone()))
     });
     Ok(all)
+}
+
+/// A journal that several look at.
+pub type Shared = Arc<Mutex<Journal>>;
+
+/// Locks a journal.
+pub(in crate::task) fn lock(journal: &Shared) -> MutexGuard<'_, Journal> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::record::{Record, Timings};
 use crate::task::effect::{Effect, Trace};
-use crate::task::handler::Owner;
+use crate::task::owner::Owner;
 
 /// How an effect stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

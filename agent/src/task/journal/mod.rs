@@ -5,7 +5,8 @@ mod file;
 mod fold;
 mod record;
 
-pub use file::{Journal, JournalError, load_all};
+pub(super) use file::lock;
+pub use file::{Journal, JournalError, Shared, load_all};
 pub use fold::{Ended, Step, StepState, Story};
 pub use record::Record;
 pub(super) use record::{line, parse};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::task::effect::{Effect, Trace};
-use crate::task::handler::Owner;
+use crate::task::owner::Owner;
 
 /// One line of a journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 use super::LinkError;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::run::certificate;
+use crate::run::identity;
 use crate::state::{Registration, StateDir};
 use crate::uplink::TlsError;
 
@@ -42,7 +42,7 @@ impl Identities {
             Ok(_) => {}
             Err(e) => tracing::warn!("{e}"),
         }
-        let identity = certificate::best(&self.config, &state, &self.registration);
-        certificate::tls(&self.config, &self.registration, identity.as_ref(), &self.clock)
+        let identity = identity::best(&self.config, &state, &self.registration);
+        identity::tls(&self.config, &self.registration, identity.as_ref(), &self.clock)
     }
 }

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::look::libvirt;
 use super::{Found, Kind, Orphan, Report, Standing};
 use crate::probe::tool::find;
+use crate::slice::libvirt::{Libvirt, Word};
+use crate::slice::mark;
 use crate::task::effect::process::{end, pause};
 use crate::task::effect::{Machine, take_away};
 use crate::task::exec::Program;
@@ -61,7 +64,10 @@ pub(super) fn kept_at(host: &Host, orphan: &Orphan) -> PathBuf {
 
 /// Whether it lies in our own folder, where it can be moved aside.
 pub(super) fn is_movable(host: &Host, found: &Found) -> bool {
-    let file = matches!(found.kind, Kind::Machine | Kind::Lease | Kind::Unfinished);
+    let file = matches!(
+        found.kind,
+        Kind::Machine | Kind::Slice | Kind::Lease | Kind::Unfinished
+    );
     file && Path::new(&found.name).starts_with(host.dir.path())
 }
 
@@ -82,6 +88,13 @@ pub fn set_aside(host: &Host, orphan: &Orphan) -> Result<(), Failure> {
             let lock = ["--lock", "--expiredate"];
             program(host, "usermod", &lock, &["1", &ours(host, found)?.name])
         }
+        Kind::Domain => match is_marked_domain(host, found)? {
+            Some(libvirt) if libvirt.runs(&found.name, &Stop::after(LIMIT))? => {
+                libvirt.tell(&found.name, Word::Suspend, &Stop::after(LIMIT))?;
+                Ok(())
+            }
+            _ => Ok(()),
+        },
         _ if is_movable(host, found) => {
             let to = kept_at(host, orphan);
             let moved = std::fs::create_dir_all(host.dir.quarantine()).and_then(|()| {
@@ -141,10 +154,37 @@ pub fn remove(host: &Host, orphan: &Orphan) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Kind::Domain => match is_marked_domain(host, found)? {
+            Some(libvirt) => Ok(libvirt.forget(&found.name, &Stop::after(LIMIT))?),
+            None => Ok(()),
+        },
+        Kind::Reservation | Kind::Target => {
+            let path = Path::new(&found.name);
+            // Another machine's may have its name by now.
+            let marked = mark::in_file(path, &host.dir.tag());
+            match Found::marked(found.kind, &found.name, &marked.unwrap_or_default()) {
+                Some(still) if still == *found => gone(path),
+                _ => Ok(()),
+            }
+        }
         _ if is_movable(host, found) => gone(&kept_at(host, orphan)),
         Kind::Mount => Ok(()),
         _ => gone(Path::new(&found.name)),
     }
+}
+
+/// libvirt, if the domain is there and still carries the mark.
+fn is_marked_domain(host: &Host, found: &Found) -> Result<Option<Libvirt>, Failure> {
+    let Some(libvirt) = libvirt(host) else {
+        return Err(Failure::failed(format!("{found}: there is no virsh any more")));
+    };
+    let instance = host.dir.instance();
+    let all = libvirt.described(&Stop::after(LIMIT))?;
+    let still = all.iter().any(|(uuid, words)| {
+        let mark = mark::of(words, &instance).unwrap_or_default();
+        Found::marked(Kind::Domain, uuid, mark).as_ref() == Some(found)
+    });
+    Ok(still.then_some(libvirt))
 }
 
 /// The user, if its entry still carries the mark.

@@ -19,6 +19,14 @@ pub enum Kind {
     Lease,
     /// What was being made and has not got its name.
     Unfinished,
+    /// A folder of a slice's machine.
+    Slice,
+    /// A domain of libvirt, by its UUID.
+    Domain,
+    /// A machine's address for dnsmasq.
+    Reservation,
+    /// A machine as a target of Prometheus.
+    Target,
     /// A mount below our folder. It carries no mark; it is never touched.
     Mount,
 }
@@ -35,6 +43,10 @@ impl Kind {
             Self::Limits => "limits",
             Self::Lease => "lease",
             Self::Unfinished => "unfinished",
+            Self::Slice => "slice",
+            Self::Domain => "domain",
+            Self::Reservation => "reservation",
+            Self::Target => "target",
             Self::Mount => "mount",
         }
     }

@@ -1,15 +1,25 @@
 //! What of ours lies on the host: by mark, or in folders that are ours alone. Changes nothing.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hpc_schema::task::NodeMode;
 
 use super::{Found, Kind};
 use crate::files::read_text;
 use crate::machine::cgroup::MACHINES;
 use crate::probe::names_in;
+use crate::probe::tool::find;
+use crate::slice::libvirt::Libvirt;
+use crate::slice::mark;
 use crate::task::effect::process::marks;
 use crate::task::host::Host;
+use crate::task::stop::Stop;
 use crate::task::user;
 use crate::task::users::entries;
+
+/// How long libvirt may take to say what there is.
+const LOOKING: Duration = Duration::from_secs(30);
 
 /// Everything of ours, in order.
 #[must_use]
@@ -25,11 +35,17 @@ pub fn look(host: &Host) -> Vec<Found> {
             all.push(Found::placed(kind, path.display().to_string()));
         }
     }
+    for path in paths_in(&host.dir.slices()) {
+        if !is_unfinished(&path) {
+            all.push(Found::placed(Kind::Slice, path.display().to_string()));
+        }
+    }
+    all.extend(slices(host));
     for path in paths_in(&host.dir.path().join("leases")) {
         all.push(Found::placed(Kind::Lease, path.display().to_string()));
     }
     for folder in folders(host) {
-        all.extend(paths_in(&folder).iter().filter_map(|p| unfinished(p)));
+        all.extend(paths_in(&folder).iter().filter_map(|p| unfinished(host, p)));
     }
     for path in paths_in(&limits(host)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -56,12 +72,51 @@ pub fn look(host: &Host) -> Vec<Found> {
 /// Folders in which effects make things under names of ours first.
 fn folders(host: &Host) -> Vec<PathBuf> {
     let homes = host.policy.users.home.as_ref().map_or("/home", |h| h.as_str());
-    vec![
+    let slices = &host.policy.slices;
+    let shared = [&slices.dhcp_hosts, &slices.telemetry];
+    let mut all = vec![
         host.dir.machines(),
+        host.dir.slices(),
         host.dir.path().join("leases"),
         PathBuf::from(homes),
         limits(host),
-    ]
+    ];
+    all.extend(shared.into_iter().flatten().map(|f| PathBuf::from(f.as_str())));
+    all.extend(paths_in(&host.dir.slices()).into_iter().filter(|p| p.is_dir()));
+    all
+}
+
+/// What slices' machines have among things of others: domains, reservations, targets. Their marks alone count.
+fn slices(host: &Host) -> Vec<Found> {
+    let (instance, tag, slices) = (host.dir.instance(), host.dir.tag(), &host.policy.slices);
+    let mut all = Vec::new();
+    for (kind, folder) in [
+        (Kind::Reservation, &slices.dhcp_hosts),
+        (Kind::Target, &slices.telemetry),
+    ] {
+        for path in folder.iter().flat_map(|f| paths_in(Path::new(f.as_str()))) {
+            let marked = mark::in_file(&path, &tag);
+            all.extend(marked.and_then(|m| Found::marked(kind, path.display().to_string(), &m)));
+        }
+    }
+    if let Some(libvirt) = libvirt(host) {
+        // Where libvirt does not answer there is nothing to tell of.
+        let domains = libvirt.described(&Stop::after(LOOKING)).unwrap_or_default();
+        for (uuid, words) in domains {
+            all.extend(mark::of(&words, &instance).and_then(|m| Found::marked(Kind::Domain, &uuid, m)));
+        }
+    }
+    all
+}
+
+/// libvirt, on a node that is let in slices and has it.
+pub(super) fn libvirt(host: &Host) -> Option<Libvirt> {
+    if host.policy.mode != Some(NodeMode::Slice) {
+        return None;
+    }
+    let folder = host.policy.machines.programs.as_ref();
+    let virsh = find("virsh", folder.map(|f| Path::new(f.as_str())))?;
+    Some(Libvirt::new(&virsh))
 }
 
 fn limits(host: &Host) -> PathBuf {
@@ -73,16 +128,25 @@ fn paths_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn is_unfinished(path: &Path) -> bool {
-    unfinished(path).is_some()
+    new_name(path).is_some()
 }
 
-/// `.ve-<task>-<step>.new`, as effects name what has no name yet.
-fn unfinished(path: &Path) -> Option<Found> {
-    let name = path.file_name()?.to_str()?;
-    let (task, step) = name
+/// What stands between `.ve-` and `.new`, as effects name what has no name yet.
+fn new_name(path: &Path) -> Option<&str> {
+    path.file_name()?
+        .to_str()?
         .strip_prefix(".ve-")?
-        .strip_suffix(".new")?
-        .rsplit_once('-')?;
+        .strip_suffix(".new")
+}
+
+/// `<tag>-<task>-<step>`. Earlier versions wrote no tag: that is ours only where nobody else makes anything.
+fn unfinished(host: &Host, path: &Path) -> Option<Found> {
+    let name = new_name(path)?;
+    let tagged = name
+        .strip_prefix(host.dir.tag().as_str())
+        .and_then(|rest| rest.strip_prefix('-'));
+    let own = path.starts_with(host.dir.path()).then_some(name);
+    let (task, step) = tagged.or(own)?.rsplit_once('-')?;
     Found::marked(
         Kind::Unfinished,
         path.display().to_string(),

@@ -176,6 +176,13 @@ fn missing(host: &Host, ledger: &Ledger) -> Vec<String> {
         for ((_, effect, _), (_, seen)) in holding.effects.iter().zip(seen) {
             let what = effect.act().shown();
             match (effect, seen) {
+                // It rests where it is handed through from; anywhere else it is not the machine's any more.
+                (Effect::Passthrough(_), Seen::Absent) => {}
+                (Effect::Passthrough(_), Seen::Ours) => {
+                    all.push(format!("{}: {what} is not with vfio-pci", holding.owner));
+                }
+                // A disk that nobody has written to is there all the same.
+                (Effect::Disk(_), Seen::Absent) => {}
                 (_, Seen::Ours) | (Effect::Machine(_) | Effect::Process(_), _) => {}
                 (_, Seen::Absent) => all.push(format!("{}: {what} is gone", holding.owner)),
                 (_, Seen::Foreign(why)) => all.push(format!("{}: {why}", holding.owner)),

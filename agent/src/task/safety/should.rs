@@ -4,7 +4,8 @@ use hpc_schema::id::TaskId;
 
 use super::{Found, Kind};
 use crate::task::effect::Effect;
-use crate::task::ledger::{Ledger, lock};
+use crate::task::journal::lock;
+use crate::task::ledger::Ledger;
 
 /// What the journals say may be on the host.
 #[derive(Debug, Default)]

@@ -12,8 +12,8 @@ use hpc_schema::code::Code;
 use hpc_schema::id::TaskId;
 use hpc_schema::key::{AgentKey, ZebraVerifier};
 use hpc_schema::task::{
-    Cancellation, Delivered, HostPath, NodeMode, Task, TaskOutcome, TaskResult, TaskType, cancel_message,
-    task_message, verify_result,
+    Cancellation, Delivered, HostPath, KeyRotation, NodeMode, Task, TaskOutcome, TaskResult, TaskType,
+    cancel_message, rotation_message, task_message, verify_result,
 };
 use hpc_schema::time::Rfc3339;
 use serde_json::Value;
@@ -67,6 +67,24 @@ impl Site {
             task_key,
             agent: SigningKey::from([1; 32]),
         }
+    }
+
+    /// The provider after a rotation of its task key: itself with the new key, and the old one's word for it.
+    pub(super) fn rotated(&self, seed: u8) -> (Self, KeyRotation) {
+        let mut next = self.clone();
+        next.task_key = SigningKey::from([seed; 32]);
+        let new_key = AgentKey::from_bytes(VerificationKey::from(&next.task_key).into()).unwrap();
+        next.authority.task_key = new_key;
+        let a = &self.authority;
+        let old_key = a.task_key;
+        let message = rotation_message(&a.chain_id, &a.contract, &a.cluster_id, &old_key, &new_key);
+        let signature = STANDARD.encode(<[u8; 64]>::from(self.task_key.sign(&message)));
+        let step = KeyRotation {
+            old_key,
+            new_key,
+            signature,
+        };
+        (next, step)
     }
 
     /// The same names, another task key.

@@ -1,6 +1,7 @@
 use hpc_schema::code::Code;
 use hpc_schema::task::TaskOutcome;
 
+use super::super::Authority;
 use super::super::domain::{Holdings, Input, Output};
 use super::bench::*;
 
@@ -154,4 +155,39 @@ fn a_journal_that_is_damaged_ends_its_task_as_unknown_and_runs_nothing() {
     std::fs::write(&file, bytes).unwrap();
     let node = Node::with(node.host, node.site);
     assert_eq!(code(&node.run(&task)), Some(Code::OutcomeUnknown));
+}
+
+#[test]
+fn a_new_task_key_counts_once_the_old_one_has_signed_it_and_the_old_one_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path());
+    let probe = |site: &Site, id: &str| site.task(id, "diag.health_probe", "{}");
+    let (second, step) = node.site.rotated(40);
+    let (third, next) = second.rotated(41);
+    assert_eq!(
+        code(&node.run(&probe(&third, "early-1"))),
+        Some(Code::TaskSignatureInvalid)
+    );
+    // Not by a stranger's word, nor by half of the way.
+    let mut forged = step.clone();
+    forged.signature = next.signature.clone();
+    let tell = |steps: Vec<_>| assert!(node.domain.tell(Input::Keys { steps }));
+    tell(vec![forged]);
+    tell(vec![next.clone()]);
+    assert_eq!(code(&node.run(&probe(&node.site, "still-1"))), None);
+    // It was away during two rotations.
+    tell(vec![step.clone(), next.clone()]);
+    assert_eq!(code(&node.run(&probe(&third, "new-1"))), None);
+    for (site, id) in [(&node.site, "old-1"), (&second, "old-2")] {
+        assert_eq!(
+            code(&node.run(&probe(site, id))),
+            Some(Code::TaskSignatureInvalid)
+        );
+    }
+    // Told once more, it stays as it is; it is pinned for the next start.
+    tell(vec![step, next]);
+    assert_eq!(code(&node.run(&probe(&third, "new-2"))), None);
+    let pinned: Authority =
+        serde_json::from_slice(&std::fs::read(node.host.dir.authority()).unwrap()).unwrap();
+    assert_eq!(pinned.task_key, third.authority.task_key);
 }

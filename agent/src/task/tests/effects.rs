@@ -256,13 +256,23 @@ fn the_mark_of_another_user_s_process_is_none() {
     stage.mark.task_id = format!("forged-{}", std::process::id()).parse().unwrap();
     let start = |uid: Option<u32>| {
         let mut command = std::process::Command::new("/bin/sleep");
-        command.arg("300").env("VIRTENGINE_TASK", stage.mark.to_string());
+        command
+            .arg("300")
+            .env("VIRTENGINE_TASK", stage.mark.to_string())
+            .env("VIRTENGINE_TASKS", stage.host.dir.instance());
         if let Some(uid) = uid {
             command.uid(uid);
         }
         command.spawn().unwrap()
     };
     let root = rustix::process::geteuid().is_root();
+    // Another task domain on this host has a task of the same name.
+    let mut theirs = std::process::Command::new("/bin/sleep")
+        .arg("300")
+        .env("VIRTENGINE_TASK", stage.mark.to_string())
+        .env("VIRTENGINE_TASKS", "another")
+        .spawn()
+        .unwrap();
     let mut all = vec![start(None)];
     // Only root can be somebody else.
     if root {
@@ -279,6 +289,8 @@ fn the_mark_of_another_user_s_process_is_none() {
         let both = super::super::effect::process::find_marked_of(&stage.host, &stage.mark, Some(65_533));
         assert_eq!(both.unwrap().len(), 2);
     }
+    theirs.kill().unwrap();
+    theirs.wait().unwrap();
     for mut child in all {
         child.kill().unwrap();
         child.wait().unwrap();

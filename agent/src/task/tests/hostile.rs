@@ -3,28 +3,50 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::code::Code;
-use hpc_schema::task::{Task, TaskOutcome};
+use hpc_schema::task::{Delivered, Task, TaskOutcome};
 use hpc_schema::time::Rfc3339;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use super::super::domain::Output;
+use super::super::domain::{Input, Output};
 use super::bench::*;
 use crate::clock::Clock;
 
-const PROBE: &str = "diag.health_probe";
+pub(super) const PROBE: &str = "diag.health_probe";
 
-fn raw(text: &str) -> Box<RawValue> {
+pub(super) fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-fn at(offset: i64) -> Rfc3339 {
+pub(super) fn at(offset: i64) -> Rfc3339 {
     let now = i64::try_from(Clock::system().seconds()).unwrap();
     Rfc3339::from_unix(u64::try_from(now + offset).unwrap(), 0).unwrap()
 }
 
+/// Ways in which a task comes again that was done.
+pub(super) const REPLAYED: [&str; 16] = [
+    "as it was",
+    "with another lease",
+    "without a lease",
+    "as a second attempt",
+    "as the last attempt that there can be",
+    "twice at once",
+    "thirty times",
+    "after the gateway was away",
+    "after the gateway has heard of it",
+    "after a restart",
+    "after a second restart, at once",
+    "after it was taken back",
+    "after rotations that are none",
+    "after another task had its machine",
+    "after its machine's name was asked for in vain",
+    "after a task that was refused",
+];
+/// Other tasks under its id.
+pub(super) const OTHERS: [&str; 3] = ["vm.launch", "vm.terminate", PROBE];
+
 /// Delivers each, and expects its code, and no journal, machine or lease afterwards.
-fn all_refused(node: &Node, class: &str, cases: Vec<(Task, Code)>) {
+pub(super) fn all_refused(node: &Node, class: &str, cases: Vec<(Task, Code)>) {
     assert!(cases.len() >= 15, "{class} has {} cases", cases.len());
     for (number, (task, wanted)) in cases.into_iter().enumerate() {
         // Each meets a node that has refused nothing so far: what was refused once is refused with the same word.
@@ -47,11 +69,8 @@ fn all_refused(node: &Node, class: &str, cases: Vec<(Task, Code)>) {
     }
 }
 
-#[test]
-fn a_task_whose_signature_is_not_the_task_keys_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::start(dir.path());
-    let good = node.site.task("good", PROBE, "{}");
+pub(super) fn forged(site: &Site) -> Vec<(Task, Code)> {
+    let good = site.task("good", PROBE, "{}");
     let sealed = |change: &dyn Fn(&mut Task)| {
         let mut task = good.clone();
         change(&mut task);
@@ -91,23 +110,28 @@ fn a_task_whose_signature_is_not_the_task_keys_is_refused() {
         cases.push((sealed(&|t| t.signature = flipped(bit)), forged));
     }
     // By a key that is not the cluster's.
-    let other = super::bench::Site::of_another_key();
+    let other = Site::of_another_key();
     cases.push((other.task("good", PROBE, "{}"), forged));
-    all_refused(&node, "signature", cases);
+    cases
 }
 
 #[test]
-fn a_task_of_another_node_cluster_contract_or_chain_is_refused() {
+fn a_task_whose_signature_is_not_the_task_keys_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path());
+    let cases = forged(&node.site);
+    all_refused(&node, "signature", cases);
+}
+
+pub(super) fn elsewhere(site: &Site) -> Vec<(Task, Code)> {
     let mut cases = Vec::new();
     for name in ["node-2", "node-10", "Node-1", "node-1.", "xnode-1"] {
-        let mut site = node.site.clone();
+        let mut site = site.clone();
         site.authority.node_id = name.parse().unwrap();
         cases.push((site.task("good", PROBE, "{}"), Code::TaskSignatureInvalid));
     }
     for name in ["hpc-cluster-2", "hpc-cluster-", "Hpc-cluster-1", "hpc-cluster-11"] {
-        let mut site = node.site.clone();
+        let mut site = site.clone();
         site.authority.cluster_id = name.parse().unwrap();
         cases.push((site.task("good", PROBE, "{}"), Code::TaskSignatureInvalid));
     }
@@ -120,27 +144,48 @@ fn a_task_of_another_node_cluster_contract_or_chain_is_refused() {
         ("HPC-1", "wasm1abc"),
         ("hpc-1 ", "wasm1abc"),
     ] {
-        let mut site = node.site.clone();
+        let mut site = site.clone();
         site.authority.chain_id = chain.into();
         site.authority.contract = contract.into();
         cases.push((site.task("good", PROBE, "{}"), Code::TaskSignatureInvalid));
     }
-    all_refused(&node, "other node", cases);
+    cases
 }
 
 #[test]
-fn a_task_that_is_too_old_too_new_or_too_long_lived_is_refused() {
+fn a_task_of_another_node_cluster_contract_or_chain_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Node::start(dir.path());
+    let node = Node::start(dir.path());
+    let cases = elsewhere(&node.site);
+    all_refused(&node, "other node", cases);
+}
+
+pub(super) fn untimely(site: &Site) -> Vec<(Task, Code)> {
     let mut cases = Vec::new();
     let timed = |issued: i64, expires: i64, kind: &str, params: &str| {
-        let mut task = node.site.task("timed", kind, params);
+        let mut task = site.task("timed", kind, params);
         task.issued_at = at(issued);
         task.expires_at = at(expires);
-        node.site.sign(&mut task);
+        site.sign(&mut task);
         task
     };
-    for expired in [-2, -5, -60, -600, -3600, -86_400, -604_800, -100_000_000] {
+    for expired in [
+        -2,
+        -3,
+        -5,
+        -10,
+        -30,
+        -60,
+        -120,
+        -600,
+        -1800,
+        -3600,
+        -7200,
+        -86_400,
+        -604_800,
+        -5_000_000,
+        -100_000_000,
+    ] {
         cases.push((timed(expired - 10, expired, PROBE, "{}"), Code::TaskExpired));
     }
     for ahead in [120, 300, 3600, 86_400] {
@@ -149,6 +194,14 @@ fn a_task_that_is_too_old_too_new_or_too_long_lived_is_refused() {
     for life in [604_801, 1_000_000, 100_000_000] {
         cases.push((timed(0, life, PROBE, "{}"), Code::TaskExpired));
     }
+    cases
+}
+
+#[test]
+fn a_task_that_is_too_old_too_new_or_too_long_lived_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Node::start(dir.path());
+    let cases = untimely(&node.site);
     all_refused(&node, "time", cases);
     // Issued before this node remembers: a task that changes nothing is carried out all the same.
     node.domain.stop();
@@ -171,18 +224,54 @@ fn a_task_that_is_replayed_is_answered_with_what_it_was_and_never_done_again() {
     let task = launch(&node.site, "task-1", "vm-1");
     let first = node.run(&task);
     node.run(&terminate(&node.site, "task-2", "vm-1"));
-    for round in 0..15 {
-        // Also over restarts, and when the gateway has heard of it.
-        if round % 5 == 4 {
-            node.heard(&task.task_id);
-            node.domain.stop();
-            node = Node::with(node.host, node.site);
+    for (number, way) in REPLAYED.into_iter().enumerate() {
+        let mut again = Delivered {
+            task: task.clone(),
+            lease_seconds: 30,
+            attempt: 1,
+        };
+        let mut times = 1;
+        match way {
+            "with another lease" => again.lease_seconds = 1,
+            "without a lease" => again.lease_seconds = 0,
+            "as a second attempt" => again.attempt = 2,
+            "as the last attempt that there can be" => again.attempt = u32::MAX,
+            "twice at once" => times = 2,
+            "thirty times" => times = 30,
+            "after the gateway was away" => assert!(node.domain.tell(Input::Hello)),
+            "after the gateway has heard of it" => node.heard(&task.task_id),
+            "after a restart" | "after a second restart, at once" => {
+                node.domain.stop();
+                node = Node::with(node.host, node.site);
+            }
+            "after it was taken back" => {
+                assert!(node.domain.tell(Input::Cancel(node.site.cancellation(&task))));
+            }
+            "after rotations that are none" => assert!(node.domain.tell(Input::Keys { steps: Vec::new() })),
+            "after another task had its machine" => {
+                assert_eq!(code(&node.run(&launch(&node.site, "task-3", "vm-1"))), None);
+                assert_eq!(code(&node.run(&terminate(&node.site, "task-4", "vm-1"))), None);
+            }
+            "after its machine's name was asked for in vain" => {
+                node.run(&launch(&node.site, "task-5", "fails-1"));
+            }
+            "after a task that was refused" => {
+                assert_eq!(
+                    code(&node.run(&node.site.task("task-6", "exec.shell", "{}"))),
+                    Some(Code::UnknownType)
+                );
+            }
+            _ => {}
         }
-        assert_eq!(node.run(&task).signature, first.signature);
-        assert!(left(&node.host).is_empty(), "nothing came back in round {round}");
+        for _ in 0..times {
+            assert!(node.domain.tell(Input::Deliver(Box::new(again.clone()))));
+            let said = node.result(&task);
+            assert_eq!(said.signature, first.signature, "{number} {way}");
+        }
+        assert!(left(&node.host).is_empty(), "nothing came back {way}");
     }
     // Another task under the same id is not that task.
-    for (number, kind) in ["vm.launch", "vm.terminate", PROBE].into_iter().enumerate() {
+    for (number, kind) in OTHERS.into_iter().enumerate() {
         let other = match kind {
             "vm.launch" => launch(&node.site, "task-1", &format!("vm-{number}x")),
             "vm.terminate" => terminate(&node.site, "task-1", "vm-1"),
@@ -193,10 +282,7 @@ fn a_task_that_is_replayed_is_answered_with_what_it_was_and_never_done_again() {
     assert!(left(&node.host).is_empty());
 }
 
-#[test]
-fn a_type_that_is_not_in_the_catalogue_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::start(dir.path());
+pub(super) fn unknown(site: &Site) -> Vec<(Task, Code)> {
     let kinds = [
         "exec.shell",
         "exec.task",
@@ -217,16 +303,20 @@ fn a_type_that_is_not_in_the_catalogue_is_refused() {
         "terminal.open",
         "oci.run",
     ];
-    let cases = kinds
-        .map(|k| (node.site.task("kind", k, "{}"), Code::UnknownType))
-        .to_vec();
-    all_refused(&node, "type", cases);
+    kinds
+        .map(|k| (site.task("kind", k, "{}"), Code::UnknownType))
+        .to_vec()
 }
 
 #[test]
-fn a_task_that_is_too_large_is_refused() {
+fn a_type_that_is_not_in_the_catalogue_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path());
+    let cases = unknown(&node.site);
+    all_refused(&node, "type", cases);
+}
+
+pub(super) fn oversized(site: &Site) -> Vec<(Task, Code)> {
     let big = |n: usize| "x".repeat(n);
     let keys = (0..40)
         .map(|n| format!("\"ssh-ed25519 {}{n:02}\"", "A".repeat(66)))
@@ -238,8 +328,8 @@ fn a_task_that_is_too_large_is_refused() {
         )
     };
     let (large, field) = (Code::BodyTooLarge, Code::InvalidField);
-    let case = |kind: &str, params: String, wanted| (node.site.task("large", kind, &params), wanted);
-    let cases = vec![
+    let case = |kind: &str, params: String, wanted| (site.task("large", kind, &params), wanted);
+    vec![
         case(PROBE, format!(r#"{{"checks":["{}"]}}"#, big(70_000)), large),
         case(PROBE, format!(r#"{{"{}":1}}"#, big(66_000)), large),
         case(PROBE, format!("{{{}}}", " ".repeat(65_536)), large),
@@ -289,30 +379,31 @@ fn a_task_that_is_too_large_is_refused() {
             launch("").replace("/i/a", &format!("/{}", big(1024))),
             field,
         ),
-    ];
-    all_refused(&node, "size", cases);
+    ]
 }
 
 #[test]
-fn a_path_that_leads_elsewhere_is_refused() {
+fn a_task_that_is_too_large_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path());
+    let cases = oversized(&node.site);
+    all_refused(&node, "size", cases);
+}
+
+pub(super) fn traversing(site: &Site) -> Vec<(Task, Code)> {
     let sha = "a".repeat(64);
     let image = |path: &str| {
         let path = serde_json::to_string(path).unwrap();
         let params = format!(
             r#"{{"vm_id":"vm-1","image_path":{path},"image_sha256":"{sha}","vcpu_count":2,"memory_mib":512,"lease_seconds":600}}"#
         );
-        (node.site.task("path", "vm.launch", &params), Code::InvalidField)
+        (site.task("path", "vm.launch", &params), Code::InvalidField)
     };
     let id = |id: &str| {
         let params = format!(r#"{{"vm_id":{}}}"#, serde_json::to_string(id).unwrap());
-        (
-            node.site.task("path", "vm.terminate", &params),
-            Code::InvalidField,
-        )
+        (site.task("path", "vm.terminate", &params), Code::InvalidField)
     };
-    let cases = vec![
+    vec![
         image("../../etc/shadow"),
         image("/var/lib/libvirt/images/../../../../etc/shadow"),
         image("/var/lib/libvirt/images/.."),
@@ -333,32 +424,30 @@ fn a_path_that_leads_elsewhere_is_refused() {
         id(".ssh"),
         id("a/../../b"),
         id("a\0b"),
-    ];
-    all_refused(&node, "path", cases);
+    ]
 }
 
 #[test]
-fn what_a_program_could_take_for_an_option_or_a_shell_for_a_command_is_refused() {
+fn a_path_that_leads_elsewhere_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path());
+    let cases = traversing(&node.site);
+    all_refused(&node, "path", cases);
+}
+
+pub(super) fn injecting(site: &Site) -> Vec<(Task, Code)> {
     let sha = "a".repeat(64);
     let id = |id: &str| {
         let params = format!(r#"{{"vm_id":{}}}"#, serde_json::to_string(id).unwrap());
-        (
-            node.site.task("argument", "vm.terminate", &params),
-            Code::InvalidField,
-        )
+        (site.task("argument", "vm.terminate", &params), Code::InvalidField)
     };
     let with = |more: &str| {
         let params = format!(
             r#"{{"vm_id":"vm-1","image_path":"/i/a","image_sha256":"{sha}","vcpu_count":2,"memory_mib":512,"lease_seconds":600{more}}}"#
         );
-        (
-            node.site.task("argument", "vm.launch", &params),
-            Code::InvalidField,
-        )
+        (site.task("argument", "vm.launch", &params), Code::InvalidField)
     };
-    let cases = vec![
+    vec![
         id("-drive"),
         id("--help"),
         id("-"),
@@ -381,7 +470,14 @@ fn what_a_program_could_take_for_an_option_or_a_shell_for_a_command_is_refused()
         with(r#","default_username":"-alice""#),
         with(r#","default_username":"alice","ssh_public_keys":["command=\"id\" ssh-ed25519 AAAA"]"#),
         with(r#","default_username":"alice","ssh_public_keys":["ssh-ed25519 AAAA\nssh-rsa BBBB"]"#),
-    ];
+    ]
+}
+
+#[test]
+fn what_a_program_could_take_for_an_option_or_a_shell_for_a_command_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path());
+    let cases = injecting(&node.site);
     all_refused(&node, "argument", cases);
 }
 

@@ -2,6 +2,7 @@ pub(in crate::task) mod bench;
 mod domain;
 mod effects;
 mod hostile;
+mod hostile_all;
 mod journal;
 mod kill;
 mod leftovers;

@@ -13,7 +13,7 @@ use super::super::link::read_line;
 use super::super::{handlers, verify};
 use super::bench::*;
 
-type Put = fn(machines: &Path, outside: &Path);
+pub(super) type Put = fn(machines: &Path, outside: &Path);
 
 fn fifo(path: &Path) {
     assert!(
@@ -26,7 +26,7 @@ fn fifo(path: &Path) {
 }
 
 /// What lies there before the task comes: its folder is `vm-1`, its lease `vm-1.lease`.
-const BEFORE: [(&str, Put); 17] = [
+pub(super) const BEFORE: [(&str, Put); 17] = [
     ("folder: link to a folder", |m, o| {
         symlink(o, m.join("vm-1")).unwrap();
     }),
@@ -75,7 +75,7 @@ const BEFORE: [(&str, Put); 17] = [
 ];
 
 /// What is done to its things while it runs, before it is undone: they are `waits-1` and `waits-1.lease`.
-const MEANWHILE: [(&str, Put); 8] = [
+pub(super) const MEANWHILE: [(&str, Put); 8] = [
     ("folder swapped for a link", |m, o| {
         fs::rename(m.join("waits-1"), m.join("moved")).unwrap();
         symlink(o, m.join("waits-1")).unwrap();
@@ -169,11 +169,79 @@ fn what_is_put_in_the_place_of_a_task_s_things_is_not_followed_when_they_are_tak
     }
 }
 
+/// Members of parameters, and some that are none.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::sample::select(vec![
+            "vm_id",
+            "vm_name",
+            "allocation_id",
+            "username",
+            "packages",
+            "checks",
+            "slots",
+            "image_path",
+            "image_sha256",
+            "memory_mib",
+            "vcpu_count",
+            "lease_seconds",
+            "wipe",
+            "ssh_public_keys",
+            "graceful_timeout_seconds",
+        ])
+        .prop_map(str::to_owned),
+        ".{0,12}",
+    ]
+}
+
+/// Any value, some of them nearly right.
+fn value() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::{Value, json};
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(|f| json!(f)),
+        ".{0,40}".prop_map(Value::from),
+        proptest::sample::select(vec![
+            "vm-1",
+            "alice",
+            "gpu",
+            "/i/a",
+            "../x",
+            "0000:3b:00.0",
+            "-rf"
+        ])
+        .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            proptest::collection::vec((word(), inner), 0..6)
+                .prop_map(|all| Value::Object(all.into_iter().collect())),
+        ]
+    })
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..1500)) {
         drop(read_line::<Input>(&mut bytes.as_slice()));
         drop(serde_json::from_slice::<hpc_schema::task::WaitAnswer>(&bytes));
+    }
+
+    /// Parameters of every type, put together from what its schema knows and what it does not: refused or right, never more.
+    #[test]
+    fn no_parameters_make_the_decoder_panic_or_mean_what_their_schema_does_not_allow(
+        kind in proptest::sample::select(hpc_schema::task::TaskType::ALL.to_vec()),
+        members in proptest::collection::vec((word(), value()), 0..12),
+    ) {
+        let all: serde_json::Map<String, serde_json::Value> = members.into_iter().collect();
+        let text = serde_json::Value::Object(all).to_string();
+        let raw = serde_json::value::RawValue::from_string(text).unwrap();
+        if let Ok(read) = hpc_schema::task::Params::parse(kind, &raw) {
+            prop_assert_eq!(read.kind(), kind);
+        }
     }
 
     /// A word with anything done to it is the same task, or none, or refused.

@@ -183,3 +183,77 @@ fn the_loop_writes_down_what_it_saw_and_goes_on_from_there_after_a_restart() {
     assert_eq!(seen.orphans[0].standing, Standing::SetAside);
     assert!(!host.dir.machines().join("vm-lost").exists());
 }
+
+#[test]
+fn in_folders_that_several_nodes_share_only_what_this_one_has_made_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = stage(dir.path(), Orphans::Remove);
+    fs::write(dir.path().join("etc/passwd"), "root:x:0:0::/root:/bin/sh\n").unwrap();
+    let shared = |name: &str| {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        path(dir.path().join(name).to_str().unwrap())
+    };
+    let (dhcp, telemetry) = (shared("dhcp"), shared("telemetry"));
+    let mut policy = Policy::clone(&host.policy);
+    policy.slices.dhcp_hosts = Some(dhcp.clone());
+    policy.slices.telemetry = Some(telemetry.clone());
+    host.policy = Arc::new(policy);
+    // The same folder of tasks everywhere: the default of each node.
+    let of = |cluster: &str, node: &str| {
+        let plain = super::super::TaskDir::new(host.dir.path());
+        plain.of(&cluster.parse().unwrap(), &node.parse().unwrap())
+    };
+    let (ours, others) = (
+        of("hpc-cluster-1", "node-1"),
+        [
+            of("hpc-cluster-1", "node-2"),
+            of("hpc-cluster-2", "node-1"),
+            of("hpc-cluster-1n", "ode-1"),
+        ],
+    );
+    let tags: std::collections::BTreeSet<String> = others
+        .iter()
+        .chain([&ours])
+        .map(super::super::TaskDir::tag)
+        .collect();
+    assert_eq!(tags.len(), 4);
+    let earlier = host.dir.instance();
+    let put = |tag: &str| {
+        let words = format!("virtengine gone-1/9@{tag}");
+        fs::write(format!("{dhcp}/slice-{tag}"), format!("# {words}\n")).unwrap();
+        let target = format!("[{{\"labels\":{{\"__virtengine\":\"{words}\"}}}}]");
+        fs::write(format!("{telemetry}/slice-{tag}.json"), target).unwrap();
+        fs::write(format!("{dhcp}/.ve-{tag}-gone-1-4.new"), "").unwrap();
+    };
+    tags.iter().for_each(|t| put(t));
+    put(&earlier);
+    fs::write(format!("{dhcp}/.ve-gone-1-5.new"), "").unwrap();
+    host.dir = ours;
+    let count =
+        || fs::read_dir(dhcp.as_str()).unwrap().count() + fs::read_dir(telemetry.as_str()).unwrap().count();
+    let before = count();
+    let ledger = Ledger::open(host.dir.journal()).unwrap();
+    let mut report = Report::default();
+    for seconds in [0, 20, 169 * 3600] {
+        host.clock = ahead(seconds);
+        report = judge(&host, &ledger, &report);
+        let mut kinds: Vec<Kind> = report.orphans.iter().map(|o| o.found.kind).collect();
+        kinds.sort();
+        assert_eq!(
+            kinds,
+            [Kind::Unfinished, Kind::Reservation, Kind::Target],
+            "{report:#?}"
+        );
+        act(&host, &mut report);
+    }
+    assert!(report.orphans.is_empty(), "{report:#?}");
+    assert_eq!(count(), before - 3);
+    let tag = host.dir.tag();
+    for gone in [
+        format!("{dhcp}/slice-{tag}"),
+        format!("{telemetry}/slice-{tag}.json"),
+        format!("{dhcp}/.ve-{tag}-gone-1-4.new"),
+    ] {
+        assert!(!Path::new(&gone).exists(), "{gone}");
+    }
+}

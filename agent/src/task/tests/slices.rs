@@ -3,7 +3,12 @@
 use hpc_schema::code::Code;
 use serde_json::{Value, json};
 
+use super::super::Owner;
+use super::super::effect::{Disk, Effect, Lease, Trace};
+use super::super::journal::{Journal, Record};
+use super::super::verify::hash_of;
 use super::bench::*;
+use crate::heartbeat::HoldingsFile;
 
 fn provision() -> Value {
     json!({
@@ -93,4 +98,105 @@ fn a_slice_reaches_for_no_device_bridge_host_or_size_that_the_site_has_not_given
     }]});
     let result = node.run(&node.site.task("task-wipe", "slice.vm_release", &wipe.to_string()));
     assert_eq!(code(&result), Some(Code::PolicyDenied), "{:?}", result.detail);
+}
+
+/// A provision that was interrupted after its image was written, and whose disk cannot be wiped.
+fn interrupted(node: &super::super::Host, site: &Site) -> hpc_schema::task::Task {
+    node.dir.create().unwrap();
+    let task = site.task("task-1", "slice.vm_provision", &provision().to_string());
+    let taken = Record::Taken {
+        hash: hash_of(&task, &site.authority).unwrap().to_hex(),
+        task: task.clone(),
+        at: 1,
+        owner: Some(Owner::new("slice", "vm-1")),
+    };
+    let mut journal = Journal::create(&node.dir.journal(), &task.task_id, taken).unwrap();
+    let lease = node.dir.leases().join("slot-0.json");
+    std::fs::write(&lease, "{}").unwrap();
+    let at = |file: &std::path::Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        let meta = file.metadata().unwrap();
+        Trace::Inode {
+            dev: meta.dev(),
+            ino: meta.ino(),
+            kind: meta.mode() & 0o170_000,
+            born: 0,
+            born_ns: 0,
+        }
+    };
+    // No block device: nobody can wipe it.
+    let disk = node.dir.path().join("no-disk");
+    std::fs::write(&disk, "x").unwrap();
+    let effects: [(Effect, Trace); 2] = [
+        (
+            Effect::Lease(Lease {
+                path: path(&lease),
+                resource: "slot/slot-0".to_owned(),
+                holder: "alloc-1".to_owned(),
+            }),
+            at(&lease),
+        ),
+        (
+            Effect::Disk(Disk {
+                device: path(&disk),
+                write: None,
+                blkdiscard: path("/usr/sbin/blkdiscard"),
+            }),
+            at(&disk),
+        ),
+    ];
+    journal.add(Record::Began { at: 1 }).unwrap();
+    for (step, (effect, trace)) in effects.into_iter().enumerate() {
+        journal.add(Record::Intent { step, effect }).unwrap();
+        journal.add(Record::Made { step, trace }).unwrap();
+        journal.add(Record::Done { step }).unwrap();
+    }
+    let mut slot = provision()["slots"][0].clone();
+    slot["nvme_device"] = json!(disk);
+    for (name, value) in [
+        ("slots", json!([slot])),
+        ("public.vcpus", json!(1)),
+        ("public.memory_mib", json!(1024)),
+    ] {
+        let name = name.to_owned();
+        journal.add(Record::Fact { name, value }).unwrap();
+    }
+    task
+}
+
+#[test]
+fn a_slot_whose_task_ended_as_nobody_knows_is_unproven_held_and_nobody_elses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, site) = (host(dir.path()), Site::new());
+    let task = interrupted(&host, &site);
+    let node = Node::with(host, site);
+    let result = node.run(&task);
+    assert_eq!(code(&result), Some(Code::OutcomeUnknown), "{:?}", result.detail);
+    assert!(value(&result)["findings"][0].as_str().unwrap().contains("disk"));
+    let mut file = HoldingsFile::new(Some(node.host.dir.path()));
+    let begun = std::time::Instant::now();
+    let mut seen = file.read().unwrap();
+    while seen.unproven_slots == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{seen:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        seen = file.read().unwrap();
+    }
+    // It counts as one to be proven before the node returns to service, and what it could take is given to nobody.
+    assert_eq!(
+        (seen.unproven_slots, seen.held.cores, seen.held.memory_gb),
+        (1, 1, 1)
+    );
+    let lease = node.host.dir.leases().join("slot-0.json");
+    assert!(
+        lease.exists(),
+        "the lease of a disk that could not be wiped was given back"
+    );
+    // Also over a restart.
+    let Node {
+        host, domain, site, ..
+    } = node;
+    domain.stop();
+    let _node = Node::with(host, site);
+    assert_eq!(file.read().unwrap().unproven_slots, 1);
+    assert!(lease.exists());
 }

@@ -14,6 +14,7 @@ mod bytes;
 mod common;
 mod outcomes;
 mod sections;
+mod vectors;
 
 use hpc_schema::registry::SubmitAnswer;
 

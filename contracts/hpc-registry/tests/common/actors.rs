@@ -45,7 +45,8 @@ impl Provider {
 
     pub fn sign(&self, chain: &Chain, identity: &NodeIdentity) -> [u8; 64] {
         let contract = chain.env.contract.address.as_str();
-        let canonical = canonical_registration(CHAIN_ID, contract, identity).unwrap();
+        let chain_id = &chain.env.block.chain_id;
+        let canonical = canonical_registration(chain_id, contract, identity).unwrap();
         let bytes = adr036_sign_bytes(self.address(chain).as_str(), canonical.as_bytes());
         let signature: k256::ecdsa::Signature = self.0.sign_prehash(&Sha256::digest(bytes)).unwrap();
         signature.normalize_s().unwrap_or(signature).to_bytes().into()

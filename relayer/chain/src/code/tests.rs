@@ -130,6 +130,13 @@ fn a_simulation_shows_its_reason_in_the_log() {
                  999999999998stake is smaller than 9000000000000000stake: insufficient funds \
                  [cosmos/cosmos-sdk@v0.54.0/x/bank/keeper/send.go:324] with gas used: '35754': unknown request";
     assert_eq!(of_simulation("sdk", 6, funds), Verdict::InsufficientFunds);
+    let grant = "rpc error: code = Unknown desc = wasm1granter does not allow to pay fees for wasm1payer: fee-grant not \
+                 found: not found [cosmos/cosmos-sdk@v0.54.0/x/feegrant/keeper/keeper.go:134] with gas used: '2117': \
+                 unknown request";
+    assert_eq!(of_simulation("sdk", 6, grant), Verdict::FeeGrant);
+    let limit = "wasm1granter does not allow to pay fees for wasm1payer: fee limit exceeded";
+    assert_eq!(of_abci("feegrant", 2, limit), Verdict::FeeGrant);
+    assert_eq!(of_abci("sdk", 38, grant), Verdict::FeeGrant);
 }
 
 #[test]

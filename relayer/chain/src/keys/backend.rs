@@ -13,6 +13,8 @@ pub enum Backend {
     File,
     /// In the clear (mode 0600): for test chains only.
     Test,
+    /// In an HSM; the file says where.
+    Pkcs11,
 }
 
 impl FromStr for Backend {
@@ -31,6 +33,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Self::File => "file",
             Self::Test => "test",
+            Self::Pkcs11 => "pkcs11",
         })
     }
 }

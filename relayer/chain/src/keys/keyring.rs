@@ -2,19 +2,22 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hpc_hsm::Options;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::backend::Backend;
+use super::error::KeyError;
 use super::file::{FileError, check_private_dir, read_private, write_private};
-use super::local::{KeyError, LocalKey, address_of};
+use super::hsm::Place;
+use super::local::{LocalKey, address_of};
 use super::seal::{self, OpenError, Passphrase, Sealed};
+use super::signer::SharedSigner;
 
-/// Names a file of mode 0600 with the keyring's passphrase.
-pub const PASSPHRASE_FILE_ENV: &str = "VIRTENGINE_KEYRING_PASSPHRASE_FILE";
 /// Shortest passphrase that a new key may have.
 const MIN_PASSPHRASE: usize = 8;
 /// A key file is far smaller.
@@ -56,6 +59,9 @@ pub enum KeyringError {
     /// Too short for a new key.
     #[error("the passphrase must have at least {MIN_PASSPHRASE} characters")]
     PassphraseShort,
+    /// It is in an HSM, and this needs one that can be read.
+    #[error("key {0:?} is in an HSM; the provider daemon signs with it, this program does not")]
+    Elsewhere(String),
     /// The key itself.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -97,6 +103,7 @@ struct KeyFile {
 enum Secret {
     Sealed(Sealed),
     Plain(String),
+    Pkcs11(Place),
 }
 
 /// A keyring directory of mode 0700 with files of mode 0600.
@@ -148,23 +155,58 @@ impl Keyring {
                 let sealed = seal::seal(&passphrase, &bound(&info), key.secret());
                 Secret::Sealed(sealed.map_err(|_| KeyringError::Format(path.clone()))?)
             }
+            Backend::Pkcs11 => return Err(KeyringError::Elsewhere(name.to_owned())),
         };
-        let file = KeyFile {
-            version: 1,
-            info: info.clone(),
-            secret,
-        };
-        let text = serde_json::to_vec_pretty(&file).map_err(|_| KeyringError::Format(path.clone()))?;
-        match write_private(&path, &Zeroizing::new(text), false) {
-            Err(FileError::Exists { .. }) => Err(KeyringError::Exists(name.to_owned())),
-            other => Ok(other.map(|()| info)?),
-        }
+        write(&path, info, secret)
     }
 
-    /// Opens a key for signing. `passphrase` is asked only for a sealed one.
+    /// Stores under a new name where in an HSM a key is: one that it makes now and never gives out, or the one that it has
+    /// under this `CKA_ID`.
     ///
     /// # Errors
-    /// [`KeyringError::NotFound`], [`KeyringError::Passphrase`], …
+    /// [`KeyringError::Exists`], [`KeyringError::Key`] with what the HSM says, …
+    pub fn add_hsm(
+        &self,
+        name: &str,
+        options: &Options,
+        existing: Option<&[u8]>,
+    ) -> Result<KeyInfo, KeyringError> {
+        let path = self.path(name)?;
+        if path.exists() {
+            return Err(KeyringError::Exists(name.to_owned()));
+        }
+        let (place, public) = Place::take(options, existing, &format!("virtengine {name}"))?;
+        let info = KeyInfo {
+            name: name.to_owned(),
+            backend: Backend::Pkcs11,
+            public_key: STANDARD.encode(public),
+        };
+        write(&path, info, Secret::Pkcs11(place))
+    }
+
+    /// A key for signing, wherever it is. An HSM is asked when there is something to sign.
+    ///
+    /// # Errors
+    /// As [`Self::key`].
+    pub fn signer(
+        &self,
+        name: &str,
+        passphrase: impl FnOnce(&KeyInfo) -> Result<Passphrase, KeyringError>,
+    ) -> Result<SharedSigner, KeyringError> {
+        let path = self.path(name)?;
+        let KeyFile { info, secret, .. } = self.read(&path, name)?;
+        let Secret::Pkcs11(place) = secret else {
+            return Ok(Arc::new(self.key(name, passphrase)?));
+        };
+        let public = STANDARD.decode(&info.public_key).ok();
+        let public = public.and_then(|bytes| bytes.try_into().ok());
+        Ok(Arc::new(place.signer(public.ok_or(KeyringError::Format(path))?)?))
+    }
+
+    /// Opens a key for signing that is in the keyring itself. `passphrase` is asked only for a sealed one.
+    ///
+    /// # Errors
+    /// [`KeyringError::NotFound`], [`KeyringError::Passphrase`], [`KeyringError::Elsewhere`], …
     pub fn key(
         &self,
         name: &str,
@@ -179,6 +221,7 @@ impl Keyring {
                 let bytes = Zeroizing::new(STANDARD.decode(text.as_bytes()).map_err(|_| format())?);
                 Zeroizing::new(bytes.as_slice().try_into().map_err(|_| format())?)
             }
+            Secret::Pkcs11(_) => return Err(KeyringError::Elsewhere(name.to_owned())),
             Secret::Sealed(sealed) => {
                 let passphrase = passphrase(&info)?;
                 seal::open(&passphrase, &bound(&info), &sealed).map_err(|e| match e {
@@ -266,6 +309,20 @@ impl Keyring {
             return Err(KeyringError::Name(name.chars().take(64).collect()));
         }
         Ok(self.dir.join(format!("{name}.key")))
+    }
+}
+
+fn write(path: &Path, info: KeyInfo, secret: Secret) -> Result<KeyInfo, KeyringError> {
+    let name = info.name.clone();
+    let file = KeyFile {
+        version: 1,
+        info,
+        secret,
+    };
+    let text = serde_json::to_vec_pretty(&file).map_err(|_| KeyringError::Format(path.to_owned()))?;
+    match write_private(path, &Zeroizing::new(text), false) {
+        Err(FileError::Exists { .. }) => Err(KeyringError::Exists(name)),
+        other => Ok(other.map(|()| file.info)?),
     }
 }
 

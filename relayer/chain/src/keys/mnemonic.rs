@@ -5,7 +5,7 @@ use std::fmt;
 use rand::RngCore as _;
 use zeroize::Zeroizing;
 
-use super::local::KeyError;
+use super::error::KeyError;
 
 /// The path of Cosmos' coin type 118, account 0.
 pub const DEFAULT_PATH: &str = "m/44'/118'/0'/0/0";

@@ -1,19 +1,26 @@
-//! secp256k1 keys of chain accounts: from a mnemonic, in a keyring directory, signing transactions and ADR-036 data.
+//! secp256k1 keys of chain accounts: from a mnemonic, in a keyring directory or an HSM, signing transactions and ADR-036 data.
 
 mod backend;
+mod error;
 mod file;
+mod hsm;
 mod keyring;
 mod local;
 mod mnemonic;
 mod seal;
+mod signer;
 mod stream;
 
 pub use backend::Backend;
+pub use error::KeyError;
 pub use file::{FileError, check_private_dir, read_private, write_private};
-pub use keyring::{KeyInfo, Keyring, KeyringError, PASSPHRASE_FILE_ENV};
-pub use local::{KeyError, LocalKey};
+pub use hpc_hsm::{COMMAND as HSM_COMMAND, HsmError, Options as HsmOptions};
+pub use hsm::helper as hsm_helper;
+pub use keyring::{KeyInfo, Keyring, KeyringError};
+pub use local::LocalKey;
 pub use mnemonic::{DEFAULT_PATH, Mnemonic};
-pub use seal::Passphrase;
+pub use seal::{PASSPHRASE_FILE_ENV, Passphrase};
+pub use signer::{Doing, SharedSigner, Signer};
 pub use stream::{OpenReader, SealWriter};
 
 #[cfg(test)]

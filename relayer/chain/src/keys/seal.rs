@@ -11,6 +11,8 @@ use rand::RngCore as _;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+/// Names a file of mode 0600 with the keyring's passphrase.
+pub const PASSPHRASE_FILE_ENV: &str = "VIRTENGINE_KEYRING_PASSPHRASE_FILE";
 /// OWASP's second choice of Argon2id parameters, raised: 64 MiB, 3 passes, 1 lane.
 pub(super) const MEMORY_KIB: u32 = 64 * 1024;
 pub(super) const PASSES: u32 = 3;

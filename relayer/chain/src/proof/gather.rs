@@ -22,19 +22,28 @@ pub struct Evidence {
     pub validators: Value,
 }
 
-/// Asks one endpoint after the other for a transaction with its proof, its block's header, signatures and validators.
+/// Asks one endpoint after the other for a transaction with its proof, its block's header, signatures and validators, until
+/// one gives what `holds`; that is told the endpoint's name as well.
 ///
 /// # Errors
 /// [`RpcError`]; [`RpcError::Behind`] if no endpoint has them (any more, or yet).
-pub async fn gather(endpoints: &Endpoints, hash: TxHash) -> Result<Evidence, RpcError> {
+pub async fn gather(
+    endpoints: &Endpoints,
+    hash: TxHash,
+    holds: impl Fn(&str, &Evidence) -> bool,
+) -> Result<Evidence, RpcError> {
+    let holds = &holds;
     endpoints
         .ask(|c: Client| async move {
+            // No failure of the endpoint: for other questions it may be as good as any.
+            let not_here = || RpcError::Behind {
+                endpoint: c.name().to_owned(),
+                height: 0,
+                wanted: 0,
+            };
             match of_one(&c, hash).await {
-                Err(RpcError::Response { .. }) => Err(RpcError::Behind {
-                    endpoint: c.name().to_owned(),
-                    height: 0,
-                    wanted: 0,
-                }),
+                Err(RpcError::Response { .. }) => Err(not_here()),
+                Ok(evidence) if !holds(c.name(), &evidence) => Err(not_here()),
                 other => other,
             }
         })

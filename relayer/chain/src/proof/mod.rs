@@ -2,12 +2,14 @@
 //! transaction that carried its report, and the block's header with the validators' signatures.
 
 mod block;
+mod error;
 mod file;
 mod gather;
 mod merkle;
 mod payload;
 mod verify;
 
+pub use error::ProofError;
 pub use file::{Agent, FORMAT, Inclusion, Proof, VERSION};
 pub use gather::{Evidence, gather};
-pub use verify::{Found, ProofError, Trust, verify};
+pub use verify::{Found, Trust, verify};

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use super::client::Client;
 use super::error::{RpcError, chain};
@@ -66,7 +66,8 @@ impl Blocks {
         let config = WebSocketConfig::default()
             .max_message_size(Some(most))
             .max_frame_size(Some(most));
-        let connecting = connect_async_with_config(client.websocket_url(), Some(config), true);
+        let trusted = client.trust().map(|t| Connector::Rustls(t.websocket()));
+        let connecting = connect_async_tls_with_config(client.websocket_url(), Some(config), true, trusted);
         let (socket, _) = timeout(OPENING, connecting)
             .await
             .map_err(late)?

@@ -13,18 +13,21 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{RpcError, chain, redact};
+use super::trust::Trust;
 use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
 use super::wire;
 use crate::code;
 use crate::hash::TxHash;
 
 /// Limits of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Deadline of one call, connecting included.
     pub timeout: Duration,
     /// Largest answer in bytes.
     pub max_answer: usize,
+    /// Whose certificates count; none: those of the system's CAs.
+    pub trust: Option<Trust>,
 }
 
 impl Default for ClientOptions {
@@ -32,6 +35,7 @@ impl Default for ClientOptions {
         Self {
             timeout: Duration::from_secs(10),
             max_answer: 32 << 20,
+            trust: None,
         }
     }
 }
@@ -73,6 +77,9 @@ impl Client {
             // A site's proxy cannot reach this machine's loopback.
             builder = builder.no_proxy();
         }
+        if let Some(trust) = &options.trust {
+            builder = builder.tls_certs_only(trust.requests());
+        }
         let http = builder
             .timeout(options.timeout)
             .connect_timeout(options.timeout.min(Duration::from_secs(5)))
@@ -93,6 +100,11 @@ impl Client {
         })
     }
 
+    /// Whether both have the same address.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.inner.url == other.inner.url
+    }
+
     /// The endpoint's address without credentials.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -104,6 +116,11 @@ impl Client {
         let url = self.inner.url.as_str().trim_end_matches('/');
         let url = url.strip_prefix("http").unwrap_or(url);
         format!("ws{url}/websocket")
+    }
+
+    /// Whose certificates count.
+    pub(super) fn trust(&self) -> Option<&Trust> {
+        self.inner.options.trust.as_ref()
     }
 
     /// Largest answer in bytes.

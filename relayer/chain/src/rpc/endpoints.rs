@@ -1,7 +1,9 @@
 //! Several endpoints of one chain: which one to ask, and the next one if it fails.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::sync::watch;
 
 use super::client::{Client, ClientOptions};
 use super::error::RpcError;
@@ -9,11 +11,18 @@ use super::types::Status;
 use crate::code::Class;
 use crate::settle::EndpointId;
 
-/// The operator's endpoints in their order. Cheap to clone.
+/// Addresses that may come to those of the start, over the life of a process.
+const SPARE: usize = 64;
+
+/// The operator's endpoints in their order. Cheap to clone. They may be replaced: each keeps its number, and none gets that
+/// of another, so that what was seen of the one is never held against the other.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
-    clients: Arc<[Client]>,
+    clients: Arc<[OnceLock<Client>]>,
+    /// One for each that there is or was.
     health: Arc<Mutex<Vec<Health>>>,
+    changes: Arc<watch::Sender<u64>>,
+    options: ClientOptions,
     /// The chain that every one of them must be of, if it is known.
     chain_id: Option<Arc<str>>,
 }
@@ -25,7 +34,13 @@ struct Health {
     failures: u32,
     /// It has named the right chain since it last failed.
     verified: bool,
+    /// It is one no more.
+    gone: bool,
 }
+
+/// Endpoints that may take the place of the present ones.
+#[derive(Debug)]
+pub struct Prepared(Vec<Client>);
 
 /// What one endpoint said about its newest block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,19 +57,67 @@ impl Endpoints {
     /// # Errors
     /// [`RpcError::NoEndpoint`] for an empty list, [`RpcError::Url`] for a bad address.
     pub fn new<S: AsRef<str>>(urls: &[S], options: ClientOptions) -> Result<Self, RpcError> {
-        let clients: Vec<Client> = urls
-            .iter()
-            .map(|u| Client::new(u.as_ref(), options))
-            .collect::<Result<_, _>>()?;
-        if clients.is_empty() || clients.len() > usize::from(u16::MAX) {
-            return Err(RpcError::NoEndpoint);
-        }
+        let clients = clients(urls, &options)?;
         let health = Arc::new(Mutex::new(vec![Health::default(); clients.len()]));
+        let spare = (0..SPARE).map(|_| OnceLock::new());
         Ok(Self {
-            clients: clients.into(),
+            clients: clients.into_iter().map(OnceLock::from).chain(spare).collect(),
             health,
+            changes: Arc::new(watch::Sender::new(0)),
+            options,
             chain_id: None,
         })
+    }
+
+    /// Clients of these addresses, to take the place of the present ones; nothing has changed yet.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`RpcError::TooMany`] once more addresses have come than a process keeps apart.
+    pub fn prepare<S: AsRef<str>>(&self, urls: &[S]) -> Result<Prepared, RpcError> {
+        let clients = clients(urls, &self.options)?;
+        let new = clients.iter().filter(|c| self.place_of(c).is_none()).count();
+        let taken = self.health().len();
+        if taken.saturating_add(new) > self.clients.len() {
+            return Err(RpcError::TooMany);
+        }
+        Ok(Prepared(clients))
+    }
+
+    /// From here on these are asked. What is under way with another one comes to its end; one that stays keeps its connections.
+    pub fn replace(&self, prepared: Prepared) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = health.clone();
+        for known in health.iter_mut() {
+            known.gone = true;
+        }
+        for client in prepared.0 {
+            match self.place_of(&client) {
+                Some(place) => {
+                    if let (Some(now), Some(was)) = (health.get_mut(place), before.get(place)) {
+                        *now = if was.gone { Health::default() } else { *was };
+                    }
+                }
+                None => {
+                    let free = self.clients.get(health.len());
+                    if free.is_some_and(|slot| slot.set(client).is_ok()) {
+                        health.push(Health::default());
+                    }
+                }
+            }
+        }
+        drop(health);
+        self.changes.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// Moves whenever they have been replaced.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn place_of(&self, client: &Client) -> Option<usize> {
+        let known = self.clients.iter().map_while(OnceLock::get);
+        known.enumerate().find(|(_, c)| c.is_same(client)).map(|(i, _)| i)
     }
 
     /// The same endpoints, of which only those are asked that are of this chain. Each is made to say so before its first
@@ -67,13 +130,15 @@ impl Endpoints {
 
     /// All endpoints with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (EndpointId, &Client)> {
-        (0u16..).map(EndpointId).zip(self.clients.iter())
+        let all = (0u16..).map(EndpointId).zip(self.health());
+        all.filter(|(_, h)| !h.gone)
+            .filter_map(|(id, _)| Some((id, self.get(id)?)))
     }
 
-    /// One of them.
+    /// One of them, or one that was.
     #[must_use]
     pub fn get(&self, id: EndpointId) -> Option<&Client> {
-        self.clients.get(usize::from(id.0))
+        self.clients.get(usize::from(id.0))?.get()
     }
 
     /// The one to ask first: without failures, with the highest block, in the operator's order.
@@ -114,6 +179,7 @@ impl Endpoints {
                 height,
                 failures: 0,
                 verified: true,
+                gone: h.gone,
             }
         });
     }
@@ -195,9 +261,21 @@ impl Endpoints {
 
     fn order(&self) -> Vec<EndpointId> {
         let mut order: Vec<(EndpointId, Health)> = (0u16..).map(EndpointId).zip(self.health()).collect();
+        order.retain(|(_, h)| !h.gone);
         order.sort_by_key(|(_, h)| (h.failures, std::cmp::Reverse(h.height)));
         order.into_iter().map(|(id, _)| id).collect()
     }
+}
+
+fn clients<S: AsRef<str>>(urls: &[S], options: &ClientOptions) -> Result<Vec<Client>, RpcError> {
+    let clients: Vec<Client> = urls
+        .iter()
+        .map(|u| Client::new(u.as_ref(), options.clone()))
+        .collect::<Result<_, _>>()?;
+    if clients.is_empty() || clients.len() > usize::from(u16::MAX) - SPARE {
+        return Err(RpcError::NoEndpoint);
+    }
+    Ok(clients)
 }
 
 /// Errors that may come from the transport.

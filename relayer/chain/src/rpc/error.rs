@@ -93,6 +93,9 @@ pub enum RpcError {
         /// Which call.
         method: &'static str,
     },
+    /// More addresses than a process keeps apart.
+    #[error("too many changes of addresses for one process; restart it")]
+    TooMany,
     /// No endpoint is configured.
     #[error("no RPC endpoint is configured; set --node or chain.endpoints")]
     NoEndpoint,
@@ -109,7 +112,7 @@ impl RpcError {
             | Self::WrongChain { .. }
             | Self::Behind { .. } => Class::Transient,
             Self::Response { .. } | Self::TooLarge { .. } | Self::RequestTooLarge { .. } => Class::Rejected,
-            Self::Url { .. } | Self::NoEndpoint => Class::Fatal,
+            Self::Url { .. } | Self::TooMany | Self::NoEndpoint => Class::Fatal,
         }
     }
 }

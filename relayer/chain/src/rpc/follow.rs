@@ -1,5 +1,6 @@
 //! The newest block of every endpoint, as soon as it is known: by subscription, and by asking where there is none.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Seen {
     pub foreign: Option<String>,
     /// Why it does not answer.
     pub failure: Option<String>,
+    /// It is an endpoint no more.
+    pub gone: bool,
 }
 
 /// A block's height and time.
@@ -59,18 +62,14 @@ impl Follower {
     pub fn start(endpoints: &Endpoints, chain_id: &str, poll: Duration) -> Self {
         let count = endpoints.iter().count();
         let (sender, seen) = watch::channel(vec![Seen::default(); count]);
-        let sender = Arc::new(sender);
+        let all = All {
+            endpoints: endpoints.clone(),
+            chain_id: chain_id.to_owned(),
+            poll,
+            seen: Arc::new(sender),
+        };
         let mut tasks = JoinSet::new();
-        for (endpoint, _) in endpoints.iter() {
-            let one = One {
-                endpoints: endpoints.clone(),
-                endpoint,
-                chain_id: chain_id.to_owned(),
-                poll,
-                seen: Arc::clone(&sender),
-            };
-            tasks.spawn(one.follow());
-        }
+        tasks.spawn(all.follow());
         Self { seen, _tasks: tasks }
     }
 
@@ -78,6 +77,66 @@ impl Follower {
     #[must_use]
     pub fn seen(&self) -> watch::Receiver<Vec<Seen>> {
         self.seen.clone()
+    }
+}
+
+/// One task for each that there is, as they come and go.
+struct All {
+    endpoints: Endpoints,
+    chain_id: String,
+    poll: Duration,
+    seen: Arc<watch::Sender<Vec<Seen>>>,
+}
+
+impl All {
+    async fn follow(self) {
+        let mut changes = self.endpoints.changes();
+        let mut tasks: BTreeMap<EndpointId, JoinSet<()>> = BTreeMap::new();
+        loop {
+            changes.borrow_and_update();
+            let now: BTreeSet<EndpointId> = self.endpoints.iter().map(|(id, _)| id).collect();
+            let gone: Vec<EndpointId> = tasks.keys().filter(|id| !now.contains(id)).copied().collect();
+            for id in gone {
+                if let Some(mut task) = tasks.remove(&id) {
+                    // To its end: it may be about to say something.
+                    task.shutdown().await;
+                }
+                self.put(id, true);
+            }
+            for id in now {
+                if tasks.contains_key(&id) {
+                    continue;
+                }
+                self.put(id, false);
+                let one = One {
+                    endpoints: self.endpoints.clone(),
+                    endpoint: id,
+                    chain_id: self.chain_id.clone(),
+                    poll: self.poll,
+                    seen: Arc::clone(&self.seen),
+                };
+                tasks.entry(id).or_default().spawn(one.follow());
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is known of it, or it is none any more.
+    fn put(&self, id: EndpointId, gone: bool) {
+        let index = usize::from(id.0);
+        self.seen.send_modify(|all| {
+            if all.len() <= index {
+                all.resize(index + 1, Seen::default());
+            }
+            if let Some(one) = all.get_mut(index) {
+                *one = Seen {
+                    gone,
+                    ..Seen::default()
+                };
+            }
+        });
     }
 }
 
@@ -142,6 +201,7 @@ impl One {
                         latency_ms,
                         foreign: None,
                         failure: None,
+                        gone: false,
                     };
                 });
                 true

@@ -9,14 +9,16 @@ mod endpoints;
 mod error;
 mod evidence;
 mod follow;
+mod trust;
 mod types;
 mod wire;
 
 pub use blocks::{Blocks, NewBlock};
 pub use client::{Client, ClientOptions};
-pub use endpoints::{AsRpcError, Endpoints, Head};
+pub use endpoints::{AsRpcError, Endpoints, Head, Prepared};
 pub use error::RpcError;
 pub use follow::{Follower, Seen, SeenBlock};
+pub use trust::{Trust, TrustError};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::code::{Class, Verdict};
 use crate::hash::TxHash;
+use crate::settle::EndpointId;
 
 /// Answers every request with this body, once a connection.
 async fn server(body: String) -> String {
@@ -169,6 +170,40 @@ async fn the_next_endpoint_is_asked_when_one_is_down() {
         alive,
         "the one that failed is asked last from now on"
     );
+}
+
+#[tokio::test]
+async fn endpoints_that_are_replaced_keep_their_numbers_and_what_is_known_of_them() {
+    let answer = result(&json!({ "txs_results": null })).to_string();
+    let (first, second) = (server(answer.clone()).await, server(answer).await);
+    let endpoints = Endpoints::new(std::slice::from_ref(&first), ClientOptions::default()).unwrap();
+    let other = endpoints.clone();
+    let names = |e: &Endpoints| {
+        e.iter()
+            .map(|(id, c)| (id.0, c.name().to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let mut changes = endpoints.changes();
+    endpoints.seen(EndpointId(0), 7);
+    for bad in [vec![], vec!["localhost:1".to_owned()]] {
+        assert!(endpoints.prepare(&bad).is_err());
+    }
+    assert_eq!(names(&other), [(0, first.clone())]);
+    endpoints.replace(endpoints.prepare(&[second.clone(), first.clone()]).unwrap());
+    assert!(changes.has_changed().unwrap());
+    changes.borrow_and_update();
+    // Every copy knows; the one that stayed is asked first, for its block is known.
+    assert_eq!(names(&other), [(0, first.clone()), (1, second.clone())]);
+    assert_eq!(other.best().unwrap().name(), first);
+    endpoints.replace(endpoints.prepare(std::slice::from_ref(&second)).unwrap());
+    assert_eq!(names(&other), [(1, second.clone())]);
+    let ask = |c: Client| async move { c.block_results(1).await };
+    assert_eq!(other.ask(ask).await, Ok(Vec::new()));
+    // One that comes back has its number, and nothing of before counts.
+    endpoints.replace(endpoints.prepare(&[first.clone(), second.clone()]).unwrap());
+    assert_eq!(names(&other), [(0, first), (1, second)]);
+    let many: Vec<String> = (1..100).map(|n| format!("http://127.0.0.1:{n}")).collect();
+    assert!(matches!(endpoints.prepare(&many), Err(RpcError::TooMany)));
 }
 
 #[test]

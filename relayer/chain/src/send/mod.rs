@@ -9,7 +9,7 @@ use std::time::Duration;
 use cosmrs::Any;
 
 use crate::gas::{Adjustment, Coin, GasPrice};
-use crate::keys::LocalKey;
+use crate::keys::Signer;
 use crate::query::Chain;
 use crate::rpc::TxAnswer;
 use crate::tx::{self, Fee, Unsigned};
@@ -67,7 +67,7 @@ pub struct Sent {
 /// Every way in which it did not take effect; [`SendError::Unknown`] where that is not known.
 pub async fn send_and_wait(
     chain: &Chain,
-    key: &LocalKey,
+    key: &dyn Signer,
     options: &SendOptions,
     messages: Vec<Any>,
 ) -> Result<Sent, SendError> {
@@ -103,7 +103,7 @@ pub async fn send_and_wait(
 /// What the simulation shows: [`crate::query::QueryError::Contract`] and the like.
 pub async fn fee(
     chain: &Chain,
-    key: &LocalKey,
+    key: &dyn Signer,
     sequence: u64,
     options: &SendOptions,
     draft: &Unsigned,

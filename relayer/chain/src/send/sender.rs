@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{SendError, SendOptions, Sent};
 use crate::code::{self, Verdict};
 use crate::hash::TxHash;
-use crate::keys::LocalKey;
+use crate::keys::Signer;
 use crate::query::{Chain, QueryError};
 use crate::rpc::Client;
 use crate::settle::{
@@ -16,7 +16,7 @@ use crate::tx::{self, SignerData, Unsigned};
 
 pub(super) struct Sender<'a> {
     chain: &'a Chain,
-    key: &'a LocalKey,
+    key: &'a dyn Signer,
     options: &'a SendOptions,
     address: String,
     draft: Unsigned,
@@ -33,7 +33,7 @@ const ONLY: BatchId = BatchId(0);
 impl<'a> Sender<'a> {
     pub(super) fn new(
         chain: &'a Chain,
-        key: &'a LocalKey,
+        key: &'a dyn Signer,
         options: &'a SendOptions,
         address: String,
         draft: Unsigned,
@@ -60,7 +60,7 @@ impl<'a> Sender<'a> {
             for input in std::mem::take(&mut inbox) {
                 for action in settle::step(&mut self.state, &config, now_ms(), input) {
                     match action {
-                        Action::Sign(request) => inbox.push(Input::Signed(self.sign(request)?)),
+                        Action::Sign(request) => inbox.push(Input::Signed(self.sign(request).await?)),
                         // Provably dead, so its sequence is free: sign it anew while there is time.
                         Action::Finished {
                             end: End::Expired { .. },
@@ -96,7 +96,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn sign(&self, request: SignRequest) -> Result<SignedTx, SendError> {
+    async fn sign(&self, request: SignRequest) -> Result<SignedTx, SendError> {
         let timeout_height = NonZeroU64::new(request.timeout_height).unwrap_or(NonZeroU64::MIN);
         let unsigned = Unsigned {
             timeout_height,
@@ -107,7 +107,7 @@ impl<'a> Sender<'a> {
             account_number: request.account_number,
             sequence: request.sequence,
         };
-        let signed = tx::sign(self.key, signer, &unsigned)?;
+        let signed = tx::sign_with(self.key, signer, &unsigned).await?;
         Ok(SignedTx {
             request,
             bytes: signed.bytes,

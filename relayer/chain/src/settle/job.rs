@@ -156,6 +156,7 @@ impl State {
                 verdict @ (Verdict::OutOfGas
                 | Verdict::InsufficientFee
                 | Verdict::InsufficientFunds
+                | Verdict::FeeGrant
                 | Verdict::Unauthorized
                 | Verdict::TxTooLarge
                 | Verdict::ContractError

@@ -20,8 +20,8 @@ pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use proof::ProofCommand;
 pub(crate) use query::{AnchorsArgs, BankQuery, HpcQuery, QueryArgs, QueryCommand};
-pub(crate) use tx::{BankTx, HpcTx, NodeRef, TxArgs, TxCommand};
-pub(crate) use tx_values::{ClusterSettings, CreateCluster, DrainArgs, ParamsArgs, UpdateCluster};
+pub(crate) use tx::{BankTx, HpcTx, TxArgs, TxCommand};
+pub(crate) use tx_values::{ClusterSettings, CreateCluster, DrainArgs, NodeRef, ParamsArgs, UpdateCluster};
 
 use crate::output::Format;
 

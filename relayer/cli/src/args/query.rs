@@ -1,5 +1,7 @@
 //! `query`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use hpc_chain::hash::TxHash;
 use hpc_schema::id::{ClusterId, NodeId};
@@ -154,6 +156,16 @@ Examples:
   virtengine query hpc anchors hpc-cluster-1 --kind audit-head --digest \
 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
     Anchors(AnchorsArgs),
+    /// Check how a task ended, and what was proven of its cleanup: the file's signatures and log, and their digest on chain.
+    #[command(after_help = "\
+Examples:
+  virtengine-provider task prove release-7 --file release-7.json
+  virtengine query hpc proof release-7.json
+  virtengine query hpc proof release-7.json -o json")]
+    Proof {
+        /// The file that `virtengine-provider task prove` wrote.
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -116,6 +116,7 @@ fn every_message_that_people_send_has_its_command() {
         "aggregate",
         "jobs-at-risk",
         "anchors",
+        "proof",
     ] {
         assert!(
             commands.contains(&format!("virtengine query hpc {name}")),

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use hpc_chain::gas::Coin;
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
 
-use super::{Connect, CreateCluster, DrainArgs, KeyringArgs, ParamsArgs, SignArgs, UpdateCluster};
+use super::{Connect, CreateCluster, DrainArgs, KeyringArgs, NodeRef, ParamsArgs, SignArgs, UpdateCluster};
 use crate::parse;
 
 pub(super) const EXAMPLES: &str = "\
@@ -61,16 +61,6 @@ Examples:
         /// E.g. 1000000stake.
         amount: Coin,
     },
-}
-
-/// A node, and its cluster where the id alone does not tell.
-#[derive(Debug, Args)]
-pub(crate) struct NodeRef {
-    /// Which node.
-    pub(crate) node_id: NodeId,
-    /// Needed when several clusters have a node of this id.
-    #[arg(long, value_name = "ID")]
-    pub(crate) cluster_id: Option<ClusterId>,
 }
 
 #[derive(Debug, Subcommand)]

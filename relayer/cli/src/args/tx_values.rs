@@ -2,12 +2,21 @@
 
 use clap::{Args, ValueEnum};
 use hpc_chain::gas::Coin;
-use hpc_schema::id::ClusterId;
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::registry::{ClusterCreation, JobIds};
 
-use super::NodeRef;
 use crate::parse::Until;
+
+/// A node, and its cluster where the id alone does not tell.
+#[derive(Debug, Args)]
+pub(crate) struct NodeRef {
+    /// Which node.
+    pub(crate) node_id: NodeId,
+    /// Needed when several clusters have a node of this id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster_id: Option<ClusterId>,
+}
 
 /// What of job ids becomes public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Home, Place, Profile};
+use super::{Place, Profile, existing};
 use crate::args::ProfileCommand;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -126,17 +126,4 @@ pub(crate) fn run(context: &Context, command: &ProfileCommand) -> Result<(), Fai
             Ok(())
         }
     }
-}
-
-/// The profile, which must exist.
-pub(crate) fn existing(home: &Home, place: &Place) -> Result<Profile, Failure> {
-    home.load(place)?.ok_or_else(|| {
-        let path = home.path(place);
-        Failure::new(
-            Exit::NotFound,
-            "profile_not_found",
-            format!("no profile {}", path.display()),
-        )
-        .remedy("see virtengine profile list, or make one with virtengine deploy")
-    })
 }

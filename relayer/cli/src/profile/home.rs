@@ -190,6 +190,19 @@ fn write_yaml<T: Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
     Ok(write_private(path, text.as_bytes(), true)?)
 }
 
+/// The profile, which must exist.
+pub(crate) fn existing(home: &Home, place: &Place) -> Result<Profile, Failure> {
+    home.load(place)?.ok_or_else(|| {
+        let path = home.path(place);
+        Failure::new(
+            Exit::NotFound,
+            "profile_not_found",
+            format!("no profile {}", path.display()),
+        )
+        .remedy("see virtengine profile list, or make one with virtengine deploy")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

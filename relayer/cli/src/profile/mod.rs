@@ -9,8 +9,8 @@
 mod command;
 mod home;
 
-pub(crate) use command::{existing, run};
-pub(crate) use home::{Home, Place};
+pub(crate) use command::run;
+pub(crate) use home::{Home, Place, existing};
 
 use hpc_chain::gas::GasPrice;
 use serde::{Deserialize, Serialize};

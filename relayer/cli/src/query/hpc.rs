@@ -3,6 +3,7 @@
 use hpc_chain::query::{At, QueryError};
 
 use super::page::pages;
+use super::proof;
 use crate::args::{AnchorsArgs, HpcQuery};
 use crate::context::{Context, Session};
 use crate::error::{Exit, Failure};
@@ -37,6 +38,7 @@ pub(super) async fn run(context: &Context, session: &Session, query: &HpcQuery) 
                 async |cursor, limit| value(registry.jobs_at_risk(cluster_id.clone(), cursor, limit).await);
             printer.print(&pages(page, ask).await?)
         }
+        HpcQuery::Proof { file } => proof::run(printer, &registry, file).await,
         HpcQuery::Anchors(AnchorsArgs {
             cluster_id,
             kind: Some(kind),

@@ -2,6 +2,7 @@
 
 mod hpc;
 mod page;
+mod proof;
 
 use hpc_chain::query::QueryError;
 use hpc_chain::rpc::Client;

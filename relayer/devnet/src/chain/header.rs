@@ -8,12 +8,11 @@ use cosmrs::tendermint::block::parts;
 use cosmrs::tendermint::block::{Header, Height, Id};
 use cosmrs::tendermint::hash::{AppHash, Hash};
 use cosmrs::tendermint::{Time, account, merkle};
-use ed25519_zebra::{SigningKey, VerificationKey};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
 use super::block::Block;
-use super::commit::validators_hash;
+use super::validator::{validator_address, validators_hash};
 use crate::error::Error;
 use crate::tx::TxResult;
 
@@ -23,26 +22,6 @@ pub(crate) const BLOCK_PROTOCOL: u64 = 11;
 /// Hash of a header and of the parts that the block is sent in (the same here, since it is never sent).
 #[derive(Clone, Debug)]
 pub(crate) struct BlockId(pub(crate) Vec<u8>);
-
-/// The secret of the validator; derived from the chain id, so it protects nothing.
-pub(super) fn validator_seed(chain_id: &str) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(b"virtengine-devnet validator ")
-        .chain_update(chain_id)
-        .finalize()
-        .into()
-}
-
-/// The key of the validator that proposes and signs blocks.
-pub(crate) fn validator_key(chain_id: &str) -> [u8; 32] {
-    VerificationKey::from(&SigningKey::from(validator_seed(chain_id))).into()
-}
-
-/// Address of that validator: the first 20 bytes of its key's hash.
-pub(crate) fn validator_address(chain_id: &str) -> [u8; 20] {
-    let digest: [u8; 32] = Sha256::digest(validator_key(chain_id)).into();
-    digest.first_chunk().copied().unwrap_or([0; 20])
-}
 
 /// Merkle root of leaves, as CometBFT computes it; of none it is the hash of nothing.
 pub(crate) fn merkle_root(leaves: &[Vec<u8>]) -> [u8; 32] {

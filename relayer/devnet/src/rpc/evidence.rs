@@ -5,9 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::jsonrpc::RpcError;
-use super::methods::{Outcome, block_at};
-use super::params::Params;
+use super::jsonrpc::{Outcome, RpcError};
+use super::params::{Params, block_at};
 use super::view;
 use crate::chain::{self, BlockId, IndexedTx, Node};
 

@@ -77,3 +77,6 @@ pub(super) fn envelope(id: Option<&Value>, outcome: Result<Value, RpcError>) -> 
     }
     envelope
 }
+
+/// What a method answers.
+pub(super) type Outcome = Result<Value, RpcError>;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::evidence;
-use super::jsonrpc::RpcError;
-use super::params::Params;
+use super::jsonrpc::{Outcome, RpcError};
+use super::params::{Params, block_at};
 use super::view;
-use crate::chain::{self, Block, BlockId, Node, Query, Snapshot};
+use crate::chain::{self, BlockId, Node, Query};
 use crate::error::Error;
 use crate::query::{self, Refusal};
 use crate::tx;
@@ -17,8 +17,6 @@ pub(super) const VERSION: &str = "0.38.21";
 /// Transactions a page of `tx_search`: unless asked for otherwise, and at most.
 const PAGE: i64 = 30;
 const MAX_PAGE: i64 = 100;
-
-pub(super) type Outcome = Result<Value, RpcError>;
 
 impl From<Error> for RpcError {
     fn from(error: Error) -> Self {
@@ -194,30 +192,6 @@ fn search(node: &Node, params: &Params<'_>) -> Outcome {
     let take = usize::try_from(per_page).unwrap_or(0);
     let txs: Vec<Value> = found.iter().skip(skip).take(take).map(view::indexed).collect();
     Ok(json!({"txs": txs, "total_count": total.to_string()}))
-}
-
-/// The block at the height that was asked for, or the newest.
-pub(super) fn block_at(params: &Params<'_>, snapshot: &Snapshot) -> Result<(u64, Block), RpcError> {
-    let tip = snapshot.tip.height;
-    let height = match params.integer("height")? {
-        None => tip,
-        Some(height) => {
-            let wanted = u64::try_from(height).ok().filter(|height| *height > 0);
-            let wanted = wanted.ok_or_else(|| {
-                RpcError::internal(format!("height must be greater than 0, but got {height}"))
-            })?;
-            if wanted > tip {
-                return Err(RpcError::internal(format!(
-                    "height {wanted} must be less than or equal to the current blockchain height {tip}"
-                )));
-            }
-            wanted
-        }
-    };
-    let block = snapshot.block(height)?;
-    block
-        .map(|block| (height, block))
-        .ok_or_else(|| RpcError::internal(format!("block {height} is missing")))
 }
 
 fn block(node: &Node, params: &Params<'_>) -> Outcome {

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::jsonrpc::RpcError;
+use crate::chain::{Block, Snapshot};
 
 /// The parameters of one call.
 pub(super) struct Params<'a> {
@@ -86,4 +87,28 @@ impl<'a> Params<'a> {
     pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, RpcError> {
         hex::decode(self.text(name)?).map_err(|error| RpcError::invalid_params(format!("{name}: {error}")))
     }
+}
+
+/// The block at the height that was asked for, or the newest.
+pub(super) fn block_at(params: &Params<'_>, snapshot: &Snapshot) -> Result<(u64, Block), RpcError> {
+    let tip = snapshot.tip.height;
+    let height = match params.integer("height")? {
+        None => tip,
+        Some(height) => {
+            let wanted = u64::try_from(height).ok().filter(|height| *height > 0);
+            let wanted = wanted.ok_or_else(|| {
+                RpcError::internal(format!("height must be greater than 0, but got {height}"))
+            })?;
+            if wanted > tip {
+                return Err(RpcError::internal(format!(
+                    "height {wanted} must be less than or equal to the current blockchain height {tip}"
+                )));
+            }
+            wanted
+        }
+    };
+    let block = snapshot.block(height)?;
+    block
+        .map(|block| (height, block))
+        .ok_or_else(|| RpcError::internal(format!("block {height} is missing")))
 }

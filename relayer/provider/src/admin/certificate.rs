@@ -8,11 +8,13 @@ use super::error::AdminError;
 use crate::audit::Actor;
 use crate::clock;
 use crate::enrol::{self, CertificateRow, Which};
-use crate::store::StoreError;
+use crate::page::{Page, Window};
 
 /// Which certificates are meant.
 #[derive(Debug, Clone, Copy)]
 pub enum Certificates<'a> {
+    /// The one of this SHA-256, hex.
+    Fingerprint(&'a str),
     /// The one of this serial number, hex.
     Serial(&'a str),
     /// All of a node; the cluster need not be named if only one has a node of this id.
@@ -20,22 +22,24 @@ pub enum Certificates<'a> {
 }
 
 impl<'a> Certificates<'a> {
-    /// By either; the other must be left out.
+    /// By one of them; the others must be left out.
     ///
     /// # Errors
-    /// If both or neither is named.
-    pub fn either(
+    /// If several or none is named.
+    pub fn one_of(
+        fingerprint: Option<&'a str>,
         serial: Option<&'a str>,
         node: Option<&'a NodeId>,
         cluster: Option<&'a ClusterId>,
     ) -> Result<Self, AdminError> {
-        match (serial, node) {
-            (Some(serial), None) => Ok(Self::Serial(serial)),
-            (None, Some(node)) => Ok(Self::Node(node, cluster)),
+        match (fingerprint, serial, node) {
+            (Some(fingerprint), None, None) => Ok(Self::Fingerprint(fingerprint)),
+            (None, Some(serial), None) => Ok(Self::Serial(serial)),
+            (None, None, Some(node)) => Ok(Self::Node(node, cluster)),
             _ => Err(AdminError::field(
                 Code::InvalidField,
                 "serial",
-                "name either a serial or a node_id",
+                "name one of fingerprint, serial and node_id",
             )),
         }
     }
@@ -50,9 +54,9 @@ impl Admin {
         &self,
         node: Option<&NodeId>,
         cluster: Option<&ClusterId>,
-        limit: u32,
-    ) -> Result<Vec<CertificateRow>, StoreError> {
-        enrol::certificates(self.store.reader(), node, cluster, limit).await
+        window: Window<'_>,
+    ) -> Result<Page<CertificateRow>, AdminError> {
+        Ok(enrol::certificates(self.store.reader(), node, cluster, window).await?)
     }
 
     /// Revokes certificates; how many counted until now. It takes effect on open connections within a second.
@@ -61,7 +65,7 @@ impl Admin {
     /// If there was none.
     pub async fn revoke_certificates(&self, by: &Actor, what: Certificates<'_>) -> Result<u64, AdminError> {
         let target = match what {
-            Certificates::Serial(serial) => format!("certificate {serial}"),
+            Certificates::Fingerprint(which) | Certificates::Serial(which) => format!("certificate {which}"),
             Certificates::Node(node, _) => format!("node {node}"),
         };
         let mut act = Act::begin(&self.store, by, "certificate.revoke", target).await?;
@@ -73,8 +77,23 @@ impl Admin {
     async fn revoke_in(&self, act: &mut Act, what: Certificates<'_>) -> Result<u64, AdminError> {
         let now = clock::now();
         let count = match what {
+            Certificates::Fingerprint(fingerprint) => {
+                let which: String = fingerprint.chars().filter(|c| *c != ':').collect();
+                enrol::revoke_certificates(act.conn(), Which::Fingerprint(&which.to_lowercase()), now).await?
+            }
             Certificates::Serial(serial) => {
-                enrol::revoke_certificates(act.conn(), Which::Serial(&serial.to_lowercase()), now).await?
+                let found = enrol::of_serial(act.conn(), serial, now).await?;
+                match found.as_slice() {
+                    [] => 0,
+                    [one] => enrol::revoke_certificates(act.conn(), Which::Fingerprint(one), now).await?,
+                    several => {
+                        let what = format!(
+                            "several CAs have given it; name the certificate by its fingerprint: {}",
+                            several.join(", ")
+                        );
+                        return Err(AdminError::field(Code::InvalidField, "serial", what));
+                    }
+                }
             }
             Certificates::Node(node, cluster) => {
                 let known = self.resolve(node, cluster).await?;

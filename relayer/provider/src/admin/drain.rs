@@ -115,7 +115,7 @@ impl Admin {
             .await
             .map_err(|_| chain(&"other transactions of the operator key are under way; try again"))?
             .map_err(|e| chain(&e))?;
-        let sent = send_and_wait(client.chain(), &key, &options, anys)
+        let sent = send_and_wait(client.chain(), &*key, &options, anys)
             .await
             .map_err(|e| refused(&e, &address))?;
         Ok(sent.tx.hash.to_string())

@@ -15,7 +15,7 @@ pub enum AdminError {
     Missing(Refusal),
     /// The store fails.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// No random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
@@ -25,14 +25,26 @@ pub enum AdminError {
     /// The chain does not do it.
     #[error("{0}")]
     Chain(String),
+    /// The admin listener that was asked does not answer, or not now.
+    #[error("{0}")]
+    Unreachable(String),
     /// A key or file of the daemon's directory cannot be used.
     #[error("{0}")]
     Home(String),
 }
 
+impl From<StoreError> for AdminError {
+    fn from(e: StoreError) -> Self {
+        match e {
+            StoreError::Cursor(what) => Self::field(Code::InvalidField, "after", what),
+            other => Self::Store(other),
+        }
+    }
+}
+
 impl AdminError {
     /// A refusal of `field`.
-    pub(super) fn field(code: Code, field: &str, what: impl std::fmt::Display) -> Self {
+    pub(crate) fn field(code: Code, field: &str, what: impl std::fmt::Display) -> Self {
         Self::Refused(Refusal::field(code, field, what))
     }
 

@@ -15,7 +15,10 @@ mod reload;
 mod slot;
 mod status;
 mod task;
+mod task_key;
+mod task_proof;
 mod token;
+mod watch;
 
 pub use act::Act;
 pub use certificate::Certificates;
@@ -27,7 +30,9 @@ pub use registration::Waiting;
 pub use slot::{ApprovedSlot, SlotSize, WhichSlot};
 pub use status::Status;
 pub use task::{MAX_LIFE_SECONDS, Submission, TaskFull};
+pub use task_key::Rotated;
 pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
+pub use watch::Seen;
 
 use crate::config::Config;
 use crate::home::Home;

@@ -1,31 +1,36 @@
+use std::borrow::Cow;
+
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::NodeState;
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
+use crate::attest::{self, Pinned};
 use crate::audit::Actor;
 use crate::clock;
 use crate::command::{self, CommandRow};
 use crate::control::{self, Disabled};
 use crate::events::{self, NodeEvent};
-use crate::registry::{self, Known};
+use crate::page::{Page, Window};
+use crate::registry::{self, Known, Listed, Which};
 use crate::spool::{self, EndRow};
-use crate::store::{Store, StoreError};
 
 /// How many orders and events are shown.
 const RECENT: u32 = 20;
+/// Clusters that are named where several have a node of an id.
+const NAMESAKES: u32 = 16;
 /// Longest reason in bytes.
 const MAX_REASON: usize = 256;
 
 /// What an operator wants to know of a node.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRow {
     /// Its cluster.
     pub cluster_id: ClusterId,
@@ -34,48 +39,48 @@ pub struct NodeRow {
     /// The chain's state, effective.
     pub state: NodeState,
     /// Why the operator has disabled it, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<String>,
     /// Registration epoch.
     pub epoch: u64,
     /// Highest sequence accepted here.
     pub last_received: u32,
     /// When.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_at: Option<String>,
     /// Highest sequence on chain.
     pub last_on_chain: u32,
     /// Accepted and not yet on chain: newest minus settled.
     pub lag: u32,
     /// The chain's time of the last report.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_on_chain: Option<String>,
     /// Where it comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// UDP port that answers latency probes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_port: Option<u16>,
     /// The newest refusal, here or on chain.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refusal: Option<Refused>,
 }
 
 /// A refusal with what to do.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
     /// Stable code.
     pub code: Code,
     /// `gateway` or `chain`.
-    pub by: &'static str,
+    pub by: Cow<'static, str>,
     /// When.
     pub at: String,
     /// What to do.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
 }
 
 /// A node in full.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFull {
     /// As in the list.
     #[serde(flatten)]
@@ -86,6 +91,9 @@ pub struct NodeFull {
     pub slot: u8,
     /// The agent's key.
     pub public_key: String,
+    /// The TPM that is pinned for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Pinned>,
     /// Whether a provider's drain is in force.
     pub drained: bool,
     /// What the contract told of it, newest first.
@@ -102,23 +110,18 @@ pub(super) fn target(cluster: &ClusterId, node: &NodeId) -> String {
 }
 
 impl Admin {
-    /// Every node on record, or those of one cluster, or of one id.
+    /// Nodes on record, of one cluster, of one id, or all, in the order of cluster and id.
     ///
     /// # Errors
-    /// If the store fails.
+    /// If the store fails, or the cursor is none.
     pub async fn nodes(
         &self,
         cluster: Option<&ClusterId>,
         node: Option<&NodeId>,
-    ) -> Result<Vec<NodeRow>, StoreError> {
-        let disabled = control::disabled(self.store.reader()).await?;
-        let mut rows = Vec::new();
-        for known in registry::known(self.store.reader()).await? {
-            if cluster.is_none_or(|c| *c == known.cluster_id) && node.is_none_or(|n| *n == known.node_id) {
-                rows.push(row(&self.store, &known, &disabled).await?);
-            }
-        }
-        Ok(rows)
+        window: Window<'_>,
+    ) -> Result<Page<NodeRow>, AdminError> {
+        let page = registry::listed(self.store.reader(), Which { cluster, node }, window).await?;
+        Ok(page.map(|listed| row(&listed)))
     }
 
     /// The one node of this id.
@@ -130,13 +133,21 @@ impl Admin {
         node_id: &NodeId,
         cluster_id: Option<&ClusterId>,
     ) -> Result<Known, AdminError> {
-        let mut found: Vec<Known> = registry::known(self.store.reader())
-            .await?
-            .into_iter()
-            .filter(|k| k.node_id == *node_id && cluster_id.is_none_or(|c| *c == k.cluster_id))
-            .collect();
+        Ok(self.one(node_id, cluster_id).await?.known)
+    }
+
+    async fn one(&self, node_id: &NodeId, cluster_id: Option<&ClusterId>) -> Result<Listed, AdminError> {
+        let which = Which {
+            cluster: cluster_id,
+            node: Some(node_id),
+        };
+        let window = Window {
+            after: None,
+            limit: Some(NAMESAKES),
+        };
+        let mut found = registry::listed(self.store.reader(), which, window).await?.items;
         if found.len() > 1 {
-            let clusters: Vec<_> = found.iter().map(|k| k.cluster_id.to_string()).collect();
+            let clusters: Vec<_> = found.iter().map(|l| l.known.cluster_id.to_string()).collect();
             let what = format!("is in several clusters: {}", clusters.join(", "));
             return Err(AdminError::field(Code::AmbiguousNode, "node_id", what));
         }
@@ -157,17 +168,24 @@ impl Admin {
         reports: u32,
     ) -> Result<NodeFull, AdminError> {
         let store = &self.store;
-        let known = self.resolve(node_id, cluster_id).await?;
+        let listed = self.one(node_id, cluster_id).await?;
+        let recent = Window {
+            after: None,
+            limit: Some(RECENT),
+        };
+        let known = &listed.known;
         let of = (&known.cluster_id, node_id);
-        let disabled = control::disabled(store.reader()).await?;
         Ok(NodeFull {
-            row: row(store, &known, &disabled).await?,
+            row: row(&listed),
             page: known.chain.page,
             slot: known.chain.slot,
             public_key: known.chain.agent_pubkey.to_base64(),
+            attestation: attest::pinned(store.reader(), of.0, of.1).await?,
             drained: known.chain.drain.is_some(),
             events: events::events_of(store.reader(), of.0, of.1, RECENT).await?,
-            commands: command::history(store.reader(), Some(of.0), Some(of.1), RECENT).await?,
+            commands: command::history(store.reader(), Some(of.0), Some(of.1), recent)
+                .await?
+                .items,
             reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
         })
     }
@@ -230,41 +248,33 @@ impl Admin {
     }
 }
 
-async fn row(store: &Store, known: &Known, disabled: &[Disabled]) -> Result<NodeRow, StoreError> {
-    let (cluster, node) = (&known.cluster_id, &known.node_id);
-    let intake = spool::intake_of(store.reader(), cluster, node).await?;
-    let intake = intake.filter(|i| i.epoch == known.chain.epoch);
-    let on_chain = spool::last_refusal(store.reader(), cluster, node).await?;
-    let refused = |code: Code, by, at_ms: u64| Refused {
+fn row(listed: &Listed) -> NodeRow {
+    let Listed { known, .. } = listed;
+    let intake = listed.intake.filter(|(epoch, ..)| *epoch == known.chain.epoch);
+    let refused = |(code, at_ms): (Code, u64), by: &'static str| Refused {
         code,
-        by,
+        by: by.into(),
         at: UnixSeconds(at_ms / 1000).to_string(),
-        remedy: code.remedy(),
+        remedy: code.remedy().into(),
     };
-    let here = known
-        .contact
-        .refusal
-        .map(|(code, at)| (at, refused(code, "gateway", at)));
-    let there = on_chain.map(|r| (r.at, refused(r.code, "chain", r.at)));
+    let here = known.contact.refusal.map(|r| (r.1, refused(r, "gateway")));
+    let there = listed.refusal.map(|r| (r.1, refused(r, "chain")));
     let newest = here.into_iter().chain(there).max_by_key(|(at, _)| *at);
-    let last_received = intake.as_ref().map_or(0, |i| i.acked_sequence);
+    let last_received = intake.map_or(0, |(_, sequence, _)| sequence);
     let heartbeat = known.chain.last_heartbeat;
-    Ok(NodeRow {
-        cluster_id: cluster.clone(),
-        node_id: node.clone(),
+    NodeRow {
+        cluster_id: known.cluster_id.clone(),
+        node_id: known.node_id.clone(),
         state: known.chain.state,
-        disabled: disabled
-            .iter()
-            .find(|d| d.cluster_id == *cluster && d.node_id == *node)
-            .map(|d| d.reason.clone()),
+        disabled: listed.disabled.clone(),
         epoch: known.chain.epoch,
         last_received,
-        received_at: intake.map(|i| UnixSeconds(i.received_at / 1000).to_string()),
+        received_at: intake.map(|(.., at)| UnixSeconds(at / 1000).to_string()),
         last_on_chain: known.chain.sequence,
         lag: last_received.saturating_sub(known.chain.sequence),
         last_heartbeat_on_chain: (heartbeat.0 > 0).then(|| heartbeat.to_string()),
         address: known.contact.address.map(|a| a.to_string()),
         probe_port: known.contact.probe_port,
         last_refusal: newest.map(|(_, r)| r),
-    })
+    }
 }

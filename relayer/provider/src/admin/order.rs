@@ -10,7 +10,7 @@ use super::{Admin, node};
 use crate::audit::Actor;
 use crate::clock;
 use crate::command::{self, CommandRow, NewCommand};
-use crate::store::StoreError;
+use crate::page::{Page, Window};
 
 /// The farthest deadline of an order.
 pub const MAX_DEADLINE_SECONDS: u64 = 7 * 24 * 3600;
@@ -80,14 +80,14 @@ impl Admin {
     /// Orders, newest first: of one node or all.
     ///
     /// # Errors
-    /// If the store fails.
+    /// If the store fails, or the cursor is none.
     pub async fn orders(
         &self,
         cluster: Option<&ClusterId>,
         node: Option<&NodeId>,
-        limit: u32,
-    ) -> Result<Vec<CommandRow>, StoreError> {
-        command::history(self.store.reader(), cluster, node, limit).await
+        window: Window<'_>,
+    ) -> Result<Page<CommandRow>, AdminError> {
+        Ok(command::history(self.store.reader(), cluster, node, window).await?)
     }
 
     /// One order.

@@ -1,6 +1,6 @@
 use hpc_schema::id::{ClusterId, NodeId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::act::Act;
@@ -9,10 +9,10 @@ use super::{Admin, node};
 use crate::audit::Actor;
 use crate::clock;
 use crate::enrol;
-use crate::store::StoreError;
+use crate::page::{Page, Window};
 
 /// A registration that waits for approval.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// The node's cluster.
     pub cluster_id: ClusterId,
@@ -21,7 +21,7 @@ pub struct Waiting {
     /// Its key, base64: compare it with the node's agent.pub.
     pub public_key: String,
     /// The host name that it says it has.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
 
@@ -29,18 +29,15 @@ impl Admin {
     /// Registrations that wait for approval, oldest first.
     ///
     /// # Errors
-    /// If the store fails.
-    pub async fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
-        let held = enrol::held(self.store.reader()).await?;
-        Ok(held
-            .into_iter()
-            .map(|r| Waiting {
-                cluster_id: r.cluster_id,
-                node_id: r.node_id,
-                public_key: r.public_key.to_base64(),
-                hostname: r.hostname,
-            })
-            .collect())
+    /// If the store fails, or the cursor is none.
+    pub async fn waiting(&self, window: Window<'_>) -> Result<Page<Waiting>, AdminError> {
+        let held = enrol::held(self.store.reader(), None, window).await?;
+        Ok(held.map(|r| Waiting {
+            cluster_id: r.cluster_id,
+            node_id: r.node_id,
+            public_key: r.public_key.to_base64(),
+            hostname: r.hostname,
+        }))
     }
 
     /// Lets a node that waits for approval register.
@@ -56,8 +53,9 @@ impl Admin {
         let target = format!("node {node_id}");
         let mut act = Act::begin(&self.store, by, "registration.approve", target).await?;
         let done = async {
-            let mut waiting = enrol::held(self.store.reader()).await?;
-            waiting.retain(|r| r.node_id == *node_id && cluster_id.is_none_or(|c| *c == r.cluster_id));
+            let all = Window::default();
+            let mut waiting = enrol::held(self.store.reader(), Some(node_id), all).await?.items;
+            waiting.retain(|r| cluster_id.is_none_or(|c| *c == r.cluster_id));
             let [one] = waiting.as_slice() else {
                 let what = format!(
                     "{} registrations of {node_id} wait (virtengine-provider node-token waiting)",

@@ -2,7 +2,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::task::{SliceSlot, SlotId, TaskType};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Admin;
@@ -12,8 +12,8 @@ use super::task::Submission;
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
+use crate::page::{Page, Window};
 use crate::slot::{self, Found, SlotRow, SlotState};
-use crate::store::StoreError;
 
 /// The first wipe must be begun by then.
 const WIPE_WITHIN_SECONDS: u64 = 24 * 3600;
@@ -39,7 +39,7 @@ pub struct SlotSize {
 }
 
 /// An approved slot.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovedSlot {
     /// As it is now.
     pub slot: SlotRow,
@@ -48,20 +48,18 @@ pub struct ApprovedSlot {
 }
 
 impl Admin {
-    /// Slots, in the order of nodes and places.
+    /// Slots, in the order of nodes and ids.
     ///
     /// # Errors
-    /// If the store fails.
+    /// If the store fails, or the cursor is none.
     pub async fn slots(
         &self,
         cluster: Option<&ClusterId>,
         node: Option<&NodeId>,
         state: Option<SlotState>,
-    ) -> Result<Vec<SlotRow>, StoreError> {
-        let mut conn = self.store.reader().acquire().await?;
-        let mut all = slot::list(&mut conn, cluster, node).await?;
-        all.retain(|s| state.is_none_or(|wanted| s.state == wanted));
-        Ok(all)
+        window: Window<'_>,
+    ) -> Result<Page<SlotRow>, AdminError> {
+        Ok(slot::page(self.store.reader(), (cluster, node), state, window).await?)
     }
 
     /// Puts a slot on record as a candidate that discovery does not find: one without a GPU.

@@ -1,5 +1,5 @@
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use crate::ops::Reason;
@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::{clock, settle, spool};
 
 /// Whether the daemon works, and what waits.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Whether it answers.
     pub running: bool,
@@ -22,7 +22,7 @@ pub struct Status {
     /// Transactions that have not ended.
     pub open_transactions: u64,
     /// Age of the oldest report that is not on chain.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_unsettled_seconds: Option<u64>,
 }
 

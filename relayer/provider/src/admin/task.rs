@@ -2,7 +2,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{Params, TaskState, TaskType};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -12,6 +12,7 @@ use super::error::AdminError;
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
+use crate::page::{Page, Window};
 use crate::registry;
 use crate::slot::{self, Claimed};
 use crate::store::StoreError;
@@ -45,6 +46,19 @@ pub struct TaskFull {
     pub row: TaskRow,
     /// Its phases, oldest first.
     pub progress: Vec<ProgressRow>,
+}
+
+impl<'de> Deserialize<'de> for TaskFull {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        // Flattened members go through a form that has no raw JSON.
+        let mut members = serde_json::Map::deserialize(d)?;
+        let progress = members.remove("progress").unwrap_or_default();
+        Ok(Self {
+            row: serde_json::from_value(members.into()).map_err(D::Error::custom)?,
+            progress: serde_json::from_value(progress).map_err(D::Error::custom)?,
+        })
+    }
 }
 
 fn target(row: &TaskRow) -> String {
@@ -107,7 +121,8 @@ impl Admin {
             issued_at: now,
             expires_at: now.plus(what.expires_seconds),
         };
-        let submitted = task::submit(act.conn(), &new, (&chain_id, &contract), clock::now_ms()).await?;
+        let (submitted, row) =
+            task::submit(act.conn(), &new, (&chain_id, &contract), clock::now_ms()).await?;
         if matches!(submitted, Submitted::Queued | Submitted::Held) {
             let of = (&new.cluster_id, &new.node_id);
             let claimed = slot::claim(act.conn(), of, &new.task_id, &params, clock::now_ms()).await?;
@@ -117,9 +132,7 @@ impl Admin {
         }
         match submitted {
             Submitted::Queued | Submitted::Held | Submitted::Known => {
-                control::touch(act.conn()).await?;
-                let mut found = task::find(act.conn(), Some(&new.cluster_id), &new.task_id).await?;
-                let row = found.pop().ok_or_else(|| missing(&new.task_id))?;
+                let row = row.ok_or_else(|| missing(&new.task_id))?;
                 act.aim(target(&row));
                 Ok(row)
             }
@@ -157,14 +170,14 @@ impl Admin {
     /// Tasks, newest first: of a node, in a state, or all.
     ///
     /// # Errors
-    /// If the store fails.
+    /// If the store fails, or the cursor is none.
     pub async fn tasks(
         &self,
         node: Option<&NodeId>,
         state: Option<TaskState>,
-        limit: u32,
-    ) -> Result<Vec<TaskRow>, StoreError> {
-        task::history(self.store.reader(), node, state, limit).await
+        window: Window<'_>,
+    ) -> Result<Page<TaskRow>, AdminError> {
+        Ok(task::history(self.store.reader(), node, state, window).await?)
     }
 
     /// The one task of this id.
@@ -205,7 +218,6 @@ impl Admin {
         let mut act = Act::begin(&self.store, by, "task.approve", target(&row)).await?;
         let approved = async {
             if task::approve(act.conn(), &row.cluster_id, id, &by.name).await? {
-                control::touch(act.conn()).await?;
                 return Ok(());
             }
             let text = format!("does not wait for approval; it is {}", row.state);
@@ -232,7 +244,6 @@ impl Admin {
         let mut act = Act::begin(&self.store, by, "task.cancel", target(&row)).await?;
         let state = async {
             let state = task::cancel(act.conn(), &row.cluster_id, id, &by.name, clock::now_ms()).await?;
-            control::touch(act.conn()).await?;
             state.ok_or_else(|| {
                 let text = format!("the task is {} already", row.state);
                 AdminError::field(Code::InvalidState, "task_id", text)

@@ -10,13 +10,14 @@ use serde_json::json;
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
+use crate::attest::{self, Expected};
 use crate::audit::Actor;
 use crate::clock;
 use crate::daemon::load_ca;
 use crate::enrol::{self, JoinRow, JoinTerms, Revoked, TokenRow, TokenState};
 use crate::identity::{Claims, Seed, TokenKey};
+use crate::page::{Page, Window};
 use crate::registry::{self, TaskKeys};
-use crate::store::StoreError;
 
 /// Longest life of a registration token.
 pub const MAX_EXPIRES_SECONDS: u64 = 30 * 24 * 3600;
@@ -24,7 +25,7 @@ pub const MAX_EXPIRES_SECONDS: u64 = 30 * 24 * 3600;
 pub const MAX_USES: u32 = 100_000;
 
 /// A node that is to get a token.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Its cluster.
@@ -33,6 +34,11 @@ pub struct Wanted {
     pub node_id: NodeId,
     /// The agent's public key: the line in agent.pub.
     pub pubkey: AgentKey,
+    /// The TPM that it must quote by, as `virtengine-node-agent key show --attestation` prints it, or `new` for whichever
+    /// it has; without it the one that is pinned for the node, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9a-f]{64}|new)$"))]
+    pub attestation_key: Option<String>,
 }
 
 /// A join token that is to be made.
@@ -45,7 +51,7 @@ pub struct JoinWanted {
 }
 
 /// A token on record with how it stands.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Shown<T> {
     /// How it stands.
     pub state: TokenState,
@@ -81,8 +87,11 @@ impl Admin {
         let mut ids = Vec::new();
         let done = async {
             let mut tokens = Vec::new();
-            for (claims, token) in prepared? {
+            for ((claims, token), one) in prepared?.into_iter().zip(wanted) {
                 enrol::insert(act.conn(), &claims).await?;
+                if let Some(key) = &one.attestation_key {
+                    attest::expect(act.conn(), &claims.jti, key).await?;
+                }
                 ids.push(claims.jti);
                 tokens.push(token);
             }
@@ -100,6 +109,15 @@ impl Admin {
     ) -> Result<Vec<(Claims, String)>, AdminError> {
         let maker = self.maker(expires_seconds).await?;
         let now = clock::now();
+        let is_one = |key: &String| Expected::parse(key).is_some();
+        if !wanted
+            .iter()
+            .filter_map(|w| w.attestation_key.as_ref())
+            .all(is_one)
+        {
+            let what = "must be new, or what virtengine-node-agent key show --attestation prints on the node";
+            return Err(AdminError::field(Code::InvalidField, "attestation_key", what));
+        }
         let mut made = Vec::with_capacity(wanted.len());
         for one in wanted {
             let claims = Claims {
@@ -199,18 +217,18 @@ impl Admin {
     /// Tokens for one node, newest first.
     ///
     /// # Errors
-    /// If the store fails.
-    pub async fn tokens(&self) -> Result<Vec<Shown<TokenRow>>, StoreError> {
-        let tokens = enrol::list(self.store.reader()).await?;
+    /// If the store fails, or the cursor is none.
+    pub async fn tokens(&self, window: Window<'_>) -> Result<Page<Shown<TokenRow>>, AdminError> {
+        let tokens = enrol::list(self.store.reader(), window).await?;
         Ok(shown(tokens, TokenRow::state))
     }
 
     /// Join tokens, newest first.
     ///
     /// # Errors
-    /// If the store fails.
-    pub async fn join_tokens(&self) -> Result<Vec<Shown<JoinRow>>, StoreError> {
-        let tokens = enrol::list_joins(self.store.reader()).await?;
+    /// If the store fails, or the cursor is none.
+    pub async fn join_tokens(&self, window: Window<'_>) -> Result<Page<Shown<JoinRow>>, AdminError> {
+        let tokens = enrol::list_joins(self.store.reader(), window).await?;
         Ok(shown(tokens, JoinRow::state))
     }
 
@@ -256,13 +274,10 @@ impl Maker {
     }
 }
 
-fn shown<T>(tokens: Vec<T>, state: impl Fn(&T, UnixSeconds) -> TokenState) -> Vec<Shown<T>> {
+fn shown<T>(tokens: Page<T>, state: impl Fn(&T, UnixSeconds) -> TokenState) -> Page<Shown<T>> {
     let now = clock::now();
-    tokens
-        .into_iter()
-        .map(|token| Shown {
-            state: state(&token, now),
-            token,
-        })
-        .collect()
+    tokens.map(|token| Shown {
+        state: state(&token, now),
+        token,
+    })
 }

@@ -2,11 +2,10 @@ use std::sync::Arc;
 
 use hpc_schema::code::Code;
 use hpc_schema::heartbeat::{
-    Admission, HealthStatus, HeartbeatAuth, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
+    Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
 };
 use hpc_schema::key::{Verifier, ZebraVerifier};
 use hpc_schema::refusal::{Refusal, RefusalKind};
-use hpc_schema::report::section_digest;
 use hpc_schema::time::UnixSeconds;
 
 use super::nonce::Nonces;
@@ -188,15 +187,9 @@ impl Judge {
         if self.live.as_ref()?.get().agents.proofs_kept_ms() == 0 {
             return None;
         }
-        let auth = HeartbeatAuth {
-            timestamp: Some(i64::from(verified.report.time)),
-            // Follows from the payload.
-            section: None,
-            ..request.auth.clone()
-        };
         let cluster = self.registry.cluster(&node.cluster_id);
         let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
-        prove::full(&request.heartbeat, &auth, node.key(), job_ids)
+        prove::full(request, verified.report.time, node.key(), job_ids)
     }
 
     async fn store(
@@ -215,7 +208,8 @@ impl Judge {
             sequence,
             report: verified.report.encode(),
             signature: verified.report_signature,
-            section_digest: section_digest(&verified.section),
+            // Verified to be that of the section.
+            section_digest: verified.report.section_digest,
             section: verified.section,
             received_at: now_ms,
             full,

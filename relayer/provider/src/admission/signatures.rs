@@ -6,16 +6,20 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use ed25519_zebra::batch::{Item, Verifier as Batch};
+use ed25519_zebra::batch::{Item, Verifier as Together};
 use ed25519_zebra::{Signature, VerificationKeyBytes};
 use hpc_schema::key::Verifier;
 use rand_core::{CryptoRng, RngCore};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::gather::gather;
 
 /// Heartbeats that may wait to be verified; more get `503` and come again.
 const QUEUE: usize = 4096;
 /// Heartbeats of one batch: two signatures of one key each. More gain little and make the first wait longer.
 pub const BATCH: usize = 96;
+/// Up to so many heartbeats are verified where they are gathered: another thread and the way back cost as much.
+const HERE: usize = 2;
 /// Up to so many signatures are as fast one by one.
 const SINGLY: usize = 3;
 
@@ -23,6 +27,13 @@ const SINGLY: usize = 3;
 pub type Signatures = Vec<Item>;
 
 type Asked = (Signatures, oneshot::Sender<bool>);
+
+/// A batch for a thread, and its right to a thread.
+struct Batch {
+    heartbeats: Vec<Signatures>,
+    verdicts: oneshot::Sender<Vec<bool>>,
+    place: OwnedSemaphorePermit,
+}
 
 /// Notes what a judge wants verified and says yes to all of it: the answer counts only once the notes have been verified.
 #[derive(Debug, Default)]
@@ -68,7 +79,7 @@ pub fn verify(heartbeats: &[Signatures]) -> Vec<bool> {
 }
 
 fn together(heartbeats: &[Signatures]) -> bool {
-    let mut batch = Batch::new();
+    let mut batch = Together::new();
     for signature in heartbeats.iter().flatten() {
         batch.queue(signature.clone());
     }
@@ -105,22 +116,25 @@ impl CryptoRng for Random {}
 pub struct Verifiers(mpsc::Sender<Asked>);
 
 impl Verifiers {
-    /// Starts one thread for each CPU that this process may use.
+    /// Starts one thread for each CPU that this process may use; within a runtime.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub fn start() -> std::io::Result<Self> {
         let (tx, rx) = mpsc::channel(QUEUE);
-        let rx = Arc::new(Mutex::new(rx));
+        // As many as there are places for.
+        let (batches, taken) = std::sync::mpsc::channel();
+        let taken = Arc::new(Mutex::new(taken));
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         for _ in 0..threads {
-            let rx = Arc::clone(&rx);
+            let taken = Arc::clone(&taken);
             thread::Builder::new().name("verify".into()).spawn(move || {
-                while let Some(asked) = next(&rx) {
-                    answer(asked);
+                while let Some(batch) = next(&taken) {
+                    answer(batch);
                 }
             })?;
         }
+        tokio::spawn(hand_out(rx, batches, Arc::new(Semaphore::new(threads))));
         Ok(Self(tx))
     }
 
@@ -132,28 +146,60 @@ impl Verifiers {
     }
 }
 
-/// What waits, as soon as there is something; none at the end.
-fn next(rx: &Mutex<mpsc::Receiver<Asked>>) -> Option<Vec<Asked>> {
-    let mut rx = rx.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut asked = Vec::new();
-    if rx.blocking_recv_many(&mut asked, BATCH) == 0 {
-        return None;
+/// A batch whenever a thread is free: of what has come in meanwhile, and what those who are ready to run bring.
+async fn hand_out(
+    mut asked: mpsc::Receiver<Asked>,
+    batches: std::sync::mpsc::Sender<Batch>,
+    places: Arc<Semaphore>,
+) {
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let (heartbeats, replies): (Vec<_>, Vec<_>) = gather(&mut asked, BATCH).await.into_iter().unzip();
+        if replies.is_empty() {
+            return;
+        }
+        if replies.len() <= HERE {
+            for (reply, good) in replies.into_iter().zip(verify(&heartbeats)) {
+                let _unheard = reply.send(good);
+            }
+            continue;
+        }
+        let (verdicts, told) = oneshot::channel();
+        let batch = Batch {
+            heartbeats,
+            verdicts,
+            place,
+        };
+        if batches.send(batch).is_err() {
+            return;
+        }
+        // One wake-up across threads for all of them.
+        tokio::spawn(async move {
+            for (reply, good) in replies.into_iter().zip(told.await.unwrap_or_default()) {
+                // Whoever asked may have gone.
+                let _unheard = reply.send(good);
+            }
+        });
     }
-    Some(asked)
 }
 
-fn answer(asked: Vec<Asked>) {
-    let (signatures, replies): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
-    for (reply, good) in replies.into_iter().zip(verify(&signatures)) {
-        // Whoever asked may have gone.
-        let _unheard = reply.send(good);
-    }
+fn next(batches: &Mutex<std::sync::mpsc::Receiver<Batch>>) -> Option<Batch> {
+    batches.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+fn answer(batch: Batch) {
+    let _unheard = batch.verdicts.send(verify(&batch.heartbeats));
+    drop(batch.place);
 }
 
 #[cfg(test)]
 mod tests {
     use ed25519_zebra::SigningKey;
+    use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
+    use hpc_schema::registry::JobIds;
+    use hpc_schema::report::Tag;
+    use hpc_schema::time::UnixSeconds;
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
 
@@ -185,6 +231,51 @@ mod tests {
         assert!(notes.verify(b"m", &[0; 63], &[0; 32]));
         assert!(notes.into_signatures().is_none());
         assert!(Notes::default().into_signatures().is_some_and(|s| s.is_empty()));
+    }
+
+    #[test]
+    fn every_accepted_vector_is_verified_by_the_gateway_over_its_raw_bytes_and_no_other_signature_is() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/vectors/heartbeat.json");
+        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let text = |key: &str| file["context"][key].as_str().unwrap();
+        let (cluster, node) = (
+            text("cluster_id").parse().unwrap(),
+            text("node_id").parse().unwrap(),
+        );
+        let epoch = file["context"]["epoch"].as_u64().unwrap();
+        let tag = Tag::derive(text("chain_id"), text("contract"), &cluster, &node, epoch);
+        let key = text("public_key").parse().unwrap();
+        let (mut noted, mut expected) = (Vec::new(), Vec::new());
+        for case in file["cases"].as_array().unwrap() {
+            let Ok(request) = HeartbeatRequest::parse(case["body"].as_str().unwrap().as_bytes()) else {
+                assert_eq!(case["result"]["malformed"], true, "{case}");
+                continue;
+            };
+            let against = Admission {
+                path_node_id: node.as_str(),
+                certificate_node_id: &node,
+                certificate_cluster_id: &cluster,
+                registered: Some(Registered {
+                    key: &key,
+                    tag: &tag,
+                    job_ids: JobIds::Plain,
+                }),
+                now: UnixSeconds(case["now"].as_u64().unwrap()),
+            };
+            // As the judge does it: everything else first, then all signatures in one batch.
+            let notes = Notes::default();
+            let rest = verify_heartbeat(&request, &against, &notes);
+            let wrong = case["result"]["code"] == "signature_invalid";
+            match case["result"]["code"].as_str() {
+                Some(code) if !wrong => assert_eq!(rest.unwrap_err().code.as_str(), code, "{case}"),
+                _ => {
+                    noted.push(notes.into_signatures().unwrap());
+                    expected.push(!wrong);
+                }
+            }
+        }
+        assert!(expected.iter().filter(|good| **good).count() >= 2 && expected.contains(&false));
+        assert_eq!(verify(&noted), expected);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::book::Alert;
 use super::group::{Group, Status};
+use super::own;
 use super::sink::Kind;
 
 /// Alerts that a webhook's message lists; of more it says how many.
@@ -54,8 +55,10 @@ fn webhook(site: &Site, id: &str, group: &Group) -> Value {
         let ended = (group.status == Status::Resolved).then_some(a.ended_at).flatten();
         let mut value = json!({ "key": a.key, "summary": summary(a), "started_at": time(a.started_at) });
         if let Value::Object(map) = &mut value {
-            if !a.node.is_empty() {
-                map.insert("node_id".into(), json!(a.node));
+            for (member, value) in [("node_id", &a.node), ("instance", &a.instance)] {
+                if !value.is_empty() {
+                    map.insert(member.into(), json!(value));
+                }
             }
             if let Some(ended) = ended {
                 map.insert("ended_at".into(), time(ended));
@@ -89,16 +92,17 @@ pub(super) fn alertmanager(site: &Site, alerts: &[Alert], status: Status, now_ms
             "alertname": a.name, "severity": a.severity, "job": "virtengine-provider", "chain_id": site.chain_id,
         });
         if let Value::Object(map) = &mut labels {
-            for (label, value) in [("cluster", &a.cluster), ("node", &a.node)] {
+            for (label, value) in [
+                ("cluster", &a.cluster),
+                ("node", &a.node),
+                ("instance", &a.instance),
+            ] {
                 if !value.is_empty() {
                     map.insert(label.into(), json!(value));
                 }
             }
-            if a.cluster.is_empty() && a.key != a.name {
-                map.insert(
-                    "subject".into(),
-                    json!(a.key.split_once('/').map_or("", |(_, s)| s)),
-                );
+            if let Some(subject) = own::subject(a).filter(|_| a.cluster.is_empty()) {
+                map.insert("subject".into(), json!(subject));
             }
         }
         let ends = match (status, a.ended_at) {
@@ -126,6 +130,7 @@ mod tests {
             name: "node_offline".into(),
             cluster: "hpc-cluster-1".into(),
             node: format!("node-{n:0>60}"),
+            instance: String::new(),
             severity: "critical".into(),
             summary: "x".repeat(100_000),
             started_at: 1_700_000_000_000,

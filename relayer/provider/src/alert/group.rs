@@ -83,6 +83,7 @@ mod tests {
             name: name.into(),
             cluster: "c".into(),
             node: format!("node-{node}"),
+            instance: String::new(),
             severity: "warning".into(),
             summary: String::new(),
             started_at: raised_at,

@@ -12,6 +12,7 @@ mod sink;
 
 pub use book::{AlertRow, NAMES, list};
 pub(crate) use nodes::on_event;
-pub use run::{Parts, start};
+pub(crate) use own::is_of_each;
+pub use run::{Parts, start, start_of_each};
 pub(crate) use sink::check;
 pub use sink::{SinkError, signature};

@@ -91,7 +91,7 @@ pub(super) async fn compare(store: &Store, nodes: &[Arc<Node>], now_ms: u64) -> 
     };
     let mut conn = store.reader().acquire().await?;
     let mut active: BTreeMap<String, Alert> = BTreeMap::new();
-    for alert in book::active(&mut conn, true).await? {
+    for alert in book::active(&mut conn).await? {
         active.insert(alert.key.clone(), alert);
     }
     drop(conn);

@@ -13,20 +13,78 @@ use crate::store::{Store, StoreError};
 /// What cannot be written into the store that fails: receivers are told directly.
 pub(super) const UNWRITABLE: &str = "store_failing";
 
-fn key(t: &Trouble) -> String {
-    if t.subject.is_empty() {
-        t.code.to_owned()
-    } else {
-        format!("{}/{}", t.code, t.subject)
+/// Troubles that each of several gateways has for itself; of the others the one that settles knows.
+const OF_EACH: [&str; 8] = [
+    "certificate_expiring",
+    "controls_failing",
+    "endpoint_lost",
+    "key_unusable",
+    "not_synced",
+    "reload_failed",
+    "server_certificate",
+    UNWRITABLE,
+];
+
+/// Whether a gateway that does not settle has this trouble for itself.
+pub(crate) fn is_of_each(code: &str) -> bool {
+    OF_EACH.contains(&code)
+}
+
+/// Whose troubles are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// All of the only gateway.
+    Alone,
+    /// Those that the one of several knows that settles.
+    Site,
+    /// Those that one of several has for itself.
+    Each(String),
+}
+
+impl Whose {
+    fn instance(&self) -> &str {
+        match self {
+            Self::Alone | Self::Site => "",
+            Self::Each(instance) => instance,
+        }
+    }
+
+    fn has(&self, code: &str) -> bool {
+        match self {
+            Self::Alone => true,
+            Self::Site => !is_of_each(code),
+            Self::Each(_) => is_of_each(code),
+        }
     }
 }
 
-pub(super) fn alert(t: &Trouble, now_ms: u64) -> Alert {
+fn key(t: &Trouble, instance: &str) -> String {
+    let mut key = t.code.to_owned();
+    for (mark, part) in [("/", t.subject.as_str()), ("@", instance)] {
+        if !part.is_empty() {
+            key.push_str(mark);
+            key.push_str(part);
+        }
+    }
+    key
+}
+
+/// What of several an alert is about, such as a key or an endpoint.
+pub(super) fn subject(a: &Alert) -> Option<&str> {
+    let rest = a.key.strip_prefix(a.name.as_str())?.strip_prefix('/')?;
+    let whose = rest
+        .strip_suffix(a.instance.as_str())
+        .and_then(|r| r.strip_suffix('@'));
+    whose.or(Some(rest)).filter(|s| !s.is_empty())
+}
+
+pub(super) fn alert(t: &Trouble, instance: &str, now_ms: u64) -> Alert {
     Alert {
-        key: key(t),
+        key: key(t, instance),
         name: t.code.to_owned(),
         cluster: String::new(),
         node: String::new(),
+        instance: instance.to_owned(),
         severity: t.severity.as_str().to_owned(),
         summary: t.message.clone(),
         started_at: now_ms,
@@ -62,10 +120,33 @@ fn ends(pem: &[u8]) -> Option<u64> {
 }
 
 /// What is wrong by the store, as last written.
-#[derive(Debug, Default)]
-pub(super) struct Written(Option<BTreeMap<String, String>>);
+#[derive(Debug)]
+pub(super) struct Written {
+    whose: Whose,
+    last: Option<BTreeMap<String, String>>,
+}
 
 impl Written {
+    pub(super) fn new(whose: Whose) -> Self {
+        Self { whose, last: None }
+    }
+
+    /// Says that what was written goes on. What was ended for silence meanwhile, while the store could not be reached, is
+    /// raised anew with the next update.
+    pub(super) async fn goes_on(&mut self, store: &Store, now_ms: u64) -> Result<(), StoreError> {
+        let written = self.last.as_ref().map_or(0, BTreeMap::len);
+        if written == 0 || self.whose.instance().is_empty() {
+            return Ok(());
+        }
+        let mut tx = store.begin().await?;
+        let found = book::seen(&mut tx, self.whose.instance(), now_ms).await?;
+        tx.commit().await?;
+        if usize::try_from(found).is_ok_and(|found| found < written) {
+            self.last = None;
+        }
+        Ok(())
+    }
+
     /// Brings the store up to what is wrong now. Writes only what has changed.
     pub(super) async fn update(
         &mut self,
@@ -73,17 +154,18 @@ impl Written {
         troubles: &[Trouble],
         now_ms: u64,
     ) -> Result<(), StoreError> {
-        if self.0.is_none() {
+        let instance = self.whose.instance();
+        if self.last.is_none() {
             // Of the time before a restart.
             let mut conn = store.reader().acquire().await?;
-            let active = book::active(&mut conn, false).await?;
-            self.0 = Some(active.into_iter().map(|a| (a.key, a.summary)).collect());
+            let active = book::troubles(&mut conn, instance).await?;
+            self.last = Some(active.into_iter().map(|a| (a.key, a.summary)).collect());
         }
-        let before = self.0.clone().unwrap_or_default();
+        let before = self.last.clone().unwrap_or_default();
         let now: BTreeMap<String, &Trouble> = troubles
             .iter()
-            .filter(|t| t.code != UNWRITABLE)
-            .map(|t| (key(t), t))
+            .filter(|t| t.code != UNWRITABLE && self.whose.has(t.code))
+            .map(|t| (key(t, instance), t))
             .collect();
         let gone: Vec<&String> = before.keys().filter(|k| !now.contains_key(*k)).collect();
         // Its words may change with every second: they count as they were when it began.
@@ -100,10 +182,10 @@ impl Written {
             book::resolve(&mut tx, key, now_ms, now_ms).await?;
         }
         for trouble in new {
-            book::raise(&mut tx, &alert(trouble, now_ms)).await?;
+            book::raise(&mut tx, &alert(trouble, instance, now_ms)).await?;
         }
         tx.commit().await?;
-        self.0 = Some(now.into_iter().map(|(k, t)| (k, t.message.clone())).collect());
+        self.last = Some(now.into_iter().map(|(k, t)| (k, t.message.clone())).collect());
         Ok(())
     }
 }
@@ -114,6 +196,7 @@ mod tests {
     use super::super::outbox;
     use super::super::sink::Kind;
     use super::*;
+    use crate::db;
 
     #[tokio::test]
     async fn a_trouble_is_told_once_however_often_it_is_seen_and_its_end_once() {
@@ -130,7 +213,7 @@ mod tests {
                 .unwrap()
         };
         health.raise_of("insufficient_funds", "relayer", "send tokens to wasm1a");
-        let mut written = Written::default();
+        let mut written = Written::new(Whose::Alone);
         let (mut messages, mut now) = (Vec::new(), 1_000);
         for round in 0..20 {
             now += 1_000;
@@ -138,7 +221,7 @@ mod tests {
                 health.clear_of("insufficient_funds", "relayer");
             }
             if round == 5 || round == 15 {
-                written = Written::default(); // a restart
+                written = Written::new(Whose::Alone); // a restart
             }
             written.update(&store, &health.troubles(), now).await.unwrap();
             while let Some(message) = next().await {
@@ -162,5 +245,59 @@ mod tests {
             .unwrap()
             .get(0);
         assert_eq!(left, 0, "and nothing of it stays");
+    }
+
+    #[tokio::test]
+    async fn what_a_gateway_says_of_itself_is_its_own_and_ends_when_it_is_heard_of_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let (one, two) = (Health::default(), Health::default());
+        for health in [&one, &two] {
+            health.raise_of("endpoint_lost", "http://a", "does not answer");
+        }
+        one.raise_of("insufficient_funds", "relayer", "send tokens to wasm1a");
+        let each = |name: &str| Written::new(Whose::Each(name.to_owned()));
+        let (mut site, mut first, mut second) = (Written::new(Whose::Site), each("gw1:1"), each("gw2:1"));
+        let active = async || {
+            let rows = db::query("SELECT * FROM alert WHERE ended_at IS NULL ORDER BY key");
+            let rows = rows.fetch_all(store.reader()).await.unwrap();
+            rows.iter().map(|r| Alert::read(r).unwrap()).collect::<Vec<_>>()
+        };
+        site.update(&store, &one.troubles(), 1_000).await.unwrap();
+        first.update(&store, &one.troubles(), 1_000).await.unwrap();
+        second.update(&store, &two.troubles(), 1_000).await.unwrap();
+        let found = active().await;
+        let keys: Vec<_> = found
+            .iter()
+            .map(|a| (a.key.as_str(), a.instance.as_str(), subject(a)))
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                ("endpoint_lost/http://a@gw1:1", "gw1:1", Some("http://a")),
+                ("endpoint_lost/http://a@gw2:1", "gw2:1", Some("http://a")),
+                ("insufficient_funds/relayer", "", Some("relayer")),
+            ]
+        );
+        // The settling one changes: nothing of the others' is ended by it.
+        Written::new(Whose::Site)
+            .update(&store, &one.troubles(), 2_000)
+            .await
+            .unwrap();
+        assert_eq!(active().await.len(), 3);
+        // One is heard of, the other is not.
+        first.goes_on(&store, 90_000).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        book::end_silent(&mut tx, 60_000, 91_000).await.unwrap();
+        tx.commit().await.unwrap();
+        let left: Vec<_> = active().await.into_iter().map(|a| a.key).collect();
+        assert_eq!(
+            left,
+            ["endpoint_lost/http://a@gw1:1", "insufficient_funds/relayer"]
+        );
+        // It was only cut off: what is wrong there is told again.
+        second.goes_on(&store, 92_000).await.unwrap();
+        second.update(&store, &two.troubles(), 92_000).await.unwrap();
+        assert_eq!(active().await.len(), 3);
     }
 }

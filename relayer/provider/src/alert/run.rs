@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::body::{self, Site};
 use super::group::{Group, Status};
 use super::outbox::{self, Message};
-use super::own::{self, UNWRITABLE, Written};
+use super::own::{self, UNWRITABLE, Whose, Written};
 use super::sink::{Kind, Sink, SinkError, sinks};
 use super::{book, nodes};
 use crate::clock;
@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 const MOST_PAUSE_MS: u64 = 300_000;
 /// A receiver that has not taken a message for so long is a trouble itself.
 const FAILING_MS: u64 = 600_000;
+/// What a gateway says of itself ends when it was not heard of for so long.
+const SILENT_MS: u64 = 60_000;
 /// How long a stop waits for a delivery.
 const LAST: Duration = Duration::from_secs(3);
 
@@ -46,6 +48,8 @@ pub struct Parts {
     pub health: Arc<Health>,
     /// Gauges.
     pub metrics: Arc<Metrics>,
+    /// This gateway's name among those that share the store; none: it is alone.
+    pub instance: Option<String>,
 }
 
 impl Parts {
@@ -69,8 +73,66 @@ pub fn start(parts: &Parts, stop: &watch::Receiver<bool>) -> Result<Vec<JoinHand
     Ok(tasks)
 }
 
+/// Starts what each of several gateways does for itself, whether or not it settles: its own troubles are written for the one
+/// that tells them, and of a store that fails it tells past it.
+///
+/// # Errors
+/// A secret or certificate that cannot be used.
+pub fn start_of_each(parts: &Parts, stop: &watch::Receiver<bool>) -> Result<Vec<JoinHandle<()>>, SinkError> {
+    super::check(&parts.config)?;
+    let mut tasks = vec![tokio::spawn(look_at_own(parts.clone(), stop.clone()))];
+    for sink in sinks(&parts.config)? {
+        tasks.push(tokio::spawn(tell_directly(parts.clone(), sink, stop.clone())));
+    }
+    Ok(tasks)
+}
+
+async fn look_at_own(parts: Parts, mut stop: watch::Receiver<bool>) {
+    let mut written = Written::new(Whose::Each(parts.instance.clone().unwrap_or_default()));
+    let mut rarely: Option<Instant> = None;
+    loop {
+        let now = clock::now_ms();
+        let due = rarely.is_none_or(|at| at.elapsed() >= RARELY);
+        if due {
+            rarely = Some(Instant::now());
+            own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
+        }
+        let turn = async {
+            written
+                .update(&parts.store, &parts.health.troubles(), now)
+                .await?;
+            if due {
+                written.goes_on(&parts.store, now).await?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(e) = turn.await {
+            tracing::debug!(error = %e, "alerts cannot be written");
+        }
+        tokio::select! {
+            () = sleep(EVERY) => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+async fn tell_directly(parts: Parts, sink: Sink, mut stop: watch::Receiver<bool>) {
+    let mut teller = Teller::new(parts, sink);
+    loop {
+        let turn = async {
+            teller.past_the_store().await;
+            sleep(EVERY).await;
+        };
+        tokio::select! {
+            () = turn => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
 async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>) {
-    let mut written = Written::default();
+    let alone = parts.instance.is_none();
+    let mut written = Written::new(if alone { Whose::Alone } else { Whose::Site });
     let mut rarely: Option<Instant> = None;
     let mut purged = false;
     loop {
@@ -86,9 +148,12 @@ async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>)
                 .update(&parts.store, &parts.health.troubles(), now)
                 .await?;
             if due {
-                own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
+                if alone {
+                    own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
+                }
                 nodes::compare(&parts.store, &parts.registry.nodes(), now).await?;
                 let mut tx = parts.store.begin().await?;
+                book::end_silent(&mut tx, now.saturating_sub(SILENT_MS), now).await?;
                 book::forget(&mut tx, sinks.len(), parts.wait_ms(), now).await?;
                 tx.commit().await?;
             }
@@ -109,17 +174,7 @@ async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>)
 }
 
 async fn tell(parts: Parts, sink: Sink, mut stop: watch::Receiver<bool>) {
-    let site = Site {
-        chain_id: parts.registry.chain_id().to_owned(),
-        contract: parts.registry.contract().to_owned(),
-    };
-    let mut teller = Teller {
-        parts,
-        sink,
-        site,
-        direct: Direct::default(),
-        again_at: Instant::now() + AGAIN,
-    };
+    let mut teller = Teller::new(parts, sink);
     loop {
         let more = tokio::select! {
             more = teller.turn() => more,
@@ -153,9 +208,26 @@ struct Direct {
 }
 
 impl Teller {
+    fn new(parts: Parts, sink: Sink) -> Self {
+        let site = Site {
+            chain_id: parts.registry.chain_id().to_owned(),
+            contract: parts.registry.contract().to_owned(),
+        };
+        Self {
+            parts,
+            sink,
+            site,
+            direct: Direct::default(),
+            again_at: Instant::now() + AGAIN,
+        }
+    }
+
     /// Delivers what there is; whether there may be more.
     async fn turn(&mut self) -> bool {
-        self.past_the_store().await;
+        // Of several gateways each does so for itself.
+        if self.parts.instance.is_none() {
+            self.past_the_store().await;
+        }
         let wait_ms = self.parts.wait_ms();
         match outbox::next(
             &self.parts.store,
@@ -234,7 +306,8 @@ impl Teller {
 
     async fn send(&self, trouble: &Trouble, status: Status) -> bool {
         let now = clock::now_ms();
-        let mut alert = own::alert(trouble, now);
+        let instance = self.parts.instance.as_deref().unwrap_or_default();
+        let mut alert = own::alert(trouble, instance, now);
         alert.ended_at = (status == Status::Resolved).then_some(now);
         let group = Group {
             status,

@@ -6,12 +6,9 @@ use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::chain::{Digest, Row};
+use super::{Digest, KIND, Row};
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, bytes, int, text, uint};
-
-/// `kind` of these anchors in the contract.
-pub const KIND: &str = "audit_log";
 
 /// A head of the log that is anchored on chain.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 
 mod actor;
 mod anchor;
-mod chain;
 mod rows;
 
 pub use actor::{Actor, Role, Via};
-pub use anchor::{Anchor, Checked, KIND, anchored, check, record_anchor};
-pub use chain::{Broken, Chain, Digest, Row};
-pub use rows::{Head, MAX_PAGE, append, head, page, verify};
+pub use anchor::{Anchor, Checked, anchored, check, record_anchor};
+pub use hpc_schema::audit::{Broken, Chain, Digest, KIND, Row};
+pub use rows::{Head, MAX_PAGE, append, head, newest, newest_of, page, verify};
 
 /// What is appended; time, number and digests come with it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-use super::Entry;
-use super::chain::{Broken, Chain, Digest, Row};
+use super::{Broken, Chain, Digest, Entry, Row};
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, bytes, int, uint};
 
@@ -77,6 +76,15 @@ fn read_head(row: &db::Row) -> Result<Head, StoreError> {
     })
 }
 
+/// The newest `limit` rows, oldest first.
+///
+/// # Errors
+/// If the store fails.
+pub async fn newest(pool: &Pool, limit: u32) -> Result<Vec<Row>, StoreError> {
+    let after = head(pool).await?.seq.saturating_sub(u64::from(limit));
+    page(pool, after, limit).await
+}
+
 /// Up to `limit` rows after the one of this number, oldest first.
 ///
 /// # Errors
@@ -84,7 +92,7 @@ fn read_head(row: &db::Row) -> Result<Head, StoreError> {
 pub async fn page(pool: &Pool, after: u64, limit: u32) -> Result<Vec<Row>, StoreError> {
     let rows = db::query("SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?")
         .bind(int(after))
-        .bind(i64::from(limit.min(MAX_PAGE)))
+        .bind(i64::from(limit.min(MAX_PAGE + 1)))
         .fetch_all(pool)
         .await?;
     rows.iter()
@@ -107,6 +115,19 @@ pub async fn page(pool: &Pool, after: u64, limit: u32) -> Result<Vec<Row>, Store
             })
         })
         .collect()
+}
+
+/// Number of the newest row of this act on this target; none if there is none.
+///
+/// # Errors
+/// If the store fails.
+pub async fn newest_of(pool: &Pool, action: &str, target: &str) -> Result<Option<u64>, StoreError> {
+    let row = db::query("SELECT seq FROM audit WHERE action = ? AND target = ? ORDER BY seq DESC LIMIT 1")
+        .bind(action)
+        .bind(target)
+        .fetch_optional(pool)
+        .await?;
+    row.map(|row| uint(&row, "seq")).transpose()
 }
 
 /// Follows the whole log up to its head, calling `seen` with each row that is right.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// First words of a backup.
 const FORMAT: &str = "virtengine-provider-backup";
-/// Version of the archive's form.
-const VERSION: u32 = 1;
+/// Version of the archive's form: 2 has no store.
+const VERSION: u32 = 2;
 /// Longest head that is read.
 const MAX_HEAD: u64 = 4096;
 /// Longest path in an archive.
@@ -47,17 +47,22 @@ pub struct Head {
     pub chain_id: String,
     /// The contract.
     pub contract: String,
+    /// The store is not in it, but in PostgreSQL: `pg_dump` saves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub postgres: bool,
 }
 
 impl Head {
-    pub(super) fn new(chain_id: String, contract: String, created_at: String) -> Self {
+    pub(super) fn new(chain_id: String, contract: String, created_at: String, postgres: bool) -> Self {
         Self {
             format: FORMAT.into(),
-            version: VERSION,
+            // Whoever knows only the first form reads all that has a store.
+            version: if postgres { VERSION } else { 1 },
             program: env!("CARGO_PKG_VERSION").into(),
             created_at,
             chain_id,
             contract,
+            postgres,
         }
     }
 
@@ -174,7 +179,12 @@ mod tests {
 
     #[test]
     fn a_newer_form_and_what_is_no_backup_are_refused_with_the_remedy() {
-        let mut head = Head::new("hpc-1".into(), "wasm1x".into(), "2026-01-01T00:00:00Z".into());
+        let mut head = Head::new(
+            "hpc-1".into(),
+            "wasm1x".into(),
+            "2026-01-01T00:00:00Z".into(),
+            false,
+        );
         let line = head.line().unwrap();
         assert_eq!(Head::read(&mut line.as_slice()).unwrap(), (head.clone(), line));
         head.version = VERSION + 1;

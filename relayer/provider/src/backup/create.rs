@@ -14,11 +14,17 @@ use crate::store::Store;
 /// What of the directory is taken beside the store.
 const ENTRIES: [&str; 4] = ["ca", "gateway", "keys", "config.yaml"];
 
-/// Writes a backup of the directory to `output`, which must not be there; the daemon may run meanwhile.
+/// Writes a backup of the directory to `output`, which must not be there; the daemon may run meanwhile. A store in PostgreSQL
+/// is not part of it.
 ///
 /// # Errors
 /// [`BackupError`]; then there is no file.
-pub async fn create(home: &Home, output: &Path, passphrase: &Passphrase) -> Result<Head, BackupError> {
+pub async fn create(
+    home: &Home,
+    store: &Store,
+    output: &Path,
+    passphrase: &Passphrase,
+) -> Result<Head, BackupError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| BackupError::File { path, source }
@@ -33,11 +39,21 @@ pub async fn create(home: &Home, output: &Path, passphrase: &Passphrase) -> Resu
     home::make_private_dir(&aside).map_err(file(&aside))?;
     let snapshot = aside.join("provider.db");
     let made = async {
-        let (chain_id, contract) = copy_store(home, &snapshot).await?;
+        let postgres = store.is_shared();
+        if !postgres {
+            store.copy_to(&snapshot).await?;
+        }
+        let (chain_id, contract) = store.bound().await?.unwrap_or_default();
         let created_at = Rfc3339::from_unix(clock::now().0, 0)
             .map_err(|_| BackupError::Content("the clock is wrong".into()))?;
-        let head = Head::new(chain_id, contract, created_at.to_string());
-        let whole = write(home, &snapshot, output, passphrase, &head);
+        let head = Head::new(chain_id, contract, created_at.to_string(), postgres);
+        let whole = write(
+            home,
+            (!postgres).then_some(snapshot.as_path()),
+            output,
+            passphrase,
+            &head,
+        );
         whole.map_err(file(output))?;
         Ok(head)
     }
@@ -47,21 +63,9 @@ pub async fn create(home: &Home, output: &Path, passphrase: &Passphrase) -> Resu
     made
 }
 
-/// A consistent copy as of one moment. Gives the contract that the store belongs to.
-async fn copy_store(home: &Home, to: &Path) -> Result<(String, String), BackupError> {
-    let store = Store::open(&home.store()).await?;
-    let copied = store.copy_to(to).await;
-    let bound = match copied {
-        Ok(()) => store.bound().await,
-        Err(e) => Err(e),
-    };
-    store.close().await;
-    Ok(bound?.unwrap_or_default())
-}
-
 fn write(
     home: &Home,
-    snapshot: &Path,
+    snapshot: Option<&Path>,
     output: &Path,
     passphrase: &Passphrase,
     head: &Head,
@@ -77,7 +81,9 @@ fn write(
         let line = head.line().map_err(io::Error::other)?;
         out.write_all(&line)?;
         let mut sealed = SealWriter::new(BufWriter::new(out), passphrase, &line)?;
-        put(&mut sealed, "store/provider.db", snapshot)?;
+        if let Some(snapshot) = snapshot {
+            put(&mut sealed, "store/provider.db", snapshot)?;
+        }
         for path in files(home)? {
             let relative = path.strip_prefix(home.dir()).map_err(io::Error::other)?;
             let relative = relative

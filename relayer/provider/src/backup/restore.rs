@@ -32,7 +32,7 @@ pub async fn restore(home: &Home, from: &Path, passphrase: &Passphrase) -> Resul
     let restored: Result<Head, BackupError> = async {
         let head = unpack(&staging, from, passphrase)?;
         check(&Home::new(&staging), &head).await?;
-        publish(&staging, home.dir()).map_err(failed(home.dir()))?;
+        publish(&staging, home.dir(), &head).map_err(failed(home.dir()))?;
         Ok(head)
     }
     .await;
@@ -82,6 +82,12 @@ fn take(path: &Path, from: &mut impl io::Read, size: u64) -> io::Result<()> {
 async fn check(home: &Home, head: &Head) -> Result<(), BackupError> {
     let config = Config::load(&home.config(), std::iter::empty())
         .map_err(|e| BackupError::Content(format!("its config.yaml: {e}")))?;
+    if head.postgres {
+        // The daemon holds its store against the configuration as it starts.
+        let same = config.chain.id == head.chain_id || config.chain.id.is_empty();
+        let why = || BackupError::Content("its config.yaml names another chain than its head".into());
+        return if same { Ok(()) } else { Err(why()) };
+    }
     let store = Store::open(&home.store()).await?;
     let looked = async {
         store.quick_check().await?;
@@ -110,8 +116,9 @@ async fn check(home: &Home, head: &Head) -> Result<(), BackupError> {
     Ok(())
 }
 
-fn publish(staging: &Path, home: &Path) -> io::Result<()> {
-    for entry in ["store", "ca", "gateway", "keys", "config.yaml"] {
+fn publish(staging: &Path, home: &Path, head: &Head) -> io::Result<()> {
+    let store = (!head.postgres).then_some("store");
+    for entry in store.into_iter().chain(["ca", "gateway", "keys", "config.yaml"]) {
         fs::rename(staging.join(entry), home.join(entry))?;
     }
     fs::File::open(home)?.sync_all()

@@ -4,14 +4,12 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::args::AdminTokenCommand;
+use super::desk::Desk;
 use super::output::{Output, or_dash};
-use super::who;
-use crate::admin::Admin;
 use crate::admin::credential::{Made, NewCredential};
 use crate::home;
 
-pub(super) async fn run(desk: &Admin, command: AdminTokenCommand, out: Output) -> anyhow::Result<()> {
-    let by = who();
+pub(super) async fn run(desk: &Desk, command: AdminTokenCommand, out: Output) -> anyhow::Result<()> {
     match command {
         AdminTokenCommand::Create {
             name,
@@ -25,11 +23,7 @@ pub(super) async fn run(desk: &Admin, command: AdminTokenCommand, out: Output) -
                 role,
                 expires_seconds: expires.as_secs(),
             };
-            hand_out(
-                &desk.make_credential(&by, &new).await?,
-                token_file.as_deref(),
-                out,
-            )
+            hand_out(&desk.make_credential(&new).await?, token_file.as_deref(), out)
         }
         AdminTokenCommand::Rotate {
             id,
@@ -39,7 +33,7 @@ pub(super) async fn run(desk: &Admin, command: AdminTokenCommand, out: Output) -
         } => {
             refuse_existing(token_file.as_deref())?;
             let made = desk
-                .rotate_credential(&by, &id, expires.as_secs(), overlap.as_secs())
+                .rotate_credential(&id, expires.as_secs(), overlap.as_secs())
                 .await?;
             hand_out(&made, token_file.as_deref(), out)
         }
@@ -58,7 +52,7 @@ pub(super) async fn run(desk: &Admin, command: AdminTokenCommand, out: Output) -
             })
         }
         AdminTokenCommand::Revoke { id } => {
-            desk.revoke_credential(&by, &id).await?;
+            desk.revoke_credential(&id).await?;
             out.done(
                 &format!("admin token {id} is revoked"),
                 &json!({ "id": id, "state": "revoked" }),

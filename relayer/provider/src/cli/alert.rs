@@ -1,8 +1,7 @@
 use clap::Subcommand;
 
+use super::desk::Desk;
 use super::output::{Output, or_dash};
-use crate::admin::Admin;
-use crate::alert;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AlertCommand {
@@ -10,11 +9,11 @@ pub(super) enum AlertCommand {
     List,
 }
 
-pub(super) async fn run(desk: &Admin, AlertCommand::List: AlertCommand, out: Output) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Desk, AlertCommand::List: AlertCommand, out: Output) -> anyhow::Result<()> {
     let head = [
         "ALERT", "SEVERITY", "CLUSTER", "NODE", "SINCE", "UNTIL", "SUMMARY",
     ];
-    out.list(&alert::list(desk.store.reader()).await?, &head, |a| {
+    out.list(&desk.alerts().await?, &head, |a| {
         vec![
             a.name.clone(),
             a.severity.clone(),

@@ -10,6 +10,7 @@ use hpc_schema::time::UnixSeconds;
 use serde::Serialize;
 
 use super::args::AuditCommand;
+use super::desk::Desk;
 use super::output::{Output, line};
 use crate::admin::Admin;
 use crate::audit::{self, Chain, Checked, Row};
@@ -30,13 +31,10 @@ struct Verified {
     chain: Option<Checked>,
 }
 
-pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> anyhow::Result<()> {
-    let reader = desk.store.reader();
+pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyhow::Result<()> {
     match command {
         AuditCommand::List { limit } => {
-            let limit = limit.min(audit::MAX_PAGE);
-            let after = audit::head(reader).await?.seq.saturating_sub(u64::from(limit));
-            let mut rows = audit::page(reader, after, limit).await?;
+            let mut rows = desk.audit_newest(limit).await?;
             rows.reverse();
             let head = ["ROW", "AT", "WHO", "ROLE", "VIA", "ACT", "TARGET", "RESULT"];
             out.list(&rows, &head, |r| {
@@ -53,7 +51,7 @@ pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> any
             })
         }
         AuditCommand::Export { mut after } => loop {
-            let rows = audit::page(reader, after, audit::MAX_PAGE).await?;
+            let rows = desk.audit(after).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.seq;
             for row in &rows {
@@ -65,17 +63,28 @@ pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> any
             chain,
             anchored_by,
         } => {
-            let mut rows = Vec::new();
-            let end = match &file {
-                Some(path) => follow(path, &mut rows)?,
-                None => audit::verify(reader, |row| rows.push(row.clone())).await??,
+            let here = match desk {
+                Desk::Here(admin, _) => Some(&**admin),
+                Desk::There(_) => None,
             };
-            let checked = if chain {
-                let mut ours = anchored_by;
-                ours.push(desk.operator_address()?);
-                Some(audit::check(&anchors(desk).await?, &ours, rows.iter()))
-            } else {
-                None
+            let mut rows = Vec::new();
+            let end = match (&file, here) {
+                (Some(path), _) => follow(path, &mut rows)?,
+                (None, Some(admin)) => {
+                    audit::verify(admin.store.reader(), |row| rows.push(row.clone())).await??
+                }
+                (None, None) => fetched(desk, &mut rows).await?,
+            };
+            let checked = match here {
+                _ if !chain => None,
+                Some(admin) => {
+                    let mut ours = anchored_by;
+                    ours.push(admin.operator_address()?);
+                    Some(audit::check(&anchors(admin).await?, &ours, rows.iter()))
+                }
+                None => {
+                    bail!("--chain is for the gateway's own machine, whose configuration names the chain")
+                }
             };
             let verified = Verified {
                 rows: end.seq,
@@ -94,6 +103,21 @@ pub(super) async fn run(desk: &Admin, command: AuditCommand, out: Output) -> any
                     "{n} digests that were anchored on chain are not in this log: it was cut off or written anew"
                 ),
             }
+        }
+    }
+}
+
+/// The rows that a listener gives, followed from the first.
+async fn fetched(desk: &Desk, rows: &mut Vec<Row>) -> anyhow::Result<Chain> {
+    let mut chain = Chain::default();
+    loop {
+        let page = desk.audit(chain.seq).await?;
+        if page.is_empty() {
+            return Ok(chain);
+        }
+        for row in page {
+            chain.follow(&row)?;
+            rows.push(row);
         }
     }
 }

@@ -5,11 +5,11 @@ use hpc_chain::keys::{Passphrase, read_private};
 use serde_json::json;
 
 use super::output::Output;
-use super::{desk, who};
+use super::{admin_of, who};
 use crate::admin::Act;
 use crate::backup;
 use crate::home::Home;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// A passphrase shorter than this is refused.
 const MIN_CHARS: usize = 12;
@@ -17,7 +17,8 @@ const MIN_CHARS: usize = 12;
 /// Backups of the daemon's directory.
 #[derive(Debug, Subcommand)]
 pub(super) enum BackupCommand {
-    /// Writes store, CA, keys and configuration to one file, sealed with a passphrase; the daemon may run meanwhile.
+    /// Writes store, CA, keys and configuration to one file, sealed with a passphrase; the daemon may run meanwhile. A store in
+    /// PostgreSQL is not part of it: `pg_dump` saves that.
     #[command(after_help = "Examples:\n  \
         virtengine-provider backup create /backup/provider-$(date +%F).backup --passphrase-file /etc/virtengine/backup-passphrase")]
     Create {
@@ -63,22 +64,24 @@ pub(super) async fn run(home: Home, command: BackupCommand, out: Output) -> anyh
     match command {
         BackupCommand::Create { file, sealed } => {
             let passphrase = sealed.passphrase()?;
-            let desk = desk(home).await?;
-            if desk.store.is_shared() {
-                return Err(StoreError::Elsewhere.into());
-            }
+            let desk = admin_of(home).await?;
             let what = || ("backup.create", file.display().to_string());
             // Begun first: whoever restores it sees that it was made, and by whom.
             Act::note(&desk.store, &who(), what(), "begun", json!({})).await?;
-            let made = backup::create(&desk.home, &file, &passphrase).await;
+            let made = backup::create(&desk.home, &desk.store, &file, &passphrase).await;
             let (result, detail) = match &made {
                 Ok(head) => ("done", json!({ "created_at": head.created_at })),
                 Err(e) => ("failed", json!({ "message": e.to_string() })),
             };
             Act::note(&desk.store, &who(), what(), result, detail).await?;
             let head = made?;
+            let beside = if head.postgres {
+                "; the store is in PostgreSQL: save it with pg_dump"
+            } else {
+                ""
+            };
             let text = format!(
-                "{} holds {} as of {}, chain {}",
+                "{} holds {} as of {}, chain {}{beside}",
                 file.display(),
                 desk.home.dir().display(),
                 head.created_at,
@@ -88,6 +91,15 @@ pub(super) async fn run(home: Home, command: BackupCommand, out: Output) -> anyh
         }
         BackupCommand::Restore { file, sealed } => {
             let head = backup::restore(&home, &file, &sealed.passphrase()?).await?;
+            if head.postgres {
+                let text = format!(
+                    "{} has CA, keys and configuration as of {}, chain {}; bring the store back with pg_restore, then start the daemon",
+                    home.dir().display(),
+                    head.created_at,
+                    head.chain_id
+                );
+                return out.done(&text, &head);
+            }
             let store = Store::open(&home.store()).await?;
             let detail = json!({ "created_at": head.created_at });
             let what = ("backup.restore", file.display().to_string());

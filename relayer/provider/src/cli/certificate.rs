@@ -1,15 +1,17 @@
 use serde_json::json;
 
 use super::args::CertificateCommand;
+use super::desk::Desk;
 use super::output::{self, Output};
-use super::who;
-use crate::admin::{Admin, Certificates};
+use crate::admin::Certificates;
 
-pub(super) async fn run(desk: &Admin, what: CertificateCommand, out: Output) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Desk, what: CertificateCommand, out: Output) -> anyhow::Result<()> {
     match what {
         CertificateCommand::List { node_id } => {
-            let rows = desk.certificates(node_id.as_ref(), None, 100_000).await?;
-            let head = ["SERIAL", "CLUSTER", "NODE", "EPOCH", "UNTIL", "REVOKED"];
+            let rows = desk.certificates(node_id.as_ref()).await?;
+            let head = [
+                "SERIAL", "CLUSTER", "NODE", "EPOCH", "UNTIL", "REVOKED", "ISSUER", "SHA-256",
+            ];
             out.list(&rows, &head, |r| {
                 vec![
                     r.serial.clone(),
@@ -18,16 +20,24 @@ pub(super) async fn run(desk: &Admin, what: CertificateCommand, out: Output) -> 
                     output::or_dash(r.epoch),
                     r.not_after.to_string(),
                     output::or_dash(r.revoked_at),
+                    r.issuer.clone(),
+                    r.fingerprint.clone(),
                 ]
             })
         }
         CertificateCommand::Revoke {
+            fingerprint,
             serial,
             node_id,
             cluster_id,
         } => {
-            let which = Certificates::either(serial.as_deref(), node_id.as_ref(), cluster_id.as_ref())?;
-            let revoked = desk.revoke_certificates(&who(), which).await?;
+            let which = Certificates::one_of(
+                fingerprint.as_deref(),
+                serial.as_deref(),
+                node_id.as_ref(),
+                cluster_id.as_ref(),
+            )?;
+            let revoked = desk.revoke_certificates(which).await?;
             out.done(
                 &format!("{revoked} certificates revoked"),
                 &json!({ "revoked": revoked }),

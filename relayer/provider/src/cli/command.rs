@@ -1,11 +1,11 @@
 use serde_json::json;
 
 use super::args::{OrderCommand, SendArgs};
+use super::desk::Desk;
 use super::output::Output;
-use super::who;
-use crate::admin::{Admin, Order};
+use crate::admin::Order;
 
-pub(super) async fn run(desk: &Admin, what: OrderCommand, out: Output) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Desk, what: OrderCommand, out: Output) -> anyhow::Result<()> {
     match what {
         OrderCommand::Send(args) => {
             let SendArgs {
@@ -21,11 +21,11 @@ pub(super) async fn run(desk: &Admin, what: OrderCommand, out: Output) -> anyhow
                 parameters: &parameters,
                 deadline_seconds: deadline.as_secs(),
             };
-            let id = desk.send(&who(), &order).await?;
+            let id = desk.send(&order).await?;
             out.done(&id, &json!({ "command_id": id }))
         }
         OrderCommand::List { node_id, limit } => {
-            let rows = desk.orders(None, node_id.as_ref(), limit).await?;
+            let rows = desk.orders(node_id.as_ref(), limit).await?;
             let head = [
                 "ID", "NODE", "TYPE", "STATE", "BY", "ISSUED", "DEADLINE", "DETAIL",
             ];
@@ -44,7 +44,7 @@ pub(super) async fn run(desk: &Admin, what: OrderCommand, out: Output) -> anyhow
         }
         OrderCommand::Show { command_id } => out.value(&desk.order(&command_id).await?),
         OrderCommand::Cancel { command_id } => {
-            desk.cancel(&who(), &command_id).await?;
+            desk.cancel(&command_id).await?;
             out.done(
                 &format!("order {command_id} is taken back"),
                 &json!({ "command_id": command_id, "state": "cancelled" }),

@@ -1,3 +1,4 @@
+use anyhow::bail;
 use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError};
 use serde::Serialize;
 use serde_json::json;
@@ -61,12 +62,29 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
                 out.value(&row)
             }
         }
-        KeysCommand::Add { name, import, prefix } => {
+        KeysCommand::Add {
+            name,
+            import,
+            place,
+            prefix,
+        } => {
             let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
-            let keyring = Keyring::open(&home.keyring(), relayer.backend)?;
-            add_key(&keyring, &name, import.as_deref())?;
+            // Beside one in an HSM another is sealed.
+            let backend = match relayer.backend {
+                Backend::Pkcs11 => Backend::File,
+                other => other,
+            };
+            let keyring = Keyring::open(&home.keyring(), backend)?;
+            match place.hsm()? {
+                Some(_) if import.is_some() => {
+                    bail!("--import: an HSM makes its own key, or has it already (--pkcs11-id)")
+                }
+                Some((options, id)) => keyring.add_hsm(&name, &options, id.as_deref())?,
+                None => add_key(&keyring, &name, import.as_deref())?,
+            };
             let row = find(&name, prefix)?;
-            let detail = json!({ "address": row.address, "imported": import.is_some() });
+            let detail =
+                json!({ "address": row.address, "imported": import.is_some(), "backend": row.backend });
             Act::note(
                 &desk.store,
                 &who(),
@@ -80,6 +98,13 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
         KeysCommand::Address { name, prefix } => {
             let row = find(&name, prefix)?;
             out.done(&row.address, &json!({ "name": row.name, "address": row.address }))
+        }
+        KeysCommand::RotateTask { cluster_id } => {
+            let rotated = desk.rotate_task_key(&who(), &cluster_id).await?;
+            if rotated.resumed {
+                eprintln!("a rotation that had been broken off is done now; run this again for another key");
+            }
+            out.done(&rotated.new_key.to_base64(), &rotated)
         }
         KeysCommand::Task { cluster_id } => {
             let made = !home.task_key(&cluster_id).exists();

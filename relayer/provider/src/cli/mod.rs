@@ -8,11 +8,13 @@ mod backup;
 mod certificate;
 mod command;
 mod config;
+mod desk;
 mod heartbeat;
 mod init;
 mod keys;
 mod log;
 mod node;
+mod nodes;
 mod output;
 mod run;
 mod slot;
@@ -21,7 +23,9 @@ mod task;
 mod token;
 mod watch;
 
+use anyhow::bail;
 use clap::{CommandFactory as _, Parser as _};
+use hpc_chain::keys::hsm_helper;
 use serde_json::json;
 
 use crate::admin::{Admin, AdminError};
@@ -31,12 +35,16 @@ use crate::daemon::StartError;
 use crate::home::Home;
 use crate::store::{Store, StoreError};
 use args::{Args, Command, TaskCommand};
+use desk::Desk;
 use output::Output;
 
 /// Runs the program; gives its exit code.
 #[must_use]
 pub fn main() -> u8 {
     let args = Args::parse();
+    if matches!(args.command, Command::SignPkcs11) {
+        return sign_pkcs11();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return fail(&e, 71),
@@ -47,13 +55,19 @@ pub fn main() -> u8 {
     }
 }
 
+/// Without a runtime: the HSM's library has a process of its own, with one thread. What is wrong is told on the pipe.
+fn sign_pkcs11() -> u8 {
+    let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    u8::from(hsm_helper(input, output).is_err())
+}
+
 /// After sysexits.h: 78 configuration and keys, 74 disk, 69 a service; 1 for what is refused.
 fn exit_code(e: &anyhow::Error) -> u8 {
     if let Some(e) = e.downcast_ref::<StartError>() {
         return e.exit_code();
     }
     match e.downcast_ref::<AdminError>() {
-        Some(AdminError::Chain(_)) => return 69,
+        Some(AdminError::Chain(_) | AdminError::Unreachable(_)) => return 69,
         Some(AdminError::Home(_)) => return 78,
         Some(AdminError::Store(_) | AdminError::Random(_)) => return 74,
         _ => {}
@@ -79,29 +93,54 @@ fn fail(e: &dyn std::fmt::Display, code: u8) -> u8 {
 async fn dispatch(args: Args) -> anyhow::Result<()> {
     let home = Home::new(args.home);
     let out = Output(args.output);
+    let (elsewhere, own) = (args.elsewhere, home.clone());
+    // The store of this directory, or an admin listener.
+    let desk = async || -> anyhow::Result<Desk> {
+        match elsewhere.desk()? {
+            Some(there) => Ok(there),
+            None => Ok(Desk::here(admin_of(own.clone()).await?)),
+        }
+    };
+    // What is the directory's alone is not done on another one by mistake.
+    let here = || match &elsewhere.admin {
+        Some(_) => bail!("this is for the command line on the gateway's own machine: leave out --admin"),
+        None => Ok(()),
+    };
     match args.command {
         Command::Init(init) => init::run(&home, &init, out).await,
         Command::Run => Box::pin(run::run(home)).await,
         Command::Config(command) => config::run(&home, &command, out),
-        Command::NodeToken(command) => Box::pin(token::run(&desk(home).await?, command, out)).await,
-        Command::Node(command) => Box::pin(node::run(&desk(home).await?, command, out)).await,
-        Command::Order(command) => Box::pin(command::run(&desk(home).await?, command, out)).await,
+        Command::NodeToken(command) => Box::pin(token::run(&desk().await?, command, out)).await,
+        Command::Node(command) => Box::pin(node::run(&desk().await?, command, out)).await,
+        Command::Order(command) => Box::pin(command::run(&desk().await?, command, out)).await,
         Command::Task(TaskCommand::Catalog) => task::catalog(out),
-        Command::Task(command) => Box::pin(task::run(&desk(home).await?, command, out)).await,
-        Command::Slot(command) => Box::pin(slot::run(&desk(home).await?, command, out)).await,
-        Command::Heartbeat(command) => Box::pin(heartbeat::run(&desk(home).await?, command, out)).await,
-        Command::Alert(command) => alert::run(&desk(home).await?, command, out).await,
-        Command::Certificate(command) => Box::pin(certificate::run(&desk(home).await?, command, out)).await,
-        Command::Keys(command) => Box::pin(keys::run(&desk(home).await?, command, out)).await,
-        Command::AdminToken(command) => Box::pin(admin::run(&desk(home).await?, command, out)).await,
-        Command::Audit(command) => Box::pin(audit::run(&desk(home).await?, command, out)).await,
-        Command::Backup(command) => Box::pin(backup::run(home, command, out)).await,
+        Command::Task(TaskCommand::Prove { which, file }) => {
+            here()?;
+            Box::pin(task::prove(&admin_of(home).await?, &which, file.as_deref(), out)).await
+        }
+        Command::Task(command) => Box::pin(task::run(&desk().await?, command, out)).await,
+        Command::Slot(command) => Box::pin(slot::run(&desk().await?, command, out)).await,
+        Command::Heartbeat(command) => Box::pin(heartbeat::run(&desk().await?, command, out)).await,
+        Command::Alert(command) => alert::run(&desk().await?, command, out).await,
+        Command::Certificate(command) => Box::pin(certificate::run(&desk().await?, command, out)).await,
+        Command::Keys(command) => {
+            here()?;
+            Box::pin(keys::run(&admin_of(home).await?, command, out)).await
+        }
+        Command::AdminToken(command) => Box::pin(admin::run(&desk().await?, command, out)).await,
+        Command::Audit(command) => Box::pin(audit::run(&desk().await?, command, out)).await,
+        Command::Backup(command) => {
+            here()?;
+            Box::pin(backup::run(home, command, out)).await
+        }
         Command::Reload => {
-            desk(home).await?.reload(&who()).await?;
+            desk().await?.reload().await?;
             let text = "the daemon reads certificates and configuration anew; status says if something cannot be used";
             out.done(text, &json!({ "reload": "asked for" }))
         }
-        Command::Status => status::run(&desk(home).await?, out).await,
+        // Done before there is a runtime.
+        Command::SignPkcs11 => Ok(()),
+        Command::Status => Box::pin(status::run(&desk().await?, out)).await,
         Command::Openapi => output::line(&serde_json::to_string_pretty(&crate::openapi::document())?),
         Command::Completions { shell } => {
             clap_complete::generate(
@@ -115,8 +154,8 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// The desk of this directory.
-async fn desk(home: Home) -> Result<Admin, StartError> {
+/// What this directory's operators see and decide.
+async fn admin_of(home: Home) -> Result<Admin, StartError> {
     let config = load(&home)?;
     let store = Store::of(&home, &config.store).await?;
     Ok(Admin { home, config, store })

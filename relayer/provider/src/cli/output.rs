@@ -1,11 +1,22 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
-use super::args::Format;
-
 /// How answers are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// Writes answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output(pub(super) Format);
 

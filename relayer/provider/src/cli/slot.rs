@@ -1,29 +1,29 @@
 use anyhow::Context as _;
 use hpc_schema::task::SliceSlot;
 
-use super::args::{SlotCommand, WhichSlotArgs};
+use super::args::SlotCommand;
+use super::desk::Desk;
 use super::output::{Output, or_dash};
 use super::task::given;
-use super::who;
-use crate::admin::{Admin, SlotSize, WhichSlot};
+use crate::admin::SlotSize;
 use crate::slot::SlotRow;
 
-pub(super) async fn run(desk: &Admin, what: SlotCommand, out: Output) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Desk, what: SlotCommand, out: Output) -> anyhow::Result<()> {
     match what {
         SlotCommand::List {
             node_id,
             cluster_id,
             state,
-        } => list(
-            &desk.slots(cluster_id.as_ref(), node_id.as_ref(), state).await?,
-            out,
-        ),
+        } => {
+            let mut rows = desk.slots(cluster_id.as_ref(), node_id.as_ref(), state).await?;
+            // People count places.
+            rows.sort_by_cached_key(|r| (r.cluster_id.clone(), r.node_id.clone(), r.slot.slot_index));
+            list(&rows, out)
+        }
         SlotCommand::Add { whose, slot } => {
             let text = given("--slot", &slot)?;
             let slot: SliceSlot = serde_json::from_str(&text).context("--slot")?;
-            let row = desk
-                .add_slot(&who(), &whose.node_id, whose.cluster_id.as_ref(), slot)
-                .await?;
+            let row = desk.add_slot(&whose, slot).await?;
             out.done(&format!("slot {} is {}", row.slot_id(), row.state), &row)
         }
         SlotCommand::Approve {
@@ -35,7 +35,7 @@ pub(super) async fn run(desk: &Admin, what: SlotCommand, out: Output) -> anyhow:
                 vcpu_count: vcpus,
                 memory_mib,
             };
-            let approved = desk.approve_slot(&who(), meant(&which), size).await?;
+            let approved = desk.approve_slot(&which, size).await?;
             let text = format!(
                 "slot {} is approved; task {} wipes it",
                 approved.slot.slot_id(),
@@ -44,17 +44,9 @@ pub(super) async fn run(desk: &Admin, what: SlotCommand, out: Output) -> anyhow:
             out.done(&text, &approved)
         }
         SlotCommand::Retire(which) => {
-            let row = desk.retire_slot(&who(), meant(&which)).await?;
+            let row = desk.retire_slot(&which).await?;
             out.done(&format!("slot {} is retired", row.slot_id()), &row)
         }
-    }
-}
-
-fn meant(which: &WhichSlotArgs) -> WhichSlot<'_> {
-    WhichSlot {
-        node_id: &which.whose.node_id,
-        cluster_id: which.whose.cluster_id.as_ref(),
-        slot_id: &which.slot_id,
     }
 }
 

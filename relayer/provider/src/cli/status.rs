@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::desk::Desk;
 use super::output::Output;
 use crate::admin::Admin;
 use crate::config::Config;
@@ -18,12 +19,12 @@ struct Readiness {
     reasons: Vec<Reason>,
 }
 
-pub(super) async fn run(desk: &Admin, out: Output) -> anyhow::Result<()> {
-    let asked = timeout(PATIENCE, readiness(&desk.config))
-        .await
-        .ok()
-        .and_then(Result::ok);
-    out.value(&desk.status(asked.map(|r| r.reasons)).await?)
+pub(super) async fn run(desk: &Desk, out: Output) -> anyhow::Result<()> {
+    let asked = async |admin: &Admin| {
+        let asked = timeout(PATIENCE, readiness(&admin.config)).await;
+        asked.ok().and_then(Result::ok).map(|r| r.reasons)
+    };
+    out.value(&desk.status(asked).await?)
 }
 
 /// `/readyz` of the daemon on this machine.

@@ -1,22 +1,24 @@
 use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use hpc_schema::task::{MAX_TASK_PARAMS_BYTES, TaskState, catalogue};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::args::{SubmitArgs, TaskCommand, WhichTask};
+use super::desk::Desk;
 use super::output::{self, Output, or_dash};
-use super::who;
-use crate::admin::{Admin, Submission};
+use crate::admin::{Admin, Seen, Submission, TaskFull};
 use crate::clock;
 use crate::config::Span;
-use crate::task::{self, Approval, TaskRow};
+use crate::task::{Approval, TaskRow};
 
-/// How often a task is looked at by who watches it from the command line.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Who watches a task is answered once there is news of it, and after this without.
+const LOOK: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(desk: &Admin, what: TaskCommand, out: Output) -> anyhow::Result<()> {
+pub(super) async fn run(desk: &Desk, what: TaskCommand, out: Output) -> anyhow::Result<()> {
     match what {
         TaskCommand::Submit(args) => submit(desk, &args, out).await,
         TaskCommand::List {
@@ -24,14 +26,10 @@ pub(super) async fn run(desk: &Admin, what: TaskCommand, out: Output) -> anyhow:
             state,
             limit,
         } => list(&desk.tasks(node_id.as_ref(), state, limit).await?, out),
-        TaskCommand::Show(which) => {
-            out.value(&desk.task_full(&which.task_id, which.cluster_id.as_ref()).await?)
-        }
+        TaskCommand::Show(which) => out.value(&desk.task_full(&which).await?),
         TaskCommand::Watch { which, within } => watch(desk, &which, within).await,
         TaskCommand::Cancel(which) => {
-            let state = desk
-                .cancel_task(&who(), &which.task_id, which.cluster_id.as_ref())
-                .await?;
+            let state = desk.cancel_task(&which).await?;
             let text = match state {
                 TaskState::Cancelled => "the task is taken back",
                 _ => "the node is told to end the task; task watch shows how it ends",
@@ -39,15 +37,14 @@ pub(super) async fn run(desk: &Admin, what: TaskCommand, out: Output) -> anyhow:
             out.done(text, &json!({ "task_id": which.task_id, "state": state }))
         }
         TaskCommand::Approve(which) => {
-            let row = desk
-                .approve_task(&who(), &which.task_id, which.cluster_id.as_ref())
-                .await?;
+            let row = desk.approve_task(&which).await?;
             out.done(
                 &format!("task {} of {} is approved", row.task_id, row.node_id),
                 &row,
             )
         }
-        TaskCommand::Catalog => catalog(out),
+        // Of the directory alone, and of no store: done before there is a desk.
+        TaskCommand::Prove { .. } | TaskCommand::Catalog => Ok(()),
     }
 }
 
@@ -59,7 +56,7 @@ pub(super) fn catalog(out: Output) -> anyhow::Result<()> {
     out.value(&catalogue())
 }
 
-async fn submit(desk: &Admin, args: &SubmitArgs, out: Output) -> anyhow::Result<()> {
+async fn submit(desk: &Desk, args: &SubmitArgs, out: Output) -> anyhow::Result<()> {
     let params = given("--params", &args.params)?;
     let submission = Submission {
         task_id: args.task_id.as_ref(),
@@ -69,7 +66,7 @@ async fn submit(desk: &Admin, args: &SubmitArgs, out: Output) -> anyhow::Result<
         params: params.trim(),
         expires_seconds: args.expires.as_secs(),
     };
-    let row = desk.submit_task(&who(), &submission).await?;
+    let row = desk.submit_task(&submission).await?;
     out.done(row.task_id.as_str(), &row)
 }
 
@@ -88,6 +85,27 @@ pub(super) fn given(flag: &str, argument: &str) -> anyhow::Result<String> {
         .read_to_string(&mut text)
         .with_context(|| format!("{flag} @{path}"))?;
     Ok(text)
+}
+
+/// From the directory's own store: a proof has as many rows as the log has between a result and its anchor.
+pub(super) async fn prove(
+    admin: &Admin,
+    which: &WhichTask,
+    file: Option<&Path>,
+    out: Output,
+) -> anyhow::Result<()> {
+    let proof = admin
+        .prove_task(&which.task_id, which.cluster_id.as_ref())
+        .await?;
+    // Always JSON: this is a file, whatever answers look like.
+    let text = serde_json::to_string_pretty(&proof)?;
+    let Some(path) = file else {
+        return output::line(&text);
+    };
+    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    let path = path.display().to_string();
+    let said = format!("{path} proves how the task ended; check it with: virtengine query hpc proof {path}");
+    out.done(&said, &json!({ "file": path, "task_id": which.task_id }))
 }
 
 fn list(rows: &[TaskRow], out: Output) -> anyhow::Result<()> {
@@ -113,19 +131,19 @@ fn list(rows: &[TaskRow], out: Output) -> anyhow::Result<()> {
     })
 }
 
-async fn watch(desk: &Admin, which: &WhichTask, within: Span) -> anyhow::Result<()> {
-    let (id, cluster) = (&which.task_id, which.cluster_id.as_ref());
-    let end = tokio::time::Instant::now() + within.duration();
-    let (mut next, mut before) = (0, None);
+async fn watch(desk: &Desk, which: &WhichTask, within: Span) -> anyhow::Result<()> {
+    let end = Instant::now() + within.duration();
+    let mut seen = Seen::default();
     loop {
-        let row = desk.task(id, cluster).await?;
-        for event in task::progress_of(desk.store.reader(), &row.cluster_id, id, next).await? {
-            next = event.n + 1;
+        let left = end.saturating_duration_since(Instant::now()).min(LOOK);
+        let TaskFull { row, progress } = desk.wait_task(which, seen, left).await?;
+        for event in progress {
+            seen.progress = event.n + 1;
             let message = event.message.as_deref().unwrap_or_default();
             output::line(format!("{}  {}  {message}", event.at, event.phase).trim_end())?;
         }
-        if before != Some(row.state) {
-            before = Some(row.state);
+        if seen.state != Some(row.state) {
+            seen.state = Some(row.state);
             output::line(&format!("{}  {}", clock::now(), row.state))?;
         }
         if row.state == TaskState::Completed {
@@ -135,9 +153,8 @@ async fn watch(desk: &Admin, which: &WhichTask, within: Span) -> anyhow::Result<
             let (code, detail) = (or_dash(row.code.as_ref()), or_dash(row.detail.as_ref()));
             bail!("the task is {}: {code}: {detail}", row.state);
         }
-        if tokio::time::Instant::now() >= end {
+        if Instant::now() >= end {
             bail!("the task is still {}", row.state);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }

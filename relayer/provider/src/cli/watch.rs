@@ -6,9 +6,10 @@ use rustix::termios::tcgetwinsize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::node::{HEAD, cells};
+use super::desk::Desk;
+use super::nodes::{HEAD, cells};
 use super::output::{Output, line, table};
-use crate::admin::{Admin, NodeRow};
+use crate::admin::NodeRow;
 use crate::clock;
 
 /// Not more often than this: each look reads the store.
@@ -16,7 +17,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Shows nodes again and again until Ctrl-C, SIGTERM, or nobody reads any more.
 pub(super) async fn run(
-    desk: &Admin,
+    desk: &Desk,
     node: Option<&NodeId>,
     every: Duration,
     out: Output,
@@ -29,9 +30,9 @@ pub(super) async fn run(
         write("\x1b[?25l\x1b[2J")?;
     }
     let shown = loop {
-        let rows = match desk.nodes(None, node).await {
+        let rows = match desk.nodes(node).await {
             Ok(rows) => rows,
-            Err(e) => break Err(e.into()),
+            Err(e) => break Err(e),
         };
         let written = if screen {
             let size = tcgetwinsize(stdout()).map(|s| (usize::from(s.ws_col), usize::from(s.ws_row)));

@@ -2,7 +2,8 @@ use hpc_schema::id::{ClusterId, NodeId};
 
 use super::row::CommandRow;
 use crate::db::{self, Pool};
-use crate::store::StoreError;
+use crate::page::{Page, Window};
+use crate::store::{StoreError, int};
 
 /// Orders kept in memory at most, over all nodes.
 const MAX_LOADED: i64 = 100_000;
@@ -23,23 +24,34 @@ pub async fn pending(pool: &Pool) -> Result<Vec<CommandRow>, StoreError> {
 /// Orders, newest first: of one cluster, one node, or all.
 ///
 /// # Errors
-/// If the store fails.
+/// If the store fails, or the cursor is none.
 pub async fn history(
     pool: &Pool,
     cluster: Option<&ClusterId>,
     node: Option<&NodeId>,
-    limit: u32,
-) -> Result<Vec<CommandRow>, StoreError> {
-    let rows = db::query(
-        "SELECT * FROM command WHERE (?1 IS NULL OR cluster_id = ?1) AND (?2 IS NULL OR node_id = ?2)
-         ORDER BY issued_at_s DESC, command_id LIMIT ?3",
-    )
-    .bind(cluster.map(ClusterId::as_str))
-    .bind(node.map(NodeId::as_str))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    rows.iter().map(CommandRow::read).collect()
+    window: Window<'_>,
+) -> Result<Page<CommandRow>, StoreError> {
+    let (time, [id]) = window.newest::<1>()?;
+    let mut sql = "SELECT * FROM command WHERE (issued_at_s, command_id) < (?, ?)".to_owned();
+    if cluster.is_some() {
+        sql.push_str(" AND cluster_id = ?");
+    }
+    if node.is_some() {
+        sql.push_str(" AND node_id = ?");
+    }
+    sql.push_str(" ORDER BY issued_at_s DESC, command_id DESC LIMIT ?");
+    let mut query = db::query(sql).bind(int(time)).bind(id);
+    for wanted in [cluster.map(ClusterId::as_str), node.map(NodeId::as_str)]
+        .into_iter()
+        .flatten()
+    {
+        query = query.bind(wanted);
+    }
+    let rows = query.bind(window.read()).fetch_all(pool).await?;
+    let rows = rows.iter().map(CommandRow::read).collect::<Result<_, _>>()?;
+    Ok(window.cut(rows, |c: &CommandRow| {
+        format!("{}/{}", c.issued_at.0, c.command_id)
+    }))
 }
 
 /// One order.

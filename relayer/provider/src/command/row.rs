@@ -2,13 +2,13 @@ use hpc_schema::command::{AcknowledgementStatus, CommandType};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::db::Row;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// How an order stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandState {
     /// Not acknowledged.
@@ -88,7 +88,7 @@ pub struct NewCommand {
 }
 
 /// An order on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRow {
     /// Unique.
     pub command_id: String,
@@ -119,6 +119,9 @@ pub struct CommandRow {
     pub code: Option<String>,
     /// The node's words.
     pub detail: Option<String>,
+    /// All that a diagnostic has found: a JSON object as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
 }
 
 impl CommandRow {
@@ -147,6 +150,7 @@ impl CommandRow {
             acknowledged_at: opt_uint(row, "acknowledged_at_s")?.map(UnixSeconds),
             code: row.try_get("code")?,
             detail: row.try_get("detail")?,
+            report: row.try_get("report")?,
         })
     }
 }

@@ -1,11 +1,13 @@
 use hpc_schema::command::{
-    Acknowledgement, AcknowledgementStatus, CommandScope, CommandType, verify_command,
+    Acknowledgement, AcknowledgementStatus, CommandScope, CommandType, MAX_ACKNOWLEDGEMENT_REPORT,
+    verify_command,
 };
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::time::UnixSeconds;
 
 use super::*;
 use crate::identity::Seed;
+use crate::page::Window;
 use crate::store::Store;
 
 fn order(id: &str, kind: CommandType) -> NewCommand {
@@ -28,6 +30,7 @@ fn ack(id: &str, status: AcknowledgementStatus) -> Acknowledgement {
         status,
         code: None,
         detail: Some("x\u{7}".repeat(300)),
+        report: Some(r#"{"health":"healthy"}"#.to_owned()),
     }
 }
 
@@ -64,6 +67,35 @@ async fn an_acknowledged_order_is_told_no_more_and_stays_on_record() {
     let row = find(store.reader(), "c1").await.unwrap().unwrap();
     assert_eq!((row.state, row.acknowledged_at), (CommandState::Done, Some(now)));
     assert_eq!(row.detail.unwrap().len(), 256);
+    assert_eq!(row.report.as_deref(), Some(r#"{"health":"healthy"}"#));
+}
+
+#[tokio::test]
+async fn a_report_that_is_none_or_too_long_is_not_kept() {
+    let (_dir, store) = store().await;
+    let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+    let long = format!(r#"{{"x":"{}"}}"#, "y".repeat(MAX_ACKNOWLEDGEMENT_REPORT));
+    for (id, report) in [("r1", "no JSON"), ("r2", "[]"), ("r3", &long)] {
+        let mut tx = store.begin().await.unwrap();
+        submit(&mut tx, &order(id, CommandType::RunDiagnostic))
+            .await
+            .unwrap();
+        let ack = Acknowledgement {
+            report: Some(report.to_owned()),
+            ..ack(id, AcknowledgementStatus::Done)
+        };
+        assert!(
+            acknowledge(&mut tx, &cluster, &node, &ack, UnixSeconds(1500))
+                .await
+                .unwrap()
+        );
+        tx.commit().await.unwrap();
+        assert_eq!(
+            find(store.reader(), id).await.unwrap().unwrap().report,
+            None,
+            "{id}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -82,11 +114,24 @@ async fn a_drain_takes_back_a_waiting_resume_and_a_deadline_ends_an_order() {
     assert_eq!(expire(&mut tx, UnixSeconds(2000)).await.unwrap(), 0);
     assert_eq!(expire(&mut tx, UnixSeconds(2001)).await.unwrap(), 2);
     tx.commit().await.unwrap();
-    assert_eq!(history(store.reader(), None, None, 10).await.unwrap().len(), 3);
+    assert_eq!(
+        history(store.reader(), None, None, Window::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        3
+    );
     let mut tx = store.begin().await.unwrap();
     prune(&mut tx, UnixSeconds(3000)).await.unwrap();
     tx.commit().await.unwrap();
-    assert!(history(store.reader(), None, None, 10).await.unwrap().is_empty());
+    assert!(
+        history(store.reader(), None, None, Window::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
-use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENT_DETAIL};
+use hpc_schema::command::{
+    Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENT_DETAIL, MAX_ACKNOWLEDGEMENT_REPORT,
+};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 
@@ -101,14 +103,20 @@ pub async fn acknowledge(
         }
         out
     };
+    // A node's word: kept if it is what it should be.
+    let is_object = |text: &&str| {
+        text.len() <= MAX_ACKNOWLEDGEMENT_REPORT
+            && serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok()
+    };
     let done = db::query(
-        "UPDATE command SET state = ?, acknowledged_at_s = ?, code = ?, detail = ?
+        "UPDATE command SET state = ?, acknowledged_at_s = ?, code = ?, detail = ?, report = ?
          WHERE command_id = ? AND cluster_id = ? AND node_id = ? AND state IN ('pending', 'accepted', 'expired')",
     )
     .bind(CommandState::from(ack.status).as_str())
     .bind(int(now.0))
     .bind(ack.code().map(hpc_schema::code::Code::as_str))
     .bind(ack.detail.as_deref().map(printable))
+    .bind(ack.report.as_deref().filter(is_object))
     .bind(&ack.command_id)
     .bind(cluster.as_str())
     .bind(node.as_str())

@@ -148,8 +148,9 @@ impl Config {
                 fail(key, "must be 1 to 1000000")?;
             }
         }
-        if !(4096..=1_048_576).contains(&self.gateway.max_body_bytes) {
-            fail("gateway.max_body_bytes", "must be 4096 to 1048576")?;
+        // A heartbeat with a diagnostic's whole report must fit, or its node is refused for ever.
+        if !(32_768..=1_048_576).contains(&self.gateway.max_body_bytes) {
+            fail("gateway.max_body_bytes", "must be 32768 to 1048576")?;
         }
         if !(6..=60_000).contains(&self.gateway.requests_per_minute) {
             fail("gateway.requests_per_minute", "must be 6 to 60000")?;
@@ -270,7 +271,7 @@ mod tests {
         );
         assert!(Config::parse("admin: {listen: null}", "c", std::iter::empty()).is_ok());
         assert!(error("audit: {anchor_interval: 200h}").starts_with("audit.anchor_interval"));
-        assert!(error("gateway: {max_body_bytes: 1}").starts_with("gateway.max_body_bytes"));
+        assert!(error("gateway: {max_body_bytes: 32767}").starts_with("gateway.max_body_bytes"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(super) const RELOADABLE: &[&str] = &[
     "batch.max_size",
     "batch.max_tx_bytes",
     "batch.submit_interval",
+    "chain.rpc",
     "chain.sync",
     "gateway.certificate_lifetime",
     "gateway.handshake_timeout",

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use hpc_schema::id::ClusterId;
 use schemars::JsonSchema;
@@ -16,6 +17,9 @@ pub struct Chain {
     pub contract: String,
     /// CometBFT RPC endpoints, tried in order.
     pub rpc: Vec<String>,
+    /// A file with the CAs (PEM) that vouch for `https://` endpoints, for requests and the websocket; without it the
+    /// system's do.
+    pub ca_file: Option<PathBuf>,
     /// What a unit of gas is paid with, such as `0.025stake`; `0stake` pays nothing.
     pub gas_price: String,
     /// The most that a unit of gas is paid with: the price rises towards it, by a quarter at a time, where a node asks for
@@ -43,6 +47,7 @@ impl Default for Chain {
             id: String::new(),
             contract: String::new(),
             rpc: vec!["http://127.0.0.1:26657".into()],
+            ca_file: None,
             gas_price: "0.025stake".into(),
             gas_price_max: None,
             fee_granter: None,

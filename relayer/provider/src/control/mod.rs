@@ -16,6 +16,7 @@ pub use rows::{Disabled, Version, disable, disabled, enable, touch, touch_files,
 
 use crate::command::{self, CommandRow};
 use crate::enrol;
+use crate::identity::PeerIdentity;
 use crate::store::{Store, StoreError};
 
 type Key = (ClusterId, NodeId);
@@ -24,7 +25,7 @@ type Key = (ClusterId, NodeId);
 #[derive(Debug)]
 pub struct Controls {
     inner: RwLock<Arc<Inner>>,
-    changed: watch::Sender<u64>,
+    revoked: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Default for Controls {
     fn default() -> Self {
         Self {
             inner: RwLock::default(),
-            changed: watch::Sender::new(0),
+            revoked: watch::Sender::new(0),
         }
     }
 }
@@ -84,21 +85,25 @@ impl Controls {
                 .into_iter()
                 .map(|d| ((d.cluster_id.clone(), d.node_id.clone()), Arc::new(d)))
                 .collect(),
-            revoked: enrol::revoked_serials(store.reader()).await?,
+            revoked: enrol::revoked_fingerprints(store.reader()).await?,
             commands: commands.into_iter().map(|(k, v)| (k, Arc::new(v))).collect(),
         };
+        let revoked_more = !next.revoked.is_subset(&self.inner().revoked);
         *self.inner.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        self.changed.send_modify(|n| *n = n.wrapping_add(1));
+        // Each of thousands of connections wakes up for this, so not for other decisions.
+        if revoked_more {
+            self.revoked.send_modify(|n| *n = n.wrapping_add(1));
+        }
         Ok(match before {
             Some(before) if before.reload != now.reload => Refreshed::Files,
             _ => Refreshed::Changed,
         })
     }
 
-    /// Moves whenever something that concerns open connections has changed.
+    /// Moves whenever more certificates have been revoked.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub fn revocations(&self) -> watch::Receiver<u64> {
+        self.revoked.subscribe()
     }
 
     /// Why the node is disabled, if it is.
@@ -111,10 +116,30 @@ impl Controls {
         inner.disabled.get(&(cluster.clone(), node.clone())).cloned()
     }
 
-    /// Whether the certificate of this serial number (lower-case hex) has been revoked.
+    /// Whether this certificate has been revoked.
     #[must_use]
-    pub fn is_revoked(&self, serial: &str) -> bool {
-        self.inner().revoked.contains(serial)
+    pub fn is_revoked(&self, peer: &PeerIdentity) -> bool {
+        let inner = self.inner();
+        // One of before fingerprints were kept is on record by its serial number, DER's zero byte included.
+        !inner.revoked.is_empty()
+            && (inner.revoked.contains(&peer.fingerprint)
+                || inner.revoked.contains(&peer.serial)
+                || inner.revoked.contains(&format!("00{}", peer.serial)))
+    }
+
+    /// Ends when this certificate is revoked after `revocations` was taken. A request gets to know why; an idle connection
+    /// just ends.
+    pub async fn revokes(&self, peer: &PeerIdentity, mut revocations: watch::Receiver<u64>) {
+        loop {
+            if revocations.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if self.is_revoked(peer) {
+                tracing::info!(cluster = %peer.cluster_id, node = %peer.node_id, serial = %peer.serial,
+                    "a connection with a revoked certificate is closed");
+                return;
+            }
+        }
     }
 
     /// What the node has not been told, or not acknowledged.
@@ -125,5 +150,52 @@ impl Controls {
             return None;
         }
         inner.commands.get(&(cluster.clone(), node.clone())).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hpc_schema::time::UnixSeconds;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::clock;
+    use crate::enrol::{Which, record_outside, revoke_certificates};
+
+    #[tokio::test]
+    async fn what_is_revoked_before_a_connection_first_waits_ends_it_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let controls = Controls::default();
+        let now = clock::now();
+        let peer = PeerIdentity {
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            node_id: "node-0001".parse().unwrap(),
+            epoch: Some(1),
+            serial: "ab".into(),
+            fingerprint: "cd".into(),
+            issuer: "CN=Site".into(),
+            not_after: UnixSeconds(now.0 + 60),
+        };
+        record_outside(&store, &peer, now).await.unwrap();
+        controls.refresh(&store).await.unwrap();
+        let handshake = controls.revocations();
+        let mut tx = store.begin().await.unwrap();
+        let which = Which::Fingerprint(&peer.fingerprint);
+        assert_eq!(revoke_certificates(&mut tx, which, now).await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        assert_eq!(controls.refresh(&store).await.unwrap(), Refreshed::Changed);
+        let soon = Duration::from_secs(5);
+        timeout(soon, controls.revokes(&peer, handshake)).await.unwrap();
+        // One that comes with it later asks, and is told why.
+        let later = controls.revocations();
+        assert!(controls.is_revoked(&peer));
+        assert!(
+            timeout(Duration::from_millis(50), controls.revokes(&peer, later))
+                .await
+                .is_err()
+        );
     }
 }

@@ -1,7 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, text, uint};
@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 /// A node whose traffic is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Disabled {
     /// Its cluster.
     pub cluster_id: ClusterId,

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::open::StartError;
+use super::error::StartError;
 use crate::admin::http::{self, Api};
 use crate::config::Live;
 use crate::gateway::Tls;

@@ -5,17 +5,20 @@ use std::time::Duration;
 use hpc_chain::query::{FeeGrant, QueryError};
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::RpcError;
+use hpc_schema::registry::ConfigAnswer;
 use hpc_schema::time::UnixSeconds;
 use tokio::time::timeout;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
-use super::open::StartError;
+use super::error::StartError;
 use crate::config::Config;
 use crate::identity::{Ca, SERVER_LIFETIME_SECONDS};
 use crate::ops::Health;
 use crate::settle::Signers;
 
+/// By which cw2 knows the registry's code.
+const CODE: &str = "crates.io:hpc-registry";
 /// How long the start waits for the chain.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -47,17 +50,47 @@ pub(super) async fn chain(
     }
     let contract = &config.chain.contract;
     match timeout(PATIENCE, client.config()).await {
-        Ok(Ok(answer)) if answer.value.chain_id == config.chain.id => Ok(()),
-        Ok(Ok(answer)) => Err(StartError::Chain(format!(
-            "chain.contract: {contract} says that it runs on chain {:?}",
-            answer.value.chain_id
-        ))),
+        Ok(Ok(answer)) => code(config, &answer.value).map_err(StartError::Chain),
         Ok(Err(e @ QueryError::Rpc(_))) => unreachable(&e),
         Ok(Err(e)) => Err(StartError::Chain(format!(
             "chain.contract: {contract} is not a registry contract on this chain ({e}); deploy one: virtengine deploy"
         ))),
         Err(_) => unreachable(&"no answer within 3 s"),
     }
+}
+
+/// Whether the contract is one that this daemon was made for: its name, the line of its version, its chain.
+fn code(config: &Config, answer: &ConfigAnswer) -> Result<(), String> {
+    let contract = &config.chain.contract;
+    if answer.chain_id != config.chain.id {
+        return Err(format!(
+            "chain.contract: {contract} says that it runs on chain {:?}",
+            answer.chain_id
+        ));
+    }
+    if answer.contract != CODE {
+        return Err(format!(
+            "chain.contract: {contract} has the code of {:?}, not of {CODE}; deploy one: virtengine deploy",
+            answer.contract
+        ));
+    }
+    let ours = env!("CARGO_PKG_VERSION");
+    if line(&answer.version).is_none() || line(&answer.version) != line(ours) {
+        return Err(format!(
+            "chain.contract: {contract} is of version {}, this daemon of {ours}, which does not know it; \
+             run the daemon of the contract's version, or migrate the contract",
+            answer.version
+        ));
+    }
+    Ok(())
+}
+
+/// What versions that understand each other have in common: the major number, before 1.0 the minor one too.
+fn line(version: &str) -> Option<(u64, u64)> {
+    let numbers = version.split(['-', '+']).next()?;
+    let mut numbers = numbers.split('.').map(|n| n.parse::<u64>().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    Some((major, if major == 0 { minor } else { 0 }))
 }
 
 /// Refuses to start where fees are to be paid by grants and the chain knows none; a grant that is missing is only noted.
@@ -158,6 +191,33 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_of_another_name_chain_or_line_of_versions_is_refused_and_a_later_patch_is_not() {
+        let yaml = "chain: {id: hpc-1, contract: wasm1x}";
+        let config: Config = serde_yaml_ng::from_str(yaml).unwrap();
+        let answer = |contract: &str, version: &str, chain: &str| {
+            let answer = serde_json::json!({
+                "admin": "wasm1a", "registrations_paused": false, "contract": contract, "version": version,
+                "layout": 1, "chain_id": chain, "block": { "height": 1, "time": 1 },
+            });
+            code(&config, &serde_json::from_value(answer).unwrap())
+        };
+        let ours = env!("CARGO_PKG_VERSION");
+        assert_eq!(answer(CODE, ours, "hpc-1"), Ok(()));
+        assert_eq!(answer(CODE, &format!("{ours}-rc.1"), "hpc-1"), Ok(()));
+        let other = answer(CODE, "99.0.0", "hpc-1").unwrap_err();
+        assert!(other.contains("99.0.0") && other.contains("migrate"), "{other}");
+        assert!(answer(CODE, "", "hpc-1").is_err());
+        assert!(answer(CODE, ours, "hpc-2").unwrap_err().contains("hpc-2"));
+        let foreign = answer("crates.io:cw20-base", ours, "hpc-1").unwrap_err();
+        assert!(foreign.contains("cw20-base"), "{foreign}");
+        assert_eq!((line("0.1.9"), line("0.1.0+build")), (Some((0, 1)), Some((0, 1))));
+        assert_eq!(
+            (line("0.2.0"), line("2.7.1"), line("2")),
+            (Some((0, 2)), Some((2, 0)), None)
+        );
+    }
 
     #[test]
     fn a_certificate_of_somebody_else_is_never_issued_anew_here() {

@@ -8,10 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::open::{self, StartError};
+use super::error::StartError;
 use super::tasks::Shared;
-use crate::config::Config;
-use crate::home::Home;
 use crate::settle::{self, Claims, DriverError, Signers};
 use crate::store::{HOLDS, Lease, Store};
 use crate::{alert, clock, events, prove, registry};
@@ -24,20 +22,9 @@ const RENEW_EVERY: Duration = Duration::from_millis(800);
 const MARGIN: Duration = Duration::from_millis(500);
 /// How long each task may take to end.
 const LAST: Duration = Duration::from_secs(5);
-/// Troubles that only the gateway that settles knows of.
-const SETTLERS: [&str; 5] = [
-    "alert_sink_failing",
-    "block_time_off",
-    "chain_halted",
-    "chain_unreachable",
-    "events_behind",
-];
-
 /// What the duties need.
 #[derive(Debug)]
 pub(super) struct Duties {
-    pub(super) home: Home,
-    pub(super) config: Config,
     pub(super) settling: settle::Shared,
     pub(super) alerting: alert::Parts,
     pub(super) following: events::Follow,
@@ -94,9 +81,8 @@ impl Duties {
     ) -> Result<JoinHandle<Result<(), DriverError>>, StartError> {
         let store = self.shared.store.clone();
         if store.is_shared() {
-            alert::check(&self.alerting.config)?;
-            let accounts = signers.into_iter().map(|s| s.address).collect();
-            return Ok(tokio::spawn(self.share(accounts, follower, stop)));
+            rest.extend(alert::start_of_each(&self.alerting, &stop_rest)?);
+            return Ok(tokio::spawn(self.share(signers, follower, stop)));
         }
         let drivers = settle::resume(&self.settling, signers).await?;
         rest.extend(beside(&self, &store, &stop_rest)?);
@@ -114,16 +100,17 @@ impl Duties {
     /// What settlement cannot go on with, other than the store: that may come back.
     async fn share(
         self,
-        accounts: Vec<String>,
+        signers: Vec<Signers>,
         follower: Follower,
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), DriverError> {
         let holder = holder();
+        let accounts: Vec<_> = signers.iter().map(|s| s.address.clone()).collect();
         loop {
             let taken = Instant::now();
             match self.shared.store.lease(&holder, &accounts).await {
                 Ok(Some(lease)) => {
-                    if let Some(ended) = self.turn(&lease, taken, &stop).await {
+                    if let Some(ended) = self.turn(&lease, &signers, taken, &stop).await {
                         drop(follower);
                         return ended;
                     }
@@ -146,15 +133,15 @@ impl Duties {
 
     fn stand_by(&self) {
         self.shared.metrics.settles.set(0);
-        for code in SETTLERS {
-            self.shared.health.clear(code);
-        }
+        // Of these only the gateway that settles knows.
+        self.shared.health.forget(|code| !alert::is_of_each(code));
     }
 
     /// Does the duties as long as the lease holds; how settlement ended, if not with the lease or the store.
     async fn turn(
         &self,
         lease: &Lease,
+        signers: &[Signers],
         taken: Instant,
         stop: &watch::Receiver<bool>,
     ) -> Option<Result<(), DriverError>> {
@@ -162,7 +149,7 @@ impl Duties {
         self.shared.metrics.settles.set(1);
         let (stop_beside, stops) = watch::channel(false);
         let mut tasks = Vec::new();
-        let ended = match self.start(&lease.store()).await {
+        let ended = match self.start(&lease.store(), signers).await {
             Ok(drivers) => match beside(self, &lease.store(), &stops) {
                 Ok(beside) => {
                     tasks = beside;
@@ -207,17 +194,16 @@ impl Duties {
         }
     }
 
-    async fn start(&self, store: &Store) -> Result<Vec<settle::Driver>, StartError> {
+    async fn start(&self, store: &Store, signers: &[Signers]) -> Result<Vec<settle::Driver>, StartError> {
         let registry = &self.shared.registry;
         registry::catch_up(store, registry, &mut registry::Mark::default(), clock::now()).await?;
-        let keys = open::keys(&self.home, &self.config)?;
         let settling = settle::Shared {
             store: store.clone(),
             // Who has which pages under way is read from the store.
             claims: Claims::default().into(),
             ..self.settling.clone()
         };
-        Ok(settle::resume(&settling, keys.signers).await?)
+        Ok(settle::resume(&settling, signers.to_vec()).await?)
     }
 }
 

@@ -4,12 +4,14 @@ mod admin;
 mod alive;
 mod anchor;
 mod check;
+mod error;
 mod files;
 mod lead;
 mod open;
 mod passphrase;
 mod probes;
 mod reload;
+mod signers;
 mod stop;
 mod tasks;
 
@@ -22,9 +24,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use alive::Alive;
+pub use error::StartError;
 use lead::Duties;
-pub use open::{StartError, load_key, prefix_of};
 pub(crate) use open::{check_keys, client, load_ca};
+pub use open::{load_key, prefix_of};
 pub(crate) use passphrase::passphrase;
 use reload::Reload;
 pub use reload::Reread;
@@ -42,7 +45,7 @@ use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, DriverError, Wake};
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{alert, clock, home};
+use crate::{alert, clock, home, openapi};
 
 /// A daemon that runs.
 #[derive(Debug)]
@@ -91,6 +94,8 @@ impl Daemon {
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
         let client = open::client(&config)?;
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
+        let signing = signers::all(&keys.signers);
+        signers::check(&signing, &health).await?;
         check::chain(&client, &config, &health).await?;
         check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
@@ -148,6 +153,7 @@ impl Daemon {
             store: store.clone(),
             live: live.clone(),
             reread,
+            endpoints: client.chain().endpoints().clone(),
         };
         let endpoints = client.chain().endpoints();
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
@@ -189,6 +195,7 @@ impl Daemon {
             registry: Arc::clone(&registry),
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
+            instance: store.is_shared().then(|| instance(ops_addr)),
         };
         let with_tls = config.admin.tls;
         let shared = tasks::Shared {
@@ -214,11 +221,10 @@ impl Daemon {
             live.clone(),
             store.clone(),
             Arc::clone(&shared.health),
+            openapi::document(),
         );
         let admin = admin.map(|a| a.serve(api, Arc::clone(&tls), rest_stops.clone(), with_tls));
         let duties = Duties {
-            home: shared.home.clone(),
-            config: config.clone(),
             settling,
             alerting,
             following,
@@ -227,6 +233,11 @@ impl Daemon {
         let mut rest = vec![
             tokio::spawn(ops_task),
             tokio::spawn(watching),
+            tokio::spawn(signers::watch(
+                signing,
+                Arc::clone(&shared.health),
+                rest_stops.clone(),
+            )),
             tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
             tokio::spawn(tasks::control(
                 shared.clone(),
@@ -307,6 +318,12 @@ impl Daemon {
     pub fn alive(&self) -> Alive {
         Alive::new(self.store.clone())
     }
+}
+
+/// This gateway's name among those that share a store, as Prometheus has it: host and port of its metrics.
+fn instance(ops: SocketAddr) -> String {
+    let host = rustix::system::uname();
+    format!("{}:{}", host.nodename().to_string_lossy(), ops.port())
 }
 
 /// Writes the gateway's certificate and key.

@@ -1,127 +1,26 @@
 use std::fs;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_chain::gas::GasPrice;
-use hpc_chain::keys::{Backend, KeyError, Keyring, KeyringError, LocalKey};
+use hpc_chain::keys::{Backend, Keyring, KeyringError, SharedSigner};
 use hpc_chain::query::Chain;
 use hpc_chain::registry::RegistryClient;
-use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError};
+use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError, Trust};
 use hpc_schema::time::UnixSeconds;
 use tokio::time::{Instant, sleep};
 
 use super::check::{ServerState, server_state};
+use super::error::StartError;
 use super::passphrase::passphrase;
-use crate::alert::{self, SinkError};
+use crate::alert;
 use crate::clock;
-use crate::config::{Config, ConfigError};
-use crate::gateway::{ServerCertificate, TlsError};
+use crate::config::Config;
+use crate::gateway::ServerCertificate;
 use crate::home::{self, Home};
-use crate::identity::{AnchorError, Ca, CaError, Seed, SeedError, TokenKey};
-use crate::settle::{DriverError, Signers};
-use crate::store::StoreError;
-
-/// Why the daemon does not run (any more).
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration cannot work.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The chain is not the one configured, or the contract is not there.
-    #[error("{0}")]
-    Chain(String),
-    /// An address or price that is none.
-    #[error("{key}: {message}")]
-    Value {
-        /// Key of the configuration.
-        key: &'static str,
-        /// What is wrong.
-        message: String,
-    },
-    /// A file of the daemon's directory is missing or broken.
-    #[error("cannot use {}, which `virtengine-provider init` makes", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Another daemon runs on this directory.
-    #[error("{}: another virtengine-provider runs on this directory", .0.display())]
-    Locked(PathBuf),
-    /// A key.
-    #[error(transparent)]
-    Keyring(#[from] KeyringError),
-    /// A key.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A key.
-    #[error(transparent)]
-    Seed(#[from] SeedError),
-    /// The CA.
-    #[error(transparent)]
-    Ca(#[from] CaError),
-    /// A trusted CA.
-    #[error(transparent)]
-    Anchors(#[from] AnchorError),
-    /// A receiver of alerts.
-    #[error(transparent)]
-    Alerts(#[from] SinkError),
-    /// The TLS side.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A port is taken or may not be used.
-    #[error("cannot listen on {addr}; stop what holds the port, or write another address into config.yaml")]
-    Bind {
-        /// Which.
-        addr: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The configuration as it is now cannot be used.
-    #[error("{0}")]
-    Reload(String),
-    /// The operating system.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    /// Settlement cannot go on.
-    #[error(transparent)]
-    Driver(#[from] DriverError),
-    /// Something ended by itself.
-    #[error("{0} has stopped unexpectedly; see the log")]
-    Ended(&'static str),
-}
-
-impl StartError {
-    /// Exit code after sysexits.h: 78 configuration, 74 disk, 69 a service, 70 a bug.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Config(_)
-            | Self::Reload(_)
-            | Self::Chain(_)
-            | Self::Value { .. }
-            | Self::File { .. }
-            | Self::Keyring(_)
-            | Self::Key(_)
-            | Self::Seed(_)
-            | Self::Ca(_)
-            | Self::Anchors(_)
-            | Self::Tls(_)
-            | Self::Alerts(_)
-            | Self::Store(StoreError::Bound { .. } | StoreError::Config { .. })
-            | Self::Driver(DriverError::WrongChain { .. } | DriverError::Former { .. }) => 78,
-            Self::Store(_) | Self::Io(_) | Self::Driver(DriverError::Store(_)) => 74,
-            Self::Locked(_) | Self::Bind { .. } => 69,
-            Self::Ended(_) => 70,
-        }
-    }
-}
+use crate::identity::{Ca, Seed, TokenKey};
+use crate::settle::Signers;
 
 /// The keys that the daemon works with.
 pub(super) struct Keys {
@@ -168,6 +67,7 @@ pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
 /// What `run` would say.
 pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError> {
     alert::check(&config.alerts)?;
+    client(config)?;
     keys(home, config).map(drop)
 }
 
@@ -175,7 +75,7 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let ca = load_ca(home)?;
     let tokens = TokenKey::new(Seed::load(&home.token_key())?);
     let prefix = prefix_of(&config.chain.contract)?;
-    let operator = Arc::new(load_key(home, &config.keys.operator)?);
+    let operator = load_key(home, &config.keys.operator)?;
     let price = gas_price("chain.gas_price", &config.chain.gas_price)?;
     let ceiling = match &config.chain.gas_price_max {
         Some(text) => Some(gas_price("chain.gas_price_max", text)?),
@@ -185,10 +85,19 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let mut signers = Vec::new();
     for name in names {
         let relayer = load_key(home, name)?;
+        let address = relayer.address(&prefix)?;
+        // Two drivers of one account would take each other's sequence numbers.
+        if let Some(other) = signers.iter().find(|s: &&Signers| s.address == address) {
+            return Err(StartError::Value {
+                key: "keys.extra_relayers",
+                message: format!("{name} is the account of {} as well; name it once", other.name),
+            });
+        }
         signers.push(Signers {
             name: name.clone(),
-            address: relayer.address(&prefix)?,
+            address,
             relayer: Some(relayer),
+            operator_name: config.keys.operator.clone(),
             operator: Arc::clone(&operator),
             prefix: prefix.clone(),
             granter: config.chain.fee_granter.clone(),
@@ -223,12 +132,12 @@ pub(crate) fn load_ca(home: &Home) -> Result<Ca, StartError> {
 }
 
 /// A key of the directory's keyring; a sealed one is opened with the passphrase file that the environment
-/// names.
+/// names, one in an HSM when it signs.
 ///
 /// # Errors
 /// If it is not there or cannot be opened.
-pub fn load_key(home: &Home, name: &str) -> Result<LocalKey, KeyringError> {
-    Keyring::open(&home.keyring(), Backend::Test)?.key(name, |info| passphrase(&info.name))
+pub fn load_key(home: &Home, name: &str) -> Result<SharedSigner, KeyringError> {
+    Keyring::open(&home.keyring(), Backend::Test)?.signer(name, |info| passphrase(&info.name))
 }
 
 /// The bech32 prefix of an address.
@@ -245,10 +154,24 @@ pub fn prefix_of(address: &str) -> Result<String, StartError> {
     }
 }
 
+fn trust(path: &Path) -> Result<Trust, StartError> {
+    let wrong = |e: &dyn std::fmt::Display| StartError::Value {
+        key: "chain.ca_file",
+        message: format!("{}: {e}", path.display()),
+    };
+    let pem = fs::read(path).map_err(|e| wrong(&e))?;
+    Trust::from_pem(&pem).map_err(|e| wrong(&e))
+}
+
 /// The client of the contract.
 pub(crate) fn client(config: &Config) -> Result<RegistryClient, StartError> {
+    let trust = match &config.chain.ca_file {
+        Some(path) => Some(trust(path)?),
+        None => None,
+    };
     let options = ClientOptions {
         timeout: config.chain.timeout.duration(),
+        trust,
         ..ClientOptions::default()
     };
     let endpoints = Endpoints::new(&config.chain.rpc, options).map_err(|e: RpcError| StartError::Value {

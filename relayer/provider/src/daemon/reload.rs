@@ -3,9 +3,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use hpc_chain::rpc::Endpoints;
 use serde_json::json;
 
-use super::open::StartError;
+use super::error::StartError;
 use crate::admin::Act;
 use crate::audit::Actor;
 use crate::clock;
@@ -30,6 +31,7 @@ pub(super) struct Reload {
     pub(super) store: Store,
     pub(super) live: Live,
     pub(super) reread: Option<Reread>,
+    pub(super) endpoints: Endpoints,
 }
 
 impl fmt::Debug for Reload {
@@ -84,10 +86,26 @@ impl Reload {
             Some(reread) => Some(reread().map_err(StartError::Reload)?),
             None => None,
         };
+        // An address that is none refuses all, before anything has changed.
+        let endpoints = match &next {
+            Some(next) => Some(
+                self.endpoints
+                    .prepare(&next.chain.rpc)
+                    .map_err(|e| StartError::Value {
+                        key: "chain.rpc",
+                        message: e.to_string(),
+                    })?,
+            ),
+            None => None,
+        };
         self.publish_certificates()?;
         match next {
             Some(next) => {
                 let change = self.live.update(&next)?;
+                if let Some(endpoints) = endpoints.filter(|_| change.changed.iter().any(|k| k == "chain.rpc"))
+                {
+                    self.endpoints.replace(endpoints);
+                }
                 if let Some(gateway) = self.gateway.upgrade() {
                     gateway.retune();
                 }

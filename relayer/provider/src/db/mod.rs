@@ -4,6 +4,7 @@
 
 mod conn;
 mod dialect;
+pub(crate) mod many;
 mod query;
 mod row;
 mod value;

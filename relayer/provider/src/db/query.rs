@@ -155,8 +155,9 @@ impl<'q> Query<'q> {
         for value in self.values {
             query = match value {
                 Value::Int(n) => query.bind(n),
-                Value::Text(s) => query.bind(s.map(|s| Arc::new(s.into_owned()))),
-                Value::Bytes(b) => query.bind(b.map(|b| Arc::new(b.into_owned()))),
+                // Moved into the statement: what is bound by reference is copied once more.
+                Value::Text(s) => query.bind(s.map(|s| Arc::<str>::from(&*s))),
+                Value::Bytes(b) => query.bind(b.map(Cow::into_owned)),
             };
         }
         query

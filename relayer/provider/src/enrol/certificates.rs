@@ -3,21 +3,26 @@ use std::collections::HashSet;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control;
 use crate::db::{self, Conn, Pool};
 use crate::identity::{Issued, PeerIdentity};
+use crate::page::{Page, Window};
 use crate::store::{Store, StoreError, int, opt_uint, text, uint};
 
 /// Certificates of one node that count at the same time; the agent has one, and one that replaces it.
 const MAX_PER_NODE: i64 = 64;
 
 /// A certificate on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateRow {
-    /// Lower-case hex serial number.
+    /// Lower-case hex SHA-256 of the certificate.
+    pub fingerprint: String,
+    /// Lower-case hex serial number; that of another CA's certificate may be the same.
     pub serial: String,
+    /// The CA's name.
+    pub issuer: String,
     /// The node's cluster.
     pub cluster_id: ClusterId,
     /// The node.
@@ -35,8 +40,8 @@ pub struct CertificateRow {
 /// Which certificates are meant.
 #[derive(Debug, Clone, Copy)]
 pub enum Which<'a> {
-    /// The one of this serial number.
-    Serial(&'a str),
+    /// The one of this fingerprint.
+    Fingerprint(&'a str),
     /// All of a node.
     Node(&'a ClusterId, &'a NodeId),
 }
@@ -45,7 +50,7 @@ pub enum Which<'a> {
 /// one after the other, the oldest are forgotten: they are not many, and short-lived.
 ///
 /// # Errors
-/// If the store fails.
+/// If the store fails, or has a certificate of this fingerprint: what is not on record is not handed out.
 pub async fn record_certificate(
     conn: &mut Conn,
     cluster: &ClusterId,
@@ -54,25 +59,47 @@ pub async fn record_certificate(
     issued: &Issued,
     now: UnixSeconds,
 ) -> Result<(), StoreError> {
+    make_room(&mut *conn, cluster, node, now).await?;
+    insert(conn, (cluster, node, epoch), issued, now, "").await
+}
+
+async fn make_room(
+    conn: &mut Conn,
+    cluster: &ClusterId,
+    node: &NodeId,
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
     db::query("DELETE FROM certificate WHERE not_after_s < ?")
         .bind(int(now.0))
         .execute(&mut *conn)
         .await?;
     db::query(
-        "DELETE FROM certificate WHERE revoked_at_s IS NULL AND serial IN (
-           SELECT serial FROM certificate WHERE cluster_id = ? AND node_id = ? AND revoked_at_s IS NULL
+        "DELETE FROM certificate WHERE revoked_at_s IS NULL AND fingerprint IN (
+           SELECT fingerprint FROM certificate WHERE cluster_id = ? AND node_id = ? AND revoked_at_s IS NULL
            ORDER BY issued_at_s DESC LIMIT 9223372036854775807 OFFSET ?)",
     )
     .bind(cluster.as_str())
     .bind(node.as_str())
     .bind(MAX_PER_NODE - 1)
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    db::query(
-        "INSERT INTO certificate (serial, cluster_id, node_id, epoch, issued_at_s, not_after_s)
-         VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-    )
+    Ok(())
+}
+
+async fn insert(
+    conn: &mut Conn,
+    (cluster, node, epoch): (&ClusterId, &NodeId, u64),
+    issued: &Issued,
+    now: UnixSeconds,
+    conflict: &str,
+) -> Result<(), StoreError> {
+    db::query(format!(
+        "INSERT INTO certificate (fingerprint, serial, issuer, cluster_id, node_id, epoch, issued_at_s, not_after_s)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?) {conflict}"
+    ))
+    .bind(&issued.fingerprint)
     .bind(&issued.serial)
+    .bind(&issued.issuer)
     .bind(cluster.as_str())
     .bind(node.as_str())
     .bind(int(epoch))
@@ -84,12 +111,13 @@ pub async fn record_certificate(
 }
 
 /// Notes a certificate that an outside CA issued, when it is first seen, so that it can be listed and revoked like our own.
+/// One of before fingerprints were kept becomes known by its own.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), StoreError> {
-    let known = db::query("SELECT 1 FROM certificate WHERE serial = ?")
-        .bind(&peer.serial)
+    let known = db::query("SELECT 1 FROM certificate WHERE fingerprint = ?")
+        .bind(&peer.fingerprint)
         .fetch_optional(store.reader())
         .await?;
     if known.is_some() {
@@ -99,12 +127,45 @@ pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds
     let issued = Issued {
         pem: String::new(),
         serial: peer.serial.clone(),
+        fingerprint: peer.fingerprint.clone(),
+        issuer: peer.issuer.clone(),
         not_after: peer.not_after,
     };
-    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    record_certificate(&mut tx, cluster, node, peer.epoch.unwrap_or(0), &issued, now).await?;
+    let of = (&peer.cluster_id, &peer.node_id, peer.epoch.unwrap_or(0));
+    if !adopt(&mut tx, peer).await? {
+        make_room(&mut tx, of.0, of.1, now).await?;
+        // Its other connection may have been faster.
+        insert(&mut tx, of, &issued, now, "ON CONFLICT (fingerprint) DO NOTHING").await?;
+    }
     tx.commit().await?;
     Ok(())
+}
+
+/// Gives a certificate that is on record by its serial number alone, as DER has it, its fingerprint; whether there was one.
+/// What was decided of it stays.
+async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
+    let known = db::query("SELECT 1 FROM certificate WHERE fingerprint = ?")
+        .bind(&peer.fingerprint)
+        .fetch_optional(&mut *conn)
+        .await?;
+    if known.is_some() {
+        return Ok(true);
+    }
+    let done = db::query(
+        "UPDATE certificate SET fingerprint = ?, serial = ?, issuer = ?
+         WHERE fingerprint IN (?, ?) AND issuer = '' AND cluster_id = ? AND node_id = ? AND not_after_s = ?",
+    )
+    .bind(&peer.fingerprint)
+    .bind(&peer.serial)
+    .bind(&peer.issuer)
+    .bind(&peer.serial)
+    .bind(format!("00{}", peer.serial))
+    .bind(peer.cluster_id.as_str())
+    .bind(peer.node_id.as_str())
+    .bind(int(peer.not_after.0))
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// Revokes certificates; how many counted until now.
@@ -116,16 +177,16 @@ pub async fn revoke_certificates(
     which: Which<'_>,
     now: UnixSeconds,
 ) -> Result<u64, StoreError> {
-    let (serial, cluster, node) = match which {
-        Which::Serial(serial) => (Some(serial), None, None),
+    let (fingerprint, cluster, node) = match which {
+        Which::Fingerprint(fingerprint) => (Some(fingerprint), None, None),
         Which::Node(cluster, node) => (None, Some(cluster.as_str()), Some(node.as_str())),
     };
     let done = db::query(
         "UPDATE certificate SET revoked_at_s = ?1 WHERE revoked_at_s IS NULL AND not_after_s >= ?1
-         AND (?2 IS NULL OR serial = ?2) AND (?3 IS NULL OR (cluster_id = ?3 AND node_id = ?4))",
+         AND (?2 IS NULL OR fingerprint = ?2) AND (?3 IS NULL OR (cluster_id = ?3 AND node_id = ?4))",
     )
     .bind(int(now.0))
-    .bind(serial)
+    .bind(fingerprint)
     .bind(cluster)
     .bind(node)
     .execute(&mut *conn)
@@ -134,47 +195,75 @@ pub async fn revoke_certificates(
     Ok(done.rows_affected())
 }
 
-/// Serial numbers of the revoked certificates that would still count.
+/// Fingerprints of certificates of this serial number that count: of several CAs there may be several.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn revoked_serials(pool: &Pool) -> Result<HashSet<String>, StoreError> {
-    let rows = db::query("SELECT serial FROM certificate WHERE revoked_at_s IS NOT NULL")
+pub async fn of_serial(conn: &mut Conn, serial: &str, now: UnixSeconds) -> Result<Vec<String>, StoreError> {
+    // As people write it: in capitals, with colons, with or without leading zeros.
+    let serial: String = serial.chars().filter(|c| *c != ':').collect();
+    let rows = db::query(
+        "SELECT fingerprint FROM certificate
+         WHERE ltrim(serial, '0') = ? AND revoked_at_s IS NULL AND not_after_s >= ? LIMIT 64",
+    )
+    .bind(serial.to_lowercase().trim_start_matches('0').to_owned())
+    .bind(int(now.0))
+    .fetch_all(conn)
+    .await?;
+    rows.iter().map(|row| Ok(row.try_get("fingerprint")?)).collect()
+}
+
+/// Fingerprints of the revoked certificates that would still count.
+///
+/// # Errors
+/// If the store fails.
+pub async fn revoked_fingerprints(pool: &Pool) -> Result<HashSet<String>, StoreError> {
+    let rows = db::query("SELECT fingerprint FROM certificate WHERE revoked_at_s IS NOT NULL")
         .fetch_all(pool)
         .await?;
-    rows.iter().map(|row| Ok(row.try_get("serial")?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("fingerprint")?)).collect()
 }
 
 /// Certificates on record, those of one node or all, newest first.
 ///
 /// # Errors
-/// If the store fails.
+/// If the store fails, or the cursor is none.
 pub async fn certificates(
     pool: &Pool,
     of: Option<&NodeId>,
     in_cluster: Option<&ClusterId>,
-    limit: u32,
-) -> Result<Vec<CertificateRow>, StoreError> {
-    let rows = db::query(
-        "SELECT * FROM certificate WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR cluster_id = ?2)
-         ORDER BY issued_at_s DESC, serial LIMIT ?3",
-    )
-    .bind(of.map(NodeId::as_str))
-    .bind(in_cluster.map(ClusterId::as_str))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(CertificateRow {
-                serial: row.try_get("serial")?,
-                cluster_id: text(row, "cluster_id")?,
-                node_id: text(row, "node_id")?,
-                epoch: opt_uint(row, "epoch")?,
-                issued_at: UnixSeconds(uint(row, "issued_at_s")?),
-                not_after: UnixSeconds(uint(row, "not_after_s")?),
-                revoked_at: opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
-            })
+    window: Window<'_>,
+) -> Result<Page<CertificateRow>, StoreError> {
+    let (time, [fingerprint]) = window.newest::<1>()?;
+    let mut sql = "SELECT * FROM certificate WHERE (issued_at_s, fingerprint) < (?, ?)".to_owned();
+    if of.is_some() {
+        sql.push_str(" AND node_id = ?");
+    }
+    if in_cluster.is_some() {
+        sql.push_str(" AND cluster_id = ?");
+    }
+    sql.push_str(" ORDER BY issued_at_s DESC, fingerprint DESC LIMIT ?");
+    let mut query = db::query(sql).bind(int(time)).bind(fingerprint);
+    for wanted in [of.map(NodeId::as_str), in_cluster.map(ClusterId::as_str)]
+        .into_iter()
+        .flatten()
+    {
+        query = query.bind(wanted);
+    }
+    let rows = query.bind(window.read()).fetch_all(pool).await?;
+    let rows = rows.iter().map(|row| {
+        Ok(CertificateRow {
+            fingerprint: row.try_get("fingerprint")?,
+            serial: row.try_get("serial")?,
+            issuer: row.try_get("issuer")?,
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            epoch: opt_uint(row, "epoch")?,
+            issued_at: UnixSeconds(uint(row, "issued_at_s")?),
+            not_after: UnixSeconds(uint(row, "not_after_s")?),
+            revoked_at: opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
         })
-        .collect()
+    });
+    let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(window.cut(rows, |c| format!("{}/{}", c.issued_at.0, c.fingerprint)))
 }

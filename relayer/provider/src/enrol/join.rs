@@ -4,7 +4,7 @@ use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::JoinClaims;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::network::Network;
@@ -12,10 +12,11 @@ use super::registration;
 use super::tokens::{self, TokenState};
 use crate::db::{self, Conn, Pool, Row};
 use crate::identity::Claims;
+use crate::page::{Page, Window};
 use crate::store::{StoreError, int, opt_uint, text, uint};
 
 /// A join token on record; the token itself is never stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JoinRow {
     /// Its id.
     pub jti: String,
@@ -151,11 +152,18 @@ const SELECT: &str =
 ///
 /// # Errors
 /// If the store fails.
-pub async fn list_joins(pool: &Pool) -> Result<Vec<JoinRow>, StoreError> {
-    let rows = db::query(format!("{SELECT} ORDER BY j.created_at_s DESC, j.jti"))
-        .fetch_all(pool)
-        .await?;
-    rows.iter().map(JoinRow::read).collect()
+pub async fn list_joins(pool: &Pool, window: Window<'_>) -> Result<Page<JoinRow>, StoreError> {
+    let (time, [jti]) = window.newest::<1>()?;
+    let rows = db::query(format!(
+        "{SELECT} WHERE (j.created_at_s, j.jti) < (?, ?) ORDER BY j.created_at_s DESC, j.jti DESC LIMIT ?"
+    ))
+    .bind(int(time))
+    .bind(jti)
+    .bind(window.read())
+    .fetch_all(pool)
+    .await?;
+    let rows = rows.iter().map(JoinRow::read).collect::<Result<_, _>>()?;
+    Ok(window.cut(rows, |t: &JoinRow| format!("{}/{}", t.created_at.0, t.jti)))
 }
 
 /// Lets a node use a join token: the first time it takes a use and becomes a token of its own, `claims`; the same node

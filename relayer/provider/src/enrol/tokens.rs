@@ -2,15 +2,16 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::registration;
 use crate::db::{self, Conn, Pool, Row};
 use crate::identity::Claims;
+use crate::page::{Page, Window};
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
 /// How a token stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
     /// May be used.
@@ -24,7 +25,7 @@ pub enum TokenState {
 }
 
 /// One token on record; the token itself is never stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenRow {
     /// Its id.
     pub jti: String,
@@ -108,15 +109,22 @@ pub async fn find(conn: &mut Conn, jti: &str) -> Result<Option<TokenRow>, StoreE
     row.as_ref().map(TokenRow::read).transpose()
 }
 
-/// Every token, newest first.
+/// Tokens, newest first.
 ///
 /// # Errors
-/// If the store fails.
-pub async fn list(pool: &Pool) -> Result<Vec<TokenRow>, StoreError> {
-    let rows = db::query("SELECT * FROM token ORDER BY created_at_s DESC, jti")
-        .fetch_all(pool)
-        .await?;
-    rows.iter().map(TokenRow::read).collect()
+/// If the store fails, or the cursor is none.
+pub async fn list(pool: &Pool, window: Window<'_>) -> Result<Page<TokenRow>, StoreError> {
+    let (time, [jti]) = window.newest::<1>()?;
+    let rows = db::query(
+        "SELECT * FROM token WHERE (created_at_s, jti) < (?, ?) ORDER BY created_at_s DESC, jti DESC LIMIT ?",
+    )
+    .bind(int(time))
+    .bind(jti)
+    .bind(window.read())
+    .fetch_all(pool)
+    .await?;
+    let rows = rows.iter().map(TokenRow::read).collect::<Result<_, _>>()?;
+    Ok(window.cut(rows, |t: &TokenRow| format!("{}/{}", t.created_at.0, t.jti)))
 }
 
 /// What [`revoke`] found.

@@ -7,7 +7,7 @@ use hpc_schema::node::NodeState;
 use hpc_schema::registry::Event;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::db::{self, Conn, Pool};
 use crate::registry::Node;
@@ -194,7 +194,7 @@ pub async fn deregistered(
 }
 
 /// An event of a node, as the contract told it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeEvent {
     /// Block.
     pub height: u64,

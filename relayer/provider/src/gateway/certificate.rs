@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{
-    CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, recover_message,
+    CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, SEQUENCE_BLOCK,
+    recover_message,
 };
 use hpc_schema::id::NodeId;
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
@@ -17,11 +18,12 @@ use hpc_schema::time::{Rfc3339, UnixSeconds};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::path::PathIds;
+use super::record::record;
 use super::{Gateway, body};
 use crate::enrol;
 use crate::identity::{NodeCsr, NodeSubject};
 use crate::registry::Node;
-use crate::{clock, store::StoreError};
+use crate::{clock, spool, store::StoreError};
 
 /// Largest body here: a certificate request and little else.
 const MAX_BYTES: usize = 16 * 1024;
@@ -74,26 +76,23 @@ pub(super) async fn renew(
     let request: CertificateRequest = body::json(&bytes)?;
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
-    certify(&gateway, &csr, node.as_deref()).await
+    let node = may_have_one(&gateway, node.as_deref())?;
+    certify(&gateway, &csr, node).await.map(Json)
 }
 
-/// The answer of renewal and recovery: a certificate for the node's present registration.
-async fn certify(
-    gateway: &Gateway,
-    csr: &NodeCsr,
-    node: Option<&Node>,
-) -> Result<Json<CertificateResponse>, Failure> {
-    let node = may_have_one(gateway, node)?;
+/// A certificate for the node's present registration.
+async fn certify(gateway: &Gateway, csr: &NodeCsr, node: &Node) -> Result<CertificateResponse, Failure> {
     let subject = NodeSubject {
         cluster: &node.cluster_id,
         node: &node.node_id,
         epoch: node.chain.epoch,
     };
     let certificate = issue(gateway, csr, &subject, None, clock::now_ms()).await?;
-    Ok(Json(CertificateResponse {
+    Ok(CertificateResponse {
         certificate,
         ca: gateway.ca_bundle(),
-    }))
+        registration: None,
+    })
 }
 
 /// `POST …/{node_id}/certificate/challenge`: anybody may ask; only the agent's key can answer.
@@ -146,7 +145,9 @@ pub(super) async fn recover(
     }
     let signer = namesakes
         .into_iter()
-        .find(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()));
+        .filter(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()))
+        // A machine that has moved to another cluster: its newest registration is the one that counts.
+        .max_by_key(|n| (!n.is_deregistered(), n.chain.epoch));
     let Some(node) = signer else {
         let what = "does not verify over challenge and request with the registered key";
         return Err(Failure::new(
@@ -154,7 +155,20 @@ pub(super) async fn recover(
             Refusal::field(Code::SignatureInvalid, "signature", what),
         ));
     };
-    certify(&gateway, &csr, Some(&node)).await
+    let node = may_have_one(&gateway, Some(&node))?;
+    // The key is all that a node without a disk has left. What it signs from here on may arrive nowhere, and its disk be
+    // lost again.
+    let mut registration = record(&gateway, node).await?.map(|(record, _)| record);
+    if let Some(record) = &mut registration {
+        let above = (record.last_sequence, SEQUENCE_BLOCK);
+        record.last_sequence =
+            spool::give_out(&gateway.store, &node.cluster_id, &node.node_id, above).await?;
+    }
+    let issued = certify(&gateway, &csr, node).await?;
+    Ok(Json(CertificateResponse {
+        registration,
+        ..issued
+    }))
 }
 
 /// The node, if it may have a certificate.

@@ -54,7 +54,7 @@ fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Res
         let what = format!("the client certificate expired at {}", peer.not_after);
         return Err(Failure::certificate(what));
     }
-    if gateway.controls.is_revoked(&peer.serial) {
+    if gateway.controls.is_revoked(peer) {
         return Err(Failure::certificate("the client certificate has been revoked"));
     }
     // A node that is not on record is refused for that.

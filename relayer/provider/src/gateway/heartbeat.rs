@@ -63,7 +63,16 @@ pub(super) async fn receive(
             return Err(Failure::new(status, refusal));
         }
     };
-    orders::acknowledge(gateway, peer, &request.acknowledgements, now_ms).await?;
+    if !request.acknowledgements.is_empty() {
+        // Apart: what is seldom needed makes no other request's memory larger.
+        Box::pin(orders::acknowledge(
+            gateway,
+            peer,
+            &request.acknowledgements,
+            now_ms,
+        ))
+        .await?;
+    }
     match gateway.judge.judge(peer, path_node, &request, now_ms).await {
         Verdict::Accepted {
             epoch,
@@ -147,12 +156,17 @@ async fn answer(
         gateway.live.get().agents.probe_neighbours,
         now,
     );
+    let told = match gateway.controls.commands(&peer.cluster_id, &peer.node_id) {
+        Some(rows) => Box::pin(orders::told(gateway, peer, &rows, now)).await,
+        None => orders::Told::default(),
+    };
     let response = HeartbeatResponse {
         accepted: health.is_some(),
         sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.floor())),
         timestamp,
         next_heartbeat_seconds: next,
-        commands: orders::told(gateway, peer, now).await,
+        commands: told.commands,
+        task_keys: told.task_keys,
         config_updates: config_updates(gateway, &peer.cluster_id, &peers),
         errors,
         chain: node.as_ref().map(|n| {

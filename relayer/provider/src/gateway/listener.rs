@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub async fn serve(
                 let (gateway, router, stop) = (Arc::clone(&gateway), router.clone(), stop.clone());
                 connections.spawn(async move {
                     gateway.metrics.connections.inc();
-                    connection(stream, from, &acceptor, router, &gateway, stop).await;
+                    connection(stream, from, acceptor, router, &gateway, stop).await;
                     gateway.metrics.connections.dec();
                     drop(slot);
                 });
@@ -85,11 +86,32 @@ pub async fn serve(
 async fn connection(
     stream: TcpStream,
     from: SocketAddr,
-    acceptor: &TlsAcceptor,
+    acceptor: TlsAcceptor,
     router: Router,
     gateway: &Arc<Gateway>,
     stop: watch::Receiver<bool>,
 ) {
+    // What a handshake needs is given back before a connection that may wait for hours begins to.
+    if let Some(met) = Box::pin(meet(stream, from, acceptor, gateway)).await {
+        talk(met, router, gateway, stop).await;
+    }
+}
+
+/// A connection whose other end is known.
+struct Met<'a> {
+    tls: Box<TlsStream<TcpStream>>,
+    info: Arc<Connection>,
+    time: Limits,
+    /// When its place is needed, or its certificate counts no more.
+    ended: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+}
+
+async fn meet(
+    stream: TcpStream,
+    from: SocketAddr,
+    acceptor: TlsAcceptor,
+    gateway: &Arc<Gateway>,
+) -> Option<Met<'_>> {
     let live = gateway.live.get();
     let limits = &live.gateway;
     let (mut place, victim) = gateway.strangers.take(network(from.ip()));
@@ -101,39 +123,48 @@ async fn connection(
     drop(stream.set_nodelay(true));
     let shaken = tokio::select! {
         shaken = timeout(limits.handshake_timeout.duration(), acceptor.accept(stream)) => shaken,
-        () = place.taken() => return,
+        () = place.taken() => return None,
     };
     let tls = match shaken {
-        Ok(Ok(tls)) => tls,
+        Ok(Ok(tls)) => Box::new(tls),
         Ok(Err(e)) => {
             gateway.metrics.handshakes_failed.inc();
             tracing::debug!(%from, error = %e, "TLS handshake failed");
             gateway.log_once(from.ip(), "a TLS handshake that fails");
-            return;
+            return None;
         }
         Err(_) => {
             gateway.metrics.handshakes_failed.inc();
             gateway.log_once(from.ip(), "a TLS handshake that does not end in time");
-            return;
+            return None;
         }
     };
+    let head = limits.header_timeout.duration();
     match peer_of(&tls) {
         Err(e) => {
             tracing::debug!(%from, "connection closed: {e}");
             gateway.log_once(from.ip(), "a certificate that names no node");
+            None
         }
-        Ok(None) => {
-            let time = Limits {
+        Ok(None) => Some(Met {
+            tls,
+            info: Arc::new(Connection { from, peer: None }),
+            time: Limits {
                 idle: limits.handshake_timeout.duration(),
-                head: limits.header_timeout.duration(),
-            };
-            let info = Connection { from, peer: None };
-            let ended = async move { place.taken().await };
-            talk(tls, info, router, gateway, time, ended, stop).await;
-        }
+                head,
+            },
+            ended: Box::pin(async move { place.taken().await }),
+        }),
         Ok(Some(peer)) => {
             let peer = Arc::new(peer);
             drop(place);
+            // What is revoked from here on ends the connection, what was before is told to its first request.
+            let revocations = gateway.controls.revocations();
+            let idle = if gateway.controls.is_revoked(&peer) {
+                limits.handshake_timeout
+            } else {
+                limits.idle_timeout
+            };
             note_outside(gateway, &tls, &peer).await;
             let (mut place, victim) = gateway
                 .members
@@ -142,21 +173,25 @@ async fn connection(
                 gateway.metrics.connections_evicted.inc();
                 tracing::debug!(%cluster, %node, "the node's oldest connection is closed for a newer one");
             }
-            let time = Limits {
-                idle: limits.idle_timeout.duration(),
-                head: limits.header_timeout.duration(),
-            };
-            let info = Connection {
+            let known = Arc::clone(&peer);
+            let info = Arc::new(Connection {
                 from,
-                peer: Some(Arc::clone(&peer)),
-            };
-            let ended = async move {
-                tokio::select! {
-                    () = place.taken() => {}
-                    () = counts_no_more(gateway, &peer) => {}
-                }
-            };
-            talk(tls, info, router, gateway, time, ended, stop).await;
+                peer: Some(peer),
+            });
+            Some(Met {
+                tls,
+                info,
+                time: Limits {
+                    idle: idle.duration(),
+                    head,
+                },
+                ended: Box::pin(async move {
+                    tokio::select! {
+                        () = place.taken() => {}
+                        () = gateway.controls.revokes(&known, revocations) => {}
+                    }
+                }),
+            })
         }
     }
 }
@@ -182,41 +217,24 @@ async fn note_outside(gateway: &Gateway, tls: &TlsStream<TcpStream>, peer: &Peer
     }
 }
 
-/// Ends when an operator's decision concerns this certificate. A request gets to know why; an idle connection just ends.
-async fn counts_no_more(gateway: &Gateway, peer: &PeerIdentity) {
-    let mut changes = gateway.controls.changes();
-    loop {
-        if changes.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-        if gateway.controls.is_revoked(&peer.serial) {
-            tracing::info!(cluster = %peer.cluster_id, node = %peer.node_id, serial = %peer.serial,
-                "a connection with a revoked certificate is closed");
-            return;
-        }
-    }
-}
-
 /// HTTP on a connection, until it ends, its time is over, or its place is needed.
-async fn talk(
-    tls: TlsStream<TcpStream>,
-    info: Connection,
-    router: Router,
-    gateway: &Arc<Gateway>,
-    time: Limits,
-    ended: impl Future<Output = ()>,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: watch::Receiver<bool>) {
+    let Met {
+        tls,
+        info,
+        time,
+        mut ended,
+    } = met;
     let from = info.from;
     let phase = Arc::new(Phase::default());
     let service = {
-        let phase = Arc::clone(&phase);
+        let (phase, gateway) = (Arc::clone(&phase), Arc::clone(gateway));
         service_fn(move |request: Request<Incoming>| {
             phase.serving();
-            let (phase, gateway) = (Arc::clone(&phase), Arc::clone(gateway));
-            let (router, info) = (router.clone(), info.clone());
+            let answer = router::answer(&gateway, &router, &info, request.map(Body::new));
+            let phase = Arc::clone(&phase);
             async move {
-                let response = router::answer(&gateway, router, info, request.map(Body::new)).await;
+                let response = answer.await;
                 phase.idle();
                 Ok::<_, Infallible>(response)
             }
@@ -230,7 +248,6 @@ async fn talk(
     let stream = Paced::new(tls, Arc::clone(&phase));
     let serving = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    tokio::pin!(ended);
     let mut overdue = Overdue::new(phase, time);
     let mut stopping = false;
     loop {
@@ -247,7 +264,7 @@ async fn talk(
                 gateway.log_once(from.ip(), what);
                 return;
             }
-            () = ended.as_mut() => return,
+            () = &mut ended => return,
             () = stopped(&mut stop), if !stopping => {
                 stopping = true;
                 serving.as_mut().graceful_shutdown();

@@ -12,8 +12,10 @@ mod once;
 mod orders;
 mod pace;
 mod path;
+mod record;
 mod register;
 mod router;
+mod task_key;
 mod tasks;
 mod tls;
 
@@ -29,7 +31,7 @@ pub use listener::serve;
 pub use tls::{ServerCertificate, Tls, TlsError, check_server, server_config};
 
 use budget::Budget;
-use once::Once;
+pub(crate) use once::Once;
 
 use crate::admission::{Judge, Limiter};
 use crate::clock;

@@ -13,11 +13,11 @@ type Logged = (u64, u64);
 
 /// Sees to it that a refusal is logged once, and not ten thousand times.
 #[derive(Debug, Default)]
-pub(super) struct Once(Mutex<HashMap<(IpAddr, &'static str), Logged>>);
+pub(crate) struct Once(Mutex<HashMap<(IpAddr, &'static str), Logged>>);
 
 impl Once {
     /// Whether to log now, and how many were passed over since the last time.
-    pub(super) fn note(&self, from: IpAddr, what: &'static str, now_ms: u64) -> Option<u64> {
+    pub(crate) fn note(&self, from: IpAddr, what: &'static str, now_ms: u64) -> Option<u64> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, passed_over)) = map.get_mut(&(from, what)) {
             if now_ms.saturating_sub(*at) < AGAIN_MS {

@@ -1,3 +1,5 @@
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,38 +67,71 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-/// Answers one request of a connection. Heartbeats, which are nearly all there is, take the short way; all else goes
+/// An answer under way.
+type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Answers one request of a connection, in memory as large as the way that it takes and gone with its answer: thousands of
+/// connections are idle. Heartbeats, which are nearly all there is, and what waits for long take the short way; all else goes
 /// through the router.
-pub(super) async fn answer(
+pub(super) fn answer(
     gateway: &Arc<Gateway>,
-    mut router: Router,
-    connection: Connection,
+    router: &Router,
+    connection: &Arc<Connection>,
     mut request: Request,
-) -> Response {
-    if let Some(node) = heartbeat_of(&request) {
-        let receive = async |request| {
-            heartbeat::receive(gateway, &connection, &node, request)
-                .await
-                .into_response()
-        };
-        return guarded(gateway, &connection, "heartbeat", request, receive).await;
-    }
-    request.extensions_mut().insert(connection);
-    match router.call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
+) -> Answering {
+    let (gateway, connection) = (Arc::clone(gateway), Arc::clone(connection));
+    match short_way(&request) {
+        Some(Short::Heartbeat(node)) => Box::pin(async move {
+            let receive = async |request| {
+                heartbeat::receive(&gateway, &connection, &node, request)
+                    .await
+                    .into_response()
+            };
+            guarded(&gateway, &connection, "heartbeat", request, receive).await
+        }),
+        Some(Short::Wait(node)) => Box::pin(async move {
+            let wait = async |request| {
+                tasks::parked(&gateway, &connection, &node, request)
+                    .await
+                    .into_response()
+            };
+            guarded(&gateway, &connection, "tasks_wait", request, wait).await
+        }),
+        None => {
+            request.extensions_mut().insert(Connection::clone(&connection));
+            let mut router = router.clone();
+            Box::pin(async move {
+                match router.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            })
+        }
     }
 }
 
-/// The node whose heartbeat this is, as it stands in the path; none if the router has to look closer.
-fn heartbeat_of(request: &Request) -> Option<String> {
-    if request.method() != Method::POST {
-        return None;
-    }
-    let rest = request.uri().path().strip_prefix("/api/v1/hpc/nodes/")?;
-    let node = rest.strip_suffix("/heartbeat")?;
+/// What needs no router.
+enum Short {
+    Heartbeat(String),
+    Wait(String),
+}
+
+/// The node that the path names, if this is one of them and the path is plain; the router looks closer at all else.
+fn short_way(request: &Request) -> Option<Short> {
+    let path = request.uri().path();
+    let (node, short): (_, fn(String) -> Short) = match *request.method() {
+        Method::POST => {
+            let rest = path.strip_prefix("/api/v1/hpc/nodes/")?;
+            (rest.strip_suffix("/heartbeat")?, Short::Heartbeat)
+        }
+        Method::GET => {
+            let rest = path.strip_prefix("/internal/v1/nodes/")?;
+            (rest.strip_suffix("/tasks/wait")?, Short::Wait)
+        }
+        _ => return None,
+    };
     let plain = !node.is_empty() && !node.contains(['/', '%']);
-    plain.then(|| node.to_owned())
+    plain.then(|| short(node.to_owned()))
 }
 
 async fn guard(
@@ -123,7 +158,7 @@ async fn guarded(
     let admitted = admit(gateway, connection, route).and_then(|()| bounded(request.headers()));
     let mut response = match admitted {
         Err(failure) => {
-            body::discard(request, DISCARD_WITHIN).await;
+            Box::pin(body::discard(request, DISCARD_WITHIN)).await;
             failure.into_response()
         }
         Ok(()) => {
@@ -142,12 +177,37 @@ async fn guarded(
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    if let Some(what) = intrudes(connection, route, response.status()) {
+        gateway.log_once(connection.ip(), what);
+    }
     let labels = RequestLabels {
         route,
         status: response.status().as_u16(),
     };
     gateway.metrics.requests.get_or_create(&labels).inc();
     response
+}
+
+/// What an operator wants to hear of a request that is turned away, whoever sent it.
+fn intrudes(connection: &Connection, route: &str, status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            Some("a certificate that was revoked, has expired, or is of an earlier registration")
+        }
+        StatusCode::FORBIDDEN if matches!(route, "register" | "recover") => {
+            Some("a token or a signature that does not allow it")
+        }
+        StatusCode::FORBIDDEN if connection.peer.is_none() => {
+            Some("a request without the node's certificate")
+        }
+        StatusCode::FORBIDDEN => Some("a request that this node's certificate does not allow"),
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            Some("a body that is too large, compressed, or no JSON")
+        }
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Some("a head that is too large"),
+        StatusCode::REQUEST_TIMEOUT => Some("a body that does not end in time"),
+        _ => None,
+    }
 }
 
 fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), Failure> {

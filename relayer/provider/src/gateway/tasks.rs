@@ -6,17 +6,19 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use hpc_schema::code::Code;
-use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::id::{ClusterId, TaskId};
 use hpc_schema::refusal::{Refusal, RefusalKind};
-use hpc_schema::task::{MAX_TASK_RESULT_BYTES, ProgressRequest, TaskHash, TaskResult, WaitAnswer};
-use sha2::{Digest as _, Sha256};
+use hpc_schema::task::{
+    MAX_TASK_RESULT_BYTES, ProgressRequest, RESULT_ACTION, ResultDigests, TaskHash, TaskResult, WaitAnswer,
+    audit_target as target,
+};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::Failure;
 use super::certificate::may_have_one;
 use super::connection::Connection;
 use super::path::PathIds;
-use super::{Gateway, body};
+use super::{Gateway, body, task_key};
 use crate::db::Conn;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
@@ -38,18 +40,29 @@ pub(super) async fn wait(
     PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Response, Failure> {
+    parked(&gateway, &connection, &path_node, request).await
+}
+
+/// The same without the router. Thousands wait here: what is needed only now and then has memory of its own.
+pub(super) async fn parked(
+    gateway: &Gateway,
+    connection: &Connection,
+    path_node: &str,
+    request: Request,
+) -> Result<Response, Failure> {
     let until = Instant::now() + wished(request.uri().query());
     drop(request);
-    let peer = known(&gateway, &connection, &path_node)?.clone();
+    let peer = known(gateway, connection, path_node)?;
     // From here on no wake-up is lost; who waited for this node before waits no more.
     let parked = gateway.waiting.park(&peer.cluster_id, &peer.node_id);
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    let mut look = task::waits_for(gateway.store.reader(), (cluster, node), clock::now_ms()).await?;
+    let now = clock::now_ms();
+    let mut look = Box::pin(task::waits_for(gateway.store.reader(), (cluster, node), now)).await?;
     loop {
         if look {
             // It may have been revoked or disabled meanwhile.
-            known(&gateway, &connection, &path_node)?;
-            if let Some(answer) = claim(&gateway, &peer).await? {
+            known(gateway, connection, path_node)?;
+            if let Some(answer) = Box::pin(claim(gateway, peer)).await? {
                 return Ok(Json(answer).into_response());
             }
         }
@@ -87,17 +100,6 @@ fn known<'a>(
 
 async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnswer>, Failure> {
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    let key = match gateway.tasks.get(cluster) {
-        Ok(Some(key)) => key,
-        Ok(None) => {
-            tracing::warn!(%cluster, "a task cannot be signed: the cluster has no task key here");
-            return Err(Failure::unavailable(60, "the cluster has no task key here"));
-        }
-        Err(e) => {
-            tracing::error!(%cluster, error = %e, "a task cannot be signed");
-            return Err(Failure::unavailable(60, "the cluster's task key cannot be read"));
-        }
-    };
     let limits = &gateway.config.tasks;
     let lease = limits.lease.duration();
     let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
@@ -107,7 +109,10 @@ async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnsw
     if claimed.is_empty() {
         return Ok(None);
     }
-    let rotations = task::rotations(&mut tx, cluster).await?;
+    let Some((key, rotations)) = task_key::of(gateway, &mut tx, cluster).await? else {
+        tracing::warn!(%cluster, "a task cannot be signed: the cluster has no task key here");
+        return Err(Failure::unavailable(60, "the cluster has no task key here"));
+    };
     for row in &claimed.tasks {
         let detail =
             serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
@@ -129,10 +134,6 @@ async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnsw
     let scope = (registry.chain_id(), registry.contract());
     let seconds = u32::try_from(lease.as_secs()).unwrap_or(u32::MAX);
     Ok(Some(task::answer(&claimed, rotations, scope, &key, seconds)))
-}
-
-fn target(cluster: &ClusterId, node: &NodeId, task: &TaskId) -> String {
-    format!("task {cluster}/{task} of {node}")
 }
 
 /// What the daemon did, in the transaction of the act itself.
@@ -216,13 +217,14 @@ pub(super) async fn result(
     )
     .await?;
     if taken == Taken::Recorded {
-        let digest = Sha256::digest(result.result.get().as_bytes());
+        let digests = ResultDigests::of(&result);
         let detail = serde_json::json!({
-            "outcome": result.outcome, "code": result.code, "hash": result.task_hash,
-            "result_sha256": hex::encode(digest), "signature": result.signature,
+            "outcome": result.outcome, "code": result.code, "hash": digests.hash,
+            "result_sha256": digests.result_sha256, "cleanup_sha256": digests.cleanup_sha256,
+            "signature": result.signature,
         });
         let said = if result.code.is_none() { "done" } else { "failed" };
-        audited(&mut tx, "task.result", target(cluster, node, &id), said, detail).await?;
+        audited(&mut tx, RESULT_ACTION, target(cluster, node, &id), said, detail).await?;
         settle(&mut tx, (cluster, &id), &result).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;

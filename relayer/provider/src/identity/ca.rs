@@ -10,10 +10,12 @@ use rcgen::{
 };
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
+use x509_parser::extensions::ParsedExtension;
 use x509_parser::pem::Pem;
 use zeroize::Zeroizing;
 
 use super::NodeCsr;
+use super::peer::name_text;
 
 /// Certificates start this long ago, for clocks that are behind.
 const BACKDATE_SECONDS: u64 = 3600;
@@ -73,6 +75,10 @@ pub struct Issued {
     pub pem: String,
     /// Lower-case hex serial number.
     pub serial: String,
+    /// Lower-case hex SHA-256 of the certificate.
+    pub fingerprint: String,
+    /// The CA's name, for people.
+    pub issuer: String,
     /// Counts until.
     pub not_after: UnixSeconds,
 }
@@ -164,16 +170,36 @@ impl Ca {
         Ok(Issued {
             pem: certificate.pem(),
             serial: hex::encode(positive(serial)),
+            fingerprint: hex::encode(Sha256::digest(certificate.der())),
+            issuer: self.name(),
             not_after: now.plus(lifetime),
         })
     }
 
-    /// Whether this certificate, of a chain that was verified, names this CA as its issuer.
+    /// Its own name, for people.
+    fn name(&self) -> String {
+        let parsed = x509_parser::parse_x509_certificate(&self.der);
+        parsed.map_or_else(|_| String::new(), |(_, ca)| name_text(ca.subject()))
+    }
+
+    /// Whether this certificate, of a chain that was verified, names this CA and its key as its issuer's: another CA may have
+    /// the same name.
     #[must_use]
     pub fn is_issuer_of(&self, leaf: &[u8]) -> bool {
         let parsed = x509_parser::parse_x509_certificate(leaf);
         let ours = x509_parser::parse_x509_certificate(&self.der);
-        matches!((parsed, ours), (Ok((_, leaf)), Ok((_, ca))) if leaf.issuer().as_raw() == ca.subject().as_raw())
+        let (Ok((_, leaf)), Ok((_, ca))) = (parsed, ours) else {
+            return false;
+        };
+        let signer = leaf.iter_extensions().find_map(|e| match e.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|k| k.0),
+            _ => None,
+        });
+        let own = ca.iter_extensions().find_map(|e| match e.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
+        leaf.issuer().as_raw() == ca.subject().as_raw() && signer.is_some() && signer == own
     }
 
     /// Whether a gateway's certificate is one that this CA's [`Ca::issue_server`] made; none if it cannot be read.
@@ -211,6 +237,8 @@ impl Ca {
             // With the CA: an agent that registers knows only its fingerprint, from the token.
             pem: certificate.pem() + &self.pem,
             serial: hex::encode(positive(serial)),
+            fingerprint: hex::encode(Sha256::digest(certificate.der())),
+            issuer: self.name(),
             not_after: now.plus(SERVER_LIFETIME_SECONDS),
         };
         Ok((issued, Zeroizing::new(key.serialize_pem())))

@@ -1,8 +1,13 @@
 use hpc_schema::gateway::parse_certificate_uri;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
+use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
+use x509_parser::x509::X509Name;
+
+/// Characters of a CA's name that are kept.
+const MAX_ISSUER: usize = 256;
 
 /// Who is at the other end of a connection, by its client certificate. The TLS layer has verified the
 /// chain to our CA.
@@ -14,8 +19,12 @@ pub struct PeerIdentity {
     pub node_id: NodeId,
     /// The registration that it counts for; none in a certificate that this gateway's version did not issue.
     pub epoch: Option<u64>,
-    /// Lower-case hex serial number.
+    /// Lower-case hex serial number, as `openssl x509 -serial` has it.
     pub serial: String,
+    /// Lower-case hex SHA-256 of the certificate: two CAs may give the same serial number.
+    pub fingerprint: String,
+    /// The CA's name, for people.
+    pub issuer: String,
     /// The certificate counts until; a connection may outlive it.
     pub not_after: UnixSeconds,
 }
@@ -42,7 +51,8 @@ impl PeerIdentity {
         };
         let (cluster_id, node_id) = parse_certificate_uri(uri).ok_or(PeerError)?;
         let not_after = u64::try_from(certificate.validity().not_after.timestamp()).map_err(|_| PeerError)?;
-        let serial = hex::encode(certificate.raw_serial());
+        let serial = serial_text(certificate.raw_serial());
+        let issuer = name_text(certificate.issuer());
         let epoch = certificate
             .subject()
             .iter_by_oid(&OID_X509_SERIALNUMBER)
@@ -54,7 +64,42 @@ impl PeerIdentity {
             node_id,
             epoch,
             serial,
+            fingerprint: hex::encode(Sha256::digest(der)),
+            issuer,
             not_after: UnixSeconds(not_after),
         })
+    }
+}
+
+/// DER puts a zero byte before a serial number whose top bit is set; nobody writes it.
+fn serial_text(raw: &[u8]) -> String {
+    let zeros = raw
+        .iter()
+        .take(raw.len().saturating_sub(1))
+        .take_while(|b| **b == 0);
+    hex::encode(raw.get(zeros.count()..).unwrap_or_default())
+}
+
+/// A name on one line.
+pub(super) fn name_text(name: &X509Name<'_>) -> String {
+    let text = name.to_string();
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_ISSUER)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_serial_number_is_written_without_the_zero_byte_that_der_puts_before_it() {
+        assert_eq!(serial_text(&[0x00, 0xab, 0x01]), "ab01");
+        assert_eq!(serial_text(&[0x0a, 0x00]), "0a00");
+        assert_eq!(
+            (serial_text(&[0]), serial_text(&[])),
+            ("00".into(), String::new())
+        );
     }
 }

@@ -32,6 +32,17 @@ pub enum SeedError {
         /// Which file.
         path: PathBuf,
     },
+    /// The cluster's task key was rotated, and the file has the former one.
+    #[error(
+        "{}: is not the task key that the cluster has by now, {now}; copy the file from the gateway at which it was rotated",
+        path.display()
+    )]
+    Former {
+        /// Which file.
+        path: PathBuf,
+        /// The key that counts.
+        now: AgentKey,
+    },
     /// The seed gives a key that nobody may use.
     #[error("the random source gave a weak key")]
     Weak,

@@ -38,6 +38,7 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("endpoint_lost", Severity::Warning, false),
     ("events_behind", Severity::Warning, true),
     ("insufficient_funds", Severity::Critical, true),
+    ("key_unusable", Severity::Critical, true),
     ("not_synced", Severity::Warning, true),
     ("reload_failed", Severity::Warning, true),
     ("reports_unsettled", Severity::Critical, false),
@@ -119,6 +120,12 @@ impl Health {
         if before.is_some() {
             tracing::info!(code, subject, "no longer so");
         }
+    }
+
+    /// Whatever it is said of, it is no affair of this gateway any more.
+    pub fn forget(&self, of: impl Fn(&str) -> bool) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(code, _), _| !of(code));
     }
 
     /// Raises or clears.

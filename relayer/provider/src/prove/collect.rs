@@ -1,12 +1,15 @@
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hpc_chain::proof::gather;
+use hpc_chain::proof::{Evidence, Trust, gather, verify};
 use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::rows;
 use crate::clock;
+use crate::db::Row;
 use crate::store::{Store, StoreError};
 
 /// Transactions looked at in one turn.
@@ -16,12 +19,16 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Pause before the same is asked for again.
 const AGAIN_MS: u64 = 10_000;
 
-/// Gathers the evidence of transactions that have brought reports on chain, until `stop`. What an endpoint does not give now
-/// is asked for again, until the heartbeats are forgotten.
+/// Endpoints whose evidence did not hold, so that it is said once of each.
+type Refused = Mutex<HashSet<String>>;
+
+/// Gathers the evidence of transactions that have brought reports on chain, until `stop`. It is checked as whoever is given
+/// the proof will check it; what an endpoint does not give now is asked for again, until the heartbeats are forgotten.
 pub async fn collect(client: RegistryClient, store: Store, mut stop: watch::Receiver<bool>) {
+    let refused = Refused::default();
     loop {
         let turn = async {
-            if let Err(e) = turn(&client, &store).await {
+            if let Err(e) = turn(&client, &store, &refused).await {
                 tracing::debug!(error = %e, "proofs cannot be kept");
             }
             sleep(EVERY).await;
@@ -33,10 +40,15 @@ pub async fn collect(client: RegistryClient, store: Store, mut stop: watch::Rece
     }
 }
 
-async fn turn(client: &RegistryClient, store: &Store) -> Result<(), StoreError> {
+async fn turn(client: &RegistryClient, store: &Store, refused: &Refused) -> Result<(), StoreError> {
     let before = clock::now_ms().saturating_sub(AGAIN_MS);
     for hash in rows::open(store.reader(), before, AT_ONCE).await? {
-        let given = gather(client.chain().endpoints(), hash).await;
+        // What nothing is kept of is pruned.
+        let Some(sample) = rows::sample(store.reader(), hash).await? else {
+            continue;
+        };
+        let holds = |endpoint: &str, evidence: &Evidence| holds(&sample, endpoint, evidence, refused);
+        let given = gather(client.chain().endpoints(), hash, holds).await;
         if let Err(e) = &given {
             tracing::debug!(tx = %hash, error = %e, "a proof cannot be gathered yet");
         }
@@ -45,4 +57,29 @@ async fn turn(client: &RegistryClient, store: &Store) -> Result<(), StoreError> 
         tx.commit().await?;
     }
     Ok(())
+}
+
+/// Whether evidence proves what it is to prove.
+fn holds(sample: &Row, endpoint: &str, evidence: &Evidence, refused: &Refused) -> bool {
+    let proof = rows::put_together(sample, evidence).map_err(|e| e.to_string());
+    let checked = proof.and_then(|p| verify(&p, &Trust::default()).map_err(|e| e.to_string()));
+    let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+    match checked {
+        Ok(_) => {
+            if refused.remove(endpoint) {
+                tracing::info!(endpoint, "an endpoint of chain.rpc gives proofs that hold again");
+            }
+            true
+        }
+        Err(error) => {
+            if refused.insert(endpoint.to_owned()) {
+                tracing::warn!(
+                    endpoint,
+                    error,
+                    "an endpoint of chain.rpc gave a proof that does not hold; it is refused, and the next endpoint is asked"
+                );
+            }
+            false
+        }
+    }
 }

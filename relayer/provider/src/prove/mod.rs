@@ -4,4 +4,4 @@ mod collect;
 mod rows;
 
 pub use collect::collect;
-pub use rows::{Which, forget, full, keep, on_chain, proof, prune};
+pub use rows::{Which, bound_on_chain, forget, full, keep, on_chain, proof, prune};

@@ -1,14 +1,14 @@
 use hpc_chain::hash::TxHash;
 use hpc_chain::proof::{Agent, Evidence, FORMAT, Proof, VERSION};
-use hpc_schema::heartbeat::HeartbeatAuth;
+use hpc_schema::heartbeat::{HeartbeatAuth, HeartbeatRequest};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::registry::JobIds;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::db::{self, Conn, Pool};
-use crate::store::{StoreError, int, uint};
+use crate::db::{self, Conn, Pool, Row};
+use crate::store::{StoreError, int, text, uint};
 
 fn bad(column: &'static str) -> StoreError {
     StoreError::Value {
@@ -21,10 +21,29 @@ fn bad(column: &'static str) -> StoreError {
 #[derive(Serialize)]
 struct Written<'a> {
     heartbeat: &'a RawValue,
-    auth: &'a HeartbeatAuth,
+    auth: WrittenAuth<'a>,
     public_key: &'a AgentKey,
     job_ids: JobIds,
 }
+
+/// [`HeartbeatAuth`] without its section, which follows from the payload.
+#[derive(Serialize)]
+struct WrittenAuth<'a> {
+    signature: &'a str,
+    nonce: &'a str,
+    timestamp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report_signature: Option<&'a str>,
+}
+
+/// Bytes that [`Written`] has beside the payload, and a few more.
+const BESIDE: usize = 768;
 
 #[derive(Deserialize)]
 struct Read {
@@ -35,21 +54,32 @@ struct Read {
 }
 
 /// What of a heartbeat does not go on chain, as it is stored: the very text that the agent signed, its signatures, the
-/// registered key, what of job ids the cluster makes public.
+/// registered key, what of job ids the cluster makes public; `time` is the report's.
 #[must_use]
 pub fn full(
-    heartbeat: &RawValue,
-    auth: &HeartbeatAuth,
+    request: &HeartbeatRequest,
+    time: u32,
     public_key: &AgentKey,
     job_ids: JobIds,
 ) -> Option<Vec<u8>> {
+    let auth = &request.auth;
     let written = Written {
-        heartbeat,
-        auth,
+        heartbeat: &request.heartbeat,
+        auth: WrittenAuth {
+            signature: &auth.signature,
+            nonce: &auth.nonce,
+            timestamp: i64::from(time),
+            node_id: auth.node_id.as_deref(),
+            public_key: auth.public_key.as_deref(),
+            report: auth.report.as_deref(),
+            report_signature: auth.report_signature.as_deref(),
+        },
         public_key,
         job_ids,
     };
-    serde_json::to_vec(&written).ok()
+    let mut bytes = Vec::with_capacity(request.heartbeat.get().len() + BESIDE);
+    serde_json::to_writer(&mut bytes, &written).ok()?;
+    Some(bytes)
 }
 
 /// Which heartbeat.
@@ -124,15 +154,38 @@ pub async fn on_chain(conn: &mut Conn, which: Which<'_>, batch: u64) -> Result<(
     .execute(&mut *conn)
     .await?;
     if kept.rows_affected() > 0 {
-        db::query(
-            "INSERT INTO evidence (tx, asked_at)
-             SELECT hash, 0 FROM batch WHERE id = ? AND hash IS NOT NULL
-             ON CONFLICT (tx) DO NOTHING",
-        )
-        .bind(int(batch))
-        .execute(conn)
-        .await?;
+        ask_for_evidence(conn, batch).await?;
     }
+    Ok(())
+}
+
+/// The same of every report that is bound to the transaction.
+///
+/// # Errors
+/// If the store fails.
+pub async fn bound_on_chain(conn: &mut Conn, batch: u64) -> Result<(), StoreError> {
+    let kept = db::query(
+        "UPDATE heartbeat SET tx = (SELECT hash FROM batch WHERE id = ?1) FROM batch_report b
+         WHERE b.batch_id = ?1 AND b.recorded = 0 AND heartbeat.cluster_id = b.cluster_id
+           AND heartbeat.node_id = b.node_id AND heartbeat.epoch = b.epoch AND heartbeat.sequence = b.sequence",
+    )
+    .bind(int(batch))
+    .execute(&mut *conn)
+    .await?;
+    if kept.rows_affected() > 0 {
+        ask_for_evidence(conn, batch).await?;
+    }
+    Ok(())
+}
+
+async fn ask_for_evidence(conn: &mut Conn, batch: u64) -> Result<(), StoreError> {
+    db::query(
+        "INSERT INTO evidence (tx, asked_at) SELECT hash, 0 FROM batch WHERE id = ? AND hash IS NOT NULL
+         ON CONFLICT (tx) DO NOTHING",
+    )
+    .bind(int(batch))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -212,19 +265,40 @@ pub async fn proof(
     .fetch_optional(pool)
     .await?;
     let Some(row) = row else { return Ok(None) };
-    let text = |column: &'static str| -> Result<String, StoreError> { Ok(row.try_get(column)?) };
-    let evidence: Evidence = serde_json::from_str(&text("evidence")?).map_err(|_| bad("evidence"))?;
+    let evidence: String = row.try_get("evidence")?;
+    let evidence: Evidence = serde_json::from_str(&evidence).map_err(|_| bad("evidence"))?;
+    put_together(&row, &evidence).map(Some)
+}
+
+/// What a transaction's evidence has to prove: one of the heartbeats that it brought on chain, with this evidence. None if
+/// none is kept any more.
+///
+/// # Errors
+/// If the store fails.
+pub(super) async fn sample(pool: &Pool, tx: TxHash) -> Result<Option<Row>, StoreError> {
+    let row = db::query(
+        "SELECT h.*, b.chain_id, b.contract FROM heartbeat h JOIN binding b ON b.one = 1 WHERE h.tx = ? LIMIT 1",
+    )
+    .bind(tx.to_string())
+    .fetch_optional(pool)
+    .await?;
+    Ok(row)
+}
+
+/// The proof of a heartbeat on record by this evidence.
+pub(super) fn put_together(row: &Row, evidence: &Evidence) -> Result<Proof, StoreError> {
+    let evidence = evidence.clone();
     let full: Vec<u8> = row.try_get("heartbeat")?;
     let full: Read = serde_json::from_slice(&full).map_err(|_| bad("heartbeat"))?;
-    Ok(Some(Proof {
+    Ok(Proof {
         format: FORMAT.to_owned(),
         version: VERSION,
-        chain_id: text("chain_id")?,
-        contract: text("contract")?,
+        chain_id: row.try_get("chain_id")?,
+        contract: row.try_get("contract")?,
         agent: Agent {
-            cluster_id: cluster.clone(),
-            node_id: node.clone(),
-            epoch: uint(&row, "epoch")?,
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            epoch: uint(row, "epoch")?,
             public_key: full.public_key,
             job_ids: full.job_ids,
         },
@@ -234,5 +308,5 @@ pub async fn proof(
         inclusion: evidence.inclusion,
         signed_header: evidence.signed_header,
         validators: evidence.validators,
-    }))
+    })
 }

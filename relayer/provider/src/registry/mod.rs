@@ -2,6 +2,7 @@
 //! beside the chain (address, orders). In memory for admission, on disk for a start without the chain.
 
 mod clusters;
+mod listed;
 mod node;
 mod others;
 mod peers;
@@ -11,6 +12,7 @@ mod task_keys;
 mod view;
 
 pub use clusters::{clusters, clusters_of};
+pub use listed::{Listed, Which, listed};
 pub use node::{Contact, Node, Order, OrderKind};
 pub use others::{Mark, catch_up, heard_elsewhere};
 pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};

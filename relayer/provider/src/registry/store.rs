@@ -1,5 +1,5 @@
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
@@ -10,6 +10,7 @@ use hpc_schema::time::UnixSeconds;
 
 use super::node::{Contact, Node, Order, OrderKind};
 use super::view::Registry;
+use crate::db::many::{self, Sized};
 use crate::db::{self, Conn, Pool, Row};
 use crate::spool;
 use crate::store::{Store, StoreError, bytes, int, opt_uint, sequence, text, uint};
@@ -189,41 +190,53 @@ pub(super) async fn save_cluster(conn: &mut Conn, cluster: &Cluster) -> Result<(
     Ok(())
 }
 
-pub(super) async fn save_node(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
-    let c = &node.chain;
-    let drain = c
-        .drain
-        .as_ref()
-        .map(serde_json::to_string)
-        .transpose()
-        .map_err(|_| bad("node", "drain"))?;
-    db::query(
-        "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence,
-         section_digest, recorded_state, state, last_heartbeat_s, offline_since_s, drain, height)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, public_key = excluded.public_key,
-           page = excluded.page, slot = excluded.slot, settled_sequence = excluded.settled_sequence,
-           section_digest = excluded.section_digest, recorded_state = excluded.recorded_state,
-           state = excluded.state, last_heartbeat_s = excluded.last_heartbeat_s,
-           offline_since_s = excluded.offline_since_s, drain = excluded.drain, height = excluded.height
-         WHERE excluded.height >= node.height",
-    )
-    .bind(node.cluster_id.as_str())
-    .bind(node.node_id.as_str())
-    .bind(int(c.epoch))
-    .bind(c.agent_pubkey.as_bytes().as_slice())
-    .bind(i64::from(c.page))
-    .bind(i64::from(c.slot))
-    .bind(i64::from(c.sequence))
-    .bind(node.section_digest.as_slice())
-    .bind(i64::from(c.recorded_state.number()))
-    .bind(i64::from(c.state.number()))
-    .bind(int(c.last_heartbeat.0))
-    .bind(c.offline_since.map(|t| int(t.0)))
-    .bind(drain)
-    .bind(int(node.height))
-    .execute(conn)
-    .await?;
+static SAVE_NODES: LazyLock<Vec<Sized>> = LazyLock::new(|| {
+    many::sized(|rows| {
+        format!(
+            "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence,
+             section_digest, recorded_state, state, last_heartbeat_s, offline_since_s, drain, height)
+             VALUES {}
+             ON CONFLICT (cluster_id, node_id) DO UPDATE SET epoch = excluded.epoch, public_key = excluded.public_key,
+               page = excluded.page, slot = excluded.slot, settled_sequence = excluded.settled_sequence,
+               section_digest = excluded.section_digest, recorded_state = excluded.recorded_state,
+               state = excluded.state, last_heartbeat_s = excluded.last_heartbeat_s,
+               offline_since_s = excluded.offline_since_s, drain = excluded.drain, height = excluded.height
+             WHERE excluded.height >= node.height",
+            many::joined(rows, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", ", ")
+        )
+    })
+});
+
+/// Nodes as read from the chain, each once. After a transaction they are hundreds, and acceptance waits while this writes.
+pub(super) async fn save_nodes(conn: &mut Conn, nodes: &[Arc<Node>]) -> Result<(), StoreError> {
+    for (some, statement) in many::split(nodes, &SAVE_NODES) {
+        let mut query = db::query(statement);
+        for node in some {
+            let c = &node.chain;
+            let drain = c
+                .drain
+                .as_ref()
+                .map(serde_json::to_string)
+                .transpose()
+                .map_err(|_| bad("node", "drain"))?;
+            query = query
+                .bind(node.cluster_id.as_str())
+                .bind(node.node_id.as_str())
+                .bind(int(c.epoch))
+                .bind(c.agent_pubkey.as_bytes().as_slice())
+                .bind(i64::from(c.page))
+                .bind(i64::from(c.slot))
+                .bind(i64::from(c.sequence))
+                .bind(node.section_digest.as_slice())
+                .bind(i64::from(c.recorded_state.number()))
+                .bind(i64::from(c.state.number()))
+                .bind(int(c.last_heartbeat.0))
+                .bind(c.offline_since.map(|t| int(t.0)))
+                .bind(drain)
+                .bind(int(node.height));
+        }
+        query.execute(&mut *conn).await?;
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
@@ -222,6 +223,7 @@ async fn store_all(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64)
     } = read;
     let found: BTreeSet<NodeId> = nodes.iter().map(|n| n.node_id.clone()).collect();
     let mut tx = db.begin().await?;
+    let mut news = BTreeMap::new();
     for view in nodes {
         let id = view.node_id.clone();
         let before = registry.node(cluster, &id);
@@ -238,11 +240,13 @@ async fn store_all(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64)
             command::record_order(&mut tx, &after).await?;
         }
         let Some(node) = changed else { continue };
-        store::save_node(&mut tx, &node).await?;
         if before.map(|n| n.chain.epoch) != Some(node.chain.epoch) {
             spool::supersede_older(&mut tx, cluster, &node.node_id, node.chain.epoch, now_ms).await?;
         }
+        news.insert(id, node);
     }
+    let news: Vec<Arc<Node>> = news.into_values().collect();
+    store::save_nodes(&mut tx, &news).await?;
     for gone in asked.iter().filter(|id| !found.contains(*id)) {
         // An endpoint that lags behind does not know younger nodes yet.
         let current = registry.node(cluster, gone).is_some_and(|n| height >= n.height);

@@ -1,10 +1,12 @@
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hpc_schema::id::ClusterId;
+use hpc_schema::key::AgentKey;
 
 use crate::clock;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::identity::{Seed, SeedError};
 
 /// The clusters' task keys, read from their files when first needed.
@@ -29,17 +31,47 @@ impl TaskKeys {
     /// # Errors
     /// If the file is there and cannot be used.
     pub fn get(&self, cluster: &ClusterId) -> Result<Option<Arc<Seed>>, SeedError> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = loaded.get(cluster) {
-            return Ok(Some(Arc::clone(key)));
+        if let Some(key) = self.known(cluster) {
+            return Ok(Some(key));
         }
         let path = self.home.task_key(cluster);
         if !path.exists() {
             return Ok(None);
         }
         let key = Arc::new(Seed::load(&path)?);
-        loaded.insert(cluster.clone(), Arc::clone(&key));
+        self.keep(cluster, &key);
         Ok(Some(key))
+    }
+
+    /// The cluster's key that counts: that of the newest rotation, if there was one. A rotation is on record before its key
+    /// has the former one's file.
+    ///
+    /// # Errors
+    /// If a file is there and cannot be used; [`SeedError::Former`].
+    pub fn counts(
+        &self,
+        cluster: &ClusterId,
+        newest: Option<&AgentKey>,
+    ) -> Result<Option<Arc<Seed>>, SeedError> {
+        let first = self.get(cluster)?;
+        let (Some(newest), Some(known)) = (newest, &first) else {
+            return Ok(first);
+        };
+        if known.public() == newest {
+            return Ok(first);
+        }
+        let path = self.home.task_key(cluster);
+        for file in [&path, &self.home.next_task_key(cluster)] {
+            if !file.exists() {
+                continue;
+            }
+            let key = Arc::new(Seed::load(file)?);
+            if key.public() == newest {
+                self.keep(cluster, &key);
+                return Ok(Some(key));
+            }
+        }
+        Err(SeedError::Former { path, now: *newest })
     }
 
     /// The cluster's key, made now if there is none.
@@ -51,22 +83,111 @@ impl TaskKeys {
             return Ok(key);
         }
         let path = self.home.task_key(cluster);
-        let file = |source| SeedError::File {
-            path: path.clone(),
-            source,
-        };
-        let random = clock::random::<32>().map_err(|e| file(std::io::Error::other(e)))?;
-        if let Some(dir) = path.parent() {
-            crate::home::make_private_dir(dir).map_err(file)?;
+        let key = Arc::new(made(&path)?);
+        self.keep(cluster, &key);
+        Ok(key)
+    }
+
+    /// The key that is to take the cluster's key's place; drawn now if none is.
+    ///
+    /// # Errors
+    /// If the file cannot be made or used.
+    pub fn next(&self, cluster: &ClusterId) -> Result<Seed, SeedError> {
+        let path = self.home.next_task_key(cluster);
+        if path.exists() {
+            return Seed::load(&path);
         }
-        match Seed::create(&path, &random) {
-            // Another process was faster; its key counts.
-            Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => {
-                made?;
-            }
+        made(&path)
+    }
+
+    /// Whether `newest` lies beside the key's file, whose place it is to take.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn waits(&self, cluster: &ClusterId, newest: &AgentKey) -> Result<bool, SeedError> {
+        let next = self.home.next_task_key(cluster);
+        Ok(next.exists() && Seed::load(&next)?.public() == newest)
+    }
+
+    /// Gives `newest`, if it lies beside the key's file, that file; whether it did. Good if it has it already.
+    ///
+    /// # Errors
+    /// If the files cannot be read or moved.
+    pub fn promote(&self, cluster: &ClusterId, newest: &AgentKey) -> Result<bool, SeedError> {
+        if !self.waits(cluster, newest)? {
+            return Ok(false);
         }
-        self.get(cluster)?
-            .ok_or_else(|| file(std::io::Error::from(std::io::ErrorKind::NotFound)))
+        let (next, path) = (self.home.next_task_key(cluster), self.home.task_key(cluster));
+        home::promote(&next, &path).map_err(|source| SeedError::File { path: next, source })?;
+        Ok(true)
+    }
+
+    fn known(&self, cluster: &ClusterId) -> Option<Arc<Seed>> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.get(cluster).map(Arc::clone)
+    }
+
+    fn keep(&self, cluster: &ClusterId, key: &Arc<Seed>) {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.insert(cluster.clone(), Arc::clone(key));
+    }
+}
+
+/// A key drawn into this file, or the one that another process drew first.
+fn made(path: &Path) -> Result<Seed, SeedError> {
+    let file = |source| SeedError::File {
+        path: PathBuf::from(path),
+        source,
+    };
+    let random = clock::random::<32>().map_err(|e| file(std::io::Error::other(e)))?;
+    if let Some(dir) = path.parent() {
+        home::make_private_dir(dir).map_err(file)?;
+    }
+    match Seed::create(path, &random) {
+        // Another process was faster; its key counts.
+        Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+            Seed::load(path)
+        }
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_the_newest_rotation_counts_wherever_its_file_is_by_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let daemon = TaskKeys::new(home.clone());
+        assert!(daemon.counts(&cluster, None).unwrap().is_none());
+        let old = daemon.get_or_create(&cluster).unwrap();
+        let desk = TaskKeys::new(home.clone());
+        let new = desk.next(&cluster).unwrap();
+        assert_eq!(desk.next(&cluster).unwrap().public(), new.public());
+        assert_eq!(
+            daemon.counts(&cluster, None).unwrap().unwrap().public(),
+            old.public()
+        );
+        // On record, and the file is still the former one's.
+        let newest = Some(new.public());
+        assert_eq!(
+            daemon.counts(&cluster, newest).unwrap().unwrap().public(),
+            new.public()
+        );
+        assert!(!desk.promote(&cluster, old.public()).unwrap());
+        assert!(desk.promote(&cluster, new.public()).unwrap());
+        assert!(!desk.promote(&cluster, new.public()).unwrap());
+        assert!(!home.next_task_key(&cluster).exists());
+        let again = TaskKeys::new(home);
+        assert_eq!(
+            again.counts(&cluster, newest).unwrap().unwrap().public(),
+            new.public()
+        );
+        // Another gateway's directory has only the former one.
+        let e = again.counts(&cluster, Some(old.public())).unwrap_err();
+        assert!(e.to_string().contains("at which it was rotated"), "{e}");
     }
 }

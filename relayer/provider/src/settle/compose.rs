@@ -1,6 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hpc_chain::keys::{KeyError, LocalKey};
+use hpc_chain::keys::{KeyError, Signer};
 use hpc_chain::msg::{Any, EncodeError};
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
@@ -130,10 +130,10 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
 }
 
 /// The signed registration of a node, or why there can be none.
-pub(super) fn registration(
+pub(super) async fn registration(
     r: &Registration,
     registry: &Registry,
-    operator: &LocalKey,
+    operator: &dyn Signer,
     prefix: &str,
     now: UnixSeconds,
     nonce: [u8; 32],
@@ -169,8 +169,9 @@ pub(super) fn registration(
         registration_nonce,
         registration_timestamp,
     };
-    let signed = operator.sign_registration(prefix, registry.chain_id(), registry.contract(), &node_identity);
-    match signed {
+    let (chain_id, contract) = (registry.chain_id(), registry.contract());
+    let signed = operator.sign_registration(prefix, chain_id, contract, &node_identity);
+    match signed.await {
         Ok(signature) => Ok(Ok(ExecuteMsg::RegisterNode {
             node_identity,
             provider_signature: STANDARD.encode(signature),

@@ -44,11 +44,19 @@ impl Heads {
         self.seen.borrow().iter().any(|s| s.head.is_some())
     }
 
+    /// Why an endpoint does not answer, after a colon; nothing if none has said why.
+    pub(super) fn why(&self) -> String {
+        let seen = self.seen.borrow();
+        let first = seen.iter().find_map(|s| s.failure.as_ref());
+        first.map_or_else(String::new, |why| format!(": {why}"))
+    }
+
     /// The other chain that every endpoint is of, if that is so.
     pub(super) fn foreign(&self) -> Option<String> {
         let seen = self.seen.borrow();
-        let all = seen.iter().all(|s| s.foreign.is_some());
-        seen.first().filter(|_| all)?.foreign.clone()
+        let mut asked = seen.iter().filter(|s| !s.gone);
+        let first = asked.next()?.foreign.clone()?;
+        asked.all(|s| s.foreign.is_some()).then_some(first)
     }
 
     /// What has changed since the last call.
@@ -110,8 +118,11 @@ pub async fn watch_endpoints(
         }
         let highest = top.map_or(0, |(h, _)| h.height);
         let standings: Vec<Standing> = now.iter().map(|s| Standing::of(s, highest)).collect();
-        for (index, ((_, client), standing)) in endpoints.iter().zip(&standings).enumerate() {
+        for (index, (number, standing)) in (0u16..).zip(&standings).enumerate() {
             let was = before.get(index).unwrap_or(&Standing::Unknown);
+            let Some(client) = endpoints.get(EndpointId(number)) else {
+                continue;
+            };
             if was != standing {
                 say(client.name(), was, standing, now.get(index));
                 health.set_of("endpoint_lost", client.name(), standing.trouble(client.name()));
@@ -129,6 +140,7 @@ pub async fn watch_endpoints(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Unknown,
+    Gone,
     Lost,
     Foreign,
     Behind,
@@ -139,7 +151,7 @@ impl Standing {
     /// What is wrong with it, if anything is.
     fn trouble(self, endpoint: &str) -> Option<String> {
         let what = match self {
-            Self::Unknown | Self::Good { .. } => return None,
+            Self::Unknown | Self::Gone | Self::Good { .. } => return None,
             Self::Lost => "does not answer",
             Self::Foreign => "is of another chain and is not asked",
             Self::Behind => "is behind the others",
@@ -149,6 +161,7 @@ impl Standing {
 
     fn of(seen: &Seen, highest: u64) -> Self {
         match seen.head {
+            _ if seen.gone => Self::Gone,
             _ if seen.foreign.is_some() => Self::Foreign,
             None if seen.failure.is_some() => Self::Lost,
             None => Self::Unknown,
@@ -165,6 +178,7 @@ fn say(endpoint: &str, was: &Standing, now: &Standing, seen: Option<&Seen>) {
     let text = |t: Option<&String>| t.cloned().unwrap_or_default();
     match now {
         Standing::Unknown => {}
+        Standing::Gone => tracing::info!(endpoint, "an endpoint of chain.rpc is asked no more"),
         Standing::Lost => {
             let why = text(seen.and_then(|s| s.failure.as_ref()));
             tracing::warn!(endpoint, "an endpoint of chain.rpc does not answer: {why}");
@@ -181,7 +195,7 @@ fn say(endpoint: &str, was: &Standing, now: &Standing, seen: Option<&Seen>) {
             tracing::warn!(endpoint, height, "an endpoint of chain.rpc is behind the others");
         }
         Standing::Good { told } => {
-            if !matches!(was, Standing::Unknown | Standing::Good { .. }) {
+            if !matches!(was, Standing::Unknown | Standing::Gone | Standing::Good { .. }) {
                 tracing::info!(endpoint, height, "an endpoint of chain.rpc is well again");
             }
             if *told {

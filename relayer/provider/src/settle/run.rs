@@ -19,6 +19,7 @@ pub async fn resume(shared: &Shared, signers: Vec<Signers>) -> Result<Vec<Driver
             name,
             relayer: None,
             address,
+            operator_name: first.operator_name.clone(),
             operator: Arc::clone(&first.operator),
             prefix: first.prefix.clone(),
             granter: None,

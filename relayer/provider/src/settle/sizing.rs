@@ -95,6 +95,7 @@ impl Sizing {
             | Verdict::WrongSequence { .. }
             | Verdict::TimeoutHeight
             | Verdict::InsufficientFunds
+            | Verdict::FeeGrant
             | Verdict::Unauthorized => {}
         }
     }

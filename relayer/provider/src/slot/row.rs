@@ -1,14 +1,15 @@
-use crate::db::{self, Conn, Row};
+use crate::db::{self, Conn, Pool, Row};
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{AllocationId, SliceSlot, SlotId, VmId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::state::SlotState;
+use crate::page::{Page, Window};
 use crate::store::{StoreError, int, text, uint};
 
 /// A slot on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotRow {
     /// Cluster.
     pub cluster_id: ClusterId,
@@ -19,19 +20,19 @@ pub struct SlotRow {
     /// Its devices and its size, as tasks name them.
     pub slot: SliceSlot,
     /// What the tenant was given whose machine has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_id: Option<AllocationId>,
     /// The machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_name: Option<VmId>,
     /// The task that works on it and has not ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// The task whose signed result put it into its state.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<TaskId>,
     /// Why it is where it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// UNIX milliseconds at which it was found.
     pub found_ms: u64,
@@ -101,6 +102,38 @@ pub async fn list(
         place(a).cmp(&place(b))
     });
     Ok(all)
+}
+
+/// Slots in the order of their ids: of a cluster, a node, in a state, or all.
+///
+/// # Errors
+/// If the store fails, or the cursor is none.
+pub async fn page(
+    pool: &Pool,
+    of: (Option<&ClusterId>, Option<&NodeId>),
+    state: Option<SlotState>,
+    window: Window<'_>,
+) -> Result<Page<SlotRow>, StoreError> {
+    let [cluster, node, slot] = window.texts::<3>()?;
+    let mut sql = "SELECT * FROM slot WHERE (cluster_id, node_id, slot_id) > (?, ?, ?)".to_owned();
+    let wanted = [
+        (" AND cluster_id = ?", of.0.map(ClusterId::as_str)),
+        (" AND node_id = ?", of.1.map(NodeId::as_str)),
+        (" AND state = ?", state.map(SlotState::as_str)),
+    ];
+    for (condition, _) in wanted.iter().filter(|(_, value)| value.is_some()) {
+        sql.push_str(condition);
+    }
+    sql.push_str(" ORDER BY cluster_id, node_id, slot_id LIMIT ?");
+    let mut query = db::query(sql).bind(cluster).bind(node).bind(slot);
+    for value in wanted.into_iter().filter_map(|(_, value)| value) {
+        query = query.bind(value);
+    }
+    let rows = query.bind(window.read()).fetch_all(pool).await?;
+    let rows = rows.iter().map(SlotRow::read).collect::<Result<_, _>>()?;
+    Ok(window.cut(rows, |s: &SlotRow| {
+        format!("{}/{}/{}", s.cluster_id, s.node_id, s.slot_id())
+    }))
 }
 
 /// One slot.

@@ -106,7 +106,7 @@ impl Desk {
             expires_at: UnixSeconds(NOW / 1000 + 60),
         };
         let mut tx = self.store.begin().await.unwrap();
-        let done = task::submit(&mut tx, &new, ("hpc-1", "wasm1abc"), NOW)
+        let (done, _) = task::submit(&mut tx, &new, ("hpc-1", "wasm1abc"), NOW)
             .await
             .unwrap();
         assert_eq!(done, Submitted::Queued);

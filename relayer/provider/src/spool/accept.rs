@@ -1,10 +1,44 @@
 use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId};
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
-use super::writer::{Accept, Accepted};
 use crate::db::{self, Conn};
 use crate::store::{StoreError, int, sequence};
+
+/// A verified report that wants to be on disk.
+#[derive(Debug)]
+pub struct Accept {
+    /// Cluster.
+    pub cluster_id: ClusterId,
+    /// Node.
+    pub node_id: NodeId,
+    /// The node's present epoch.
+    pub epoch: u64,
+    /// Its sequence.
+    pub sequence: u32,
+    /// The 70 signed bytes.
+    pub report: [u8; 70],
+    /// The agent's signature over them.
+    pub signature: [u8; 64],
+    /// The second section.
+    pub section: Vec<u8>,
+    /// Its digest.
+    pub section_digest: [u8; 16],
+    /// UNIX milliseconds.
+    pub received_at: u64,
+    /// The rest of the heartbeat ([`crate::prove::full`]), if it is kept for proofs.
+    pub full: Option<Vec<u8>>,
+}
+
+/// The writer's answer, given after the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// Whether the report is in the queue; false: its sequence is not above the acknowledged one.
+    pub accepted: bool,
+    /// The highest sequence durably accepted.
+    pub sequence_ack: u32,
+}
 
 /// Takes one report in: the sequence must be above the acknowledged one of its epoch; a report of the
 /// node that still waits is replaced.

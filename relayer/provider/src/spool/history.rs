@@ -1,7 +1,7 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::rows::Member;
 use crate::db::{self, Conn, Pool, Row};
@@ -101,8 +101,34 @@ pub async fn end(conn: &mut Conn, m: &Member, end: &End, now_ms: u64) -> Result<
     Ok(())
 }
 
+/// Records that every report that is still bound to this transaction came on chain with it, without a notice: the usual end, in
+/// few statements, whatever their number.
+///
+/// # Errors
+/// If the store fails.
+pub async fn end_bound_on_chain(
+    conn: &mut Conn,
+    batch: u64,
+    height: u64,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    db::query(
+        "INSERT INTO report_end (cluster_id, node_id, epoch, sequence, superseded_from, superseded_count, ended,
+         batch_id, height, ended_at)
+         SELECT cluster_id, node_id, epoch, sequence, superseded_from, superseded_count, ?1, batch_id, ?2, ?3
+         FROM batch_report WHERE batch_id = ?4 AND recorded = 0 ORDER BY item",
+    )
+    .bind(EndedAs::OnChain.word())
+    .bind(int(height))
+    .bind(int(now_ms))
+    .bind(int(batch))
+    .execute(&mut *conn)
+    .await?;
+    prove::bound_on_chain(conn, batch).await
+}
+
 /// One record of the history, for operators.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndRow {
     /// Epoch.
     pub epoch: u64,

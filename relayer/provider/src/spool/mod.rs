@@ -3,17 +3,20 @@
 
 mod accept;
 mod bind;
+mod count;
 mod drop;
 mod history;
 mod rows;
 mod together;
 mod writer;
 
-pub use bind::{bind, members, return_member, unbind};
+pub use accept::{Accept, Accepted};
+pub use bind::{bind, members, return_member, unbind, unbind_item};
+pub use count::give_out;
 pub use drop::{drop_waiting, supersede_older};
-pub use history::{End, EndRow, EndedAs, Refusal, end, ends_of, last_refusal, prune};
+pub use history::{End, EndRow, EndedAs, Refusal, end, end_bound_on_chain, ends_of, last_refusal, prune};
 pub use rows::{Depth, Intake, Member, Meta, depth, intake_of, intakes, metas, waiting_of};
-pub use writer::{Accept, Accepted, Spool};
+pub use writer::Spool;
 
 #[cfg(test)]
 mod tests;

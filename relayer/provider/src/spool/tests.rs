@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::accept::accept;
 use super::*;
-use crate::db::{self, Row};
+use crate::db::{self, Conn, Row};
+use crate::prove;
 use crate::store::Store;
 
 #[derive(Debug, Clone)]
@@ -315,4 +316,158 @@ proptest! {
             singly.close().await;
         });
     }
+}
+
+/// Like [`bind`], one report after the other.
+async fn bind_singly(conn: &mut Conn, batch: i64, members: &[Member]) {
+    for (item, m) in (0i64..).zip(members) {
+        let removed = db::query(
+            "DELETE FROM waiting WHERE cluster_id = ? AND node_id = ? AND epoch = ? AND sequence = ?",
+        )
+        .bind(m.cluster_id.as_str())
+        .bind(m.node_id.as_str())
+        .bind(i64::try_from(m.epoch).unwrap())
+        .bind(i64::from(m.sequence))
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+        let recorded = removed.rows_affected() == 0 && !super::bind::uncount(conn, m).await.unwrap();
+        db::query(
+            "INSERT INTO batch_report (batch_id, item, cluster_id, node_id, epoch, sequence, report, signature,
+             queued_at, received_at, superseded_from, superseded_count, recorded)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(batch)
+        .bind(item)
+        .bind(m.cluster_id.as_str())
+        .bind(m.node_id.as_str())
+        .bind(i64::try_from(m.epoch).unwrap())
+        .bind(i64::from(m.sequence))
+        .bind(m.report.as_slice())
+        .bind(m.signature.as_slice())
+        .bind(i64::try_from(m.queued_at).unwrap())
+        .bind(i64::try_from(m.received_at).unwrap())
+        .bind(m.superseded_from.map(i64::from))
+        .bind(i64::try_from(m.superseded_count).unwrap())
+        .bind(recorded)
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+        if let (Some(full), false) = (&m.full, recorded) {
+            prove::keep(&mut *conn, m.which(), full, m.received_at)
+                .await
+                .unwrap();
+        }
+    }
+}
+
+/// What a transaction has left.
+async fn left(store: &Store) -> Vec<String> {
+    let mut all = rows(store).await;
+    for sql in [
+        "SELECT batch_id || '/' || item || '/' || node_id || '/' || epoch || '/' || sequence || '/' || queued_at || '/'
+         || received_at || '/' || coalesce(superseded_from, -1) || '/' || superseded_count || '/' || recorded AS text,
+         report, signature FROM batch_report ORDER BY batch_id, item",
+        "SELECT node_id || '/' || epoch || '/' || sequence || '/' || received_at || '/' || coalesce(tx, '-') AS text,
+         heartbeat, heartbeat FROM heartbeat ORDER BY node_id, epoch, sequence",
+        "SELECT tx || '/' || coalesce(evidence, '-') || '/' || asked_at AS text, NULL, NULL FROM evidence ORDER BY tx",
+        "SELECT node_id || '/' || epoch || '/' || sequence || '/' || coalesce(batch_id, -1) || '/' || coalesce(height, -1)
+         || '/' || coalesce(code, -1) || '/' || ended_at AS text, NULL, NULL FROM report_end ORDER BY id",
+    ] {
+        let found = db::query(sql).fetch_all(store.reader()).await.unwrap();
+        let bytes = |row: &Row, at: usize| row.try_get::<Option<Vec<u8>>, _>(at).ok();
+        all.extend(found.iter().map(|row| {
+            let text: String = row.get(0);
+            format!("{text} {:?} {:?}", bytes(row, 1), bytes(row, 2))
+        }));
+    }
+    all
+}
+
+async fn batch(store: &Store, hash: &str) -> u64 {
+    let mut tx = store.begin().await.unwrap();
+    let row = db::query(
+        "INSERT INTO batch (signer, kind, hash, created_at) VALUES ('s', 'reports', ?, 0) RETURNING id",
+    )
+    .bind(hash)
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    u64::try_from(row.get::<i64, _>(0)).unwrap()
+}
+
+async fn take_in(store: &Store, nodes: &[u8], epoch: u64, sequence: u32, kept: bool) {
+    let mut tx = store.begin().await.unwrap();
+    for node in nodes {
+        let new = Accept {
+            node_id: format!("node-{node:04}").parse().unwrap(),
+            full: kept.then(|| vec![*node, 7]),
+            ..report(epoch, sequence, u64::from(sequence))
+        };
+        accept(&mut tx, &new).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn a_transaction_of_many_is_bound_and_ends_as_its_reports_one_by_one_would(
+        count in 1u8..90, replaced in prop::collection::btree_set(0u8..90, 0..5),
+        rotated in prop::collection::btree_set(0u8..90, 0..5), kept in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let together = Store::for_test(&one.path().join("p.db")).await;
+            let singly = Store::for_test(&other.path().join("p.db")).await;
+            let nodes: Vec<u8> = (0..count).collect();
+            for store in [&together, &singly] {
+                take_in(store, &nodes, 1, 5, kept).await;
+                let planned = waiting_members(store).await;
+                let batch = batch(store, "H").await;
+                // Newer reports and registrations come while the transaction is being signed.
+                let some = |of: &BTreeSet<u8>| of.iter().copied().filter(|n| *n < count).collect::<Vec<_>>();
+                take_in(store, &some(&replaced), 1, 6, kept).await;
+                let mut tx = store.begin().await.unwrap();
+                for node in some(&rotated) {
+                    let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), format!("node-{node:04}").parse().unwrap());
+                    supersede_older(&mut tx, &cluster, &node, 2, 9).await.unwrap();
+                }
+                if std::ptr::eq(store, &together) {
+                    bind(&mut tx, batch, &planned).await.unwrap();
+                } else {
+                    bind_singly(&mut tx, i64::try_from(batch).unwrap(), &planned).await;
+                }
+                tx.commit().await.unwrap();
+            }
+            assert_eq!(left(&together).await, left(&singly).await);
+            let mut tx = together.begin().await.unwrap();
+            end_bound_on_chain(&mut tx, 1, 77, 10).await.unwrap();
+            tx.commit().await.unwrap();
+            let mut tx = singly.begin().await.unwrap();
+            let ended = End { ended: EndedAs::OnChain, code: None, batch: Some(1), height: Some(77) };
+            for m in members(&mut tx, 1).await.unwrap() {
+                end(&mut tx, &m, &ended, 10).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+            assert_eq!(left(&together).await, left(&singly).await);
+            together.close().await;
+            singly.close().await;
+        });
+    }
+}
+
+async fn waiting_members(store: &Store) -> Vec<Member> {
+    let mut conn = store.reader().acquire().await.unwrap();
+    let mut all = Vec::new();
+    for meta in metas(store.reader()).await.unwrap() {
+        all.extend(
+            waiting_of(&mut conn, &meta.cluster_id, &meta.node_id)
+                .await
+                .unwrap(),
+        );
+    }
+    all.into_iter().map(|(member, _)| member).collect()
 }

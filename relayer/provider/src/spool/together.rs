@@ -3,21 +3,24 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::writer::{Accept, Accepted};
+use super::accept::{Accept, Accepted};
 use crate::db::{self, Transaction};
 use crate::store::{StoreError, int};
 
-/// Rows of one statement: powers of two up to this, so that few statements are prepared.
-const MOST: usize = 64;
+/// Rows of one statement, rising: each way to the database's thread and back counts for small groups, and few statements are
+/// prepared.
+const SIZES: [usize; 20] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 32, 48, 64,
+];
 
-/// The statements for 1, 2, 4 … rows.
+/// The statements for so many rows.
 struct Sized {
+    rows: usize,
     intake: String,
     waiting: String,
 }
 
-static STATEMENTS: LazyLock<Vec<Sized>> =
-    LazyLock::new(|| (0..=MOST.ilog2()).map(|power| sized(1 << power)).collect());
+static STATEMENTS: LazyLock<Vec<Sized>> = LazyLock::new(|| SIZES.into_iter().map(sized).collect());
 
 fn sized(rows: usize) -> Sized {
     let values = |row: &str| vec![row; rows].join(", ");
@@ -46,7 +49,11 @@ fn sized(rows: usize) -> Sized {
          WHERE waiting.epoch = excluded.epoch",
         values("(?, ?, ?, ?, ?, ?, ?, ?, 0, ?)")
     );
-    Sized { intake, waiting }
+    Sized {
+        rows,
+        intake,
+        waiting,
+    }
 }
 
 /// Takes all of these in, in a transaction that is rolled back and gives nothing if they are not one for each node or not
@@ -62,13 +69,11 @@ pub(super) async fn accept_all(
     ordered.sort_unstable_by(|a, b| (&a.cluster_id, &a.node_id).cmp(&(&b.cluster_id, &b.node_id)));
     let mut rest = ordered.as_slice();
     while all_news && !rest.is_empty() {
-        let power = rest.len().min(MOST).ilog2();
-        let (now, later) = rest.split_at(1 << power);
-        let statements = usize::try_from(power).ok().and_then(|at| STATEMENTS.get(at));
-        all_news = match statements {
-            Some(statements) => some(&mut tx, statements, now).await?,
-            None => false,
+        let fitting = STATEMENTS.iter().rfind(|s| s.rows <= rest.len());
+        let Some((statements, (now, later))) = fitting.map(|s| (s, rest.split_at(s.rows))) else {
+            break;
         };
+        all_news = some(&mut tx, statements, now).await?;
         rest = later;
     }
     if !all_news {

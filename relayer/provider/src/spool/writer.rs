@@ -1,55 +1,16 @@
-use std::time::Duration;
-
-use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
 
-use super::accept::accept;
+use super::accept::{Accept, Accepted, accept};
 use super::together::accept_all;
 use crate::fault;
+use crate::gather::gather;
 use crate::store::{Store, StoreError};
 
 /// Reports that may wait for the writer; more get `503` and come again.
 const QUEUE: usize = 4096;
 /// Reports in one commit.
 const GROUP: usize = 512;
-/// How long the writer gathers a group after its first report.
-const GATHER: Duration = Duration::from_millis(2);
-
-/// A verified report that wants to be on disk.
-#[derive(Debug)]
-pub struct Accept {
-    /// Cluster.
-    pub cluster_id: ClusterId,
-    /// Node.
-    pub node_id: NodeId,
-    /// The node's present epoch.
-    pub epoch: u64,
-    /// Its sequence.
-    pub sequence: u32,
-    /// The 70 signed bytes.
-    pub report: [u8; 70],
-    /// The agent's signature over them.
-    pub signature: [u8; 64],
-    /// The second section.
-    pub section: Vec<u8>,
-    /// Its digest.
-    pub section_digest: [u8; 16],
-    /// UNIX milliseconds.
-    pub received_at: u64,
-    /// The rest of the heartbeat ([`crate::prove::full`]), if it is kept for proofs.
-    pub full: Option<Vec<u8>>,
-}
-
-/// The writer's answer, given after the commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accepted {
-    /// Whether the report is in the queue; false: its sequence is not above the acknowledged one.
-    pub accepted: bool,
-    /// The highest sequence durably accepted.
-    pub sequence_ack: u32,
-}
 
 type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
 
@@ -84,19 +45,16 @@ impl Spool {
 
 /// One commit, and with it one sync of the disk, serves all reports that came in meanwhile.
 async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>) {
-    while let Some(first) = rx.recv().await {
-        let mut group = vec![first];
-        let until = Instant::now() + GATHER;
-        while group.len() < GROUP {
-            match timeout_at(until, rx.recv()).await {
-                Ok(Some(next)) => group.push(next),
-                Ok(None) | Err(_) => break,
-            }
+    loop {
+        let group = gather(&mut rx, GROUP).await;
+        if group.is_empty() {
+            return;
         }
         let (reports, replies): (Vec<_>, Vec<_>) = group.into_iter().unzip();
         match commit(&store, &reports).await {
             Ok(answers) => {
                 fault::point("spool.committed");
+                store.took_in(reports.len());
                 for (reply, answer) in replies.into_iter().zip(answers) {
                     // Whoever asked may have gone; the report stays accepted.
                     drop(reply.send(Ok(answer)));

@@ -1,8 +1,10 @@
 //! The store: opening, migrations, binding to one contract. SQLite for one gateway, PostgreSQL for several. Every table
 //! belongs to one module, which alone reads and writes it; transactions across modules pass a connection.
 
+mod checkpoint;
 mod lease;
 mod migrations;
+mod news;
 mod postgres;
 mod value;
 
@@ -14,18 +16,23 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
+use checkpoint::Checkpoints;
 use lease::Fence;
 pub(crate) use lease::HOLDS;
 pub use lease::Lease;
+pub use news::{Heard, News};
 pub use postgres::{Changes, check_url};
 pub(crate) use value::{bytes, int, opt_uint, sequence, text, uint};
 
 use crate::config;
 use crate::db::{self, Pool, Transaction};
 use crate::home::{self, Home};
+use crate::page::BadCursor;
 
 /// How long a statement waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
+/// Pages that the writing connection keeps in memory, as SQLite has it: KiB, negative.
+const WRITE_CACHE: &str = "-4096";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +75,9 @@ pub enum StoreError {
     /// Another gateway does now what only one may do.
     #[error("store: another gateway has taken over; nothing of what this one was about to write is kept")]
     TakenOver,
+    /// What was given as the end of a page before is none.
+    #[error("after: {0}")]
+    Cursor(#[from] BadCursor),
     /// PostgreSQL has its own tools for this.
     #[error(
         "the store is in PostgreSQL (store.url): back it up with pg_dump, and ca, gateway, keys and config.yaml of --home with tar"
@@ -92,8 +102,11 @@ pub struct Store {
 
 #[derive(Debug, Clone)]
 enum Write {
-    /// One connection.
-    Sqlite(SqlitePool),
+    /// One connection, and one that keeps the journal short.
+    Sqlite {
+        pool: SqlitePool,
+        checkpoints: Checkpoints,
+    },
     /// A few, and some that wait for other gateways.
     Postgres { pool: PgPool, aside: PgPool },
 }
@@ -130,18 +143,28 @@ impl Store {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(BUSY);
-        let write = SqlitePoolOptions::new()
-            .max_connections(1)
-            .connect_with(options.clone())
-            .await?;
+            .busy_timeout(BUSY)
+            .pragma("wal_autocheckpoint", checkpoint::LATEST.to_string());
+        // There is no network on which a connection could have been lost.
+        let pool = |most: u32| {
+            SqlitePoolOptions::new()
+                .max_connections(most)
+                .test_before_acquire(false)
+        };
+        // What waits of a thousand nodes is written again and again.
+        let writing = options
+            .clone()
+            .pragma("cache_size", WRITE_CACHE)
+            // What a statement of many rows would have to undo, which else goes through a file.
+            .pragma("temp_store", "memory");
+        let write = pool(1).connect_with(writing).await?;
         migrations::sqlite().run(&write).await?;
-        let read = SqlitePoolOptions::new()
-            .max_connections(3)
-            .connect_with(options.read_only(true))
-            .await?;
+        let read = pool(3).connect_with(options.clone().read_only(true)).await?;
         Ok(Self {
-            write: Write::Sqlite(write),
+            write: Write::Sqlite {
+                pool: write,
+                checkpoints: Checkpoints::new(pool(1).connect_lazy_with(options)),
+            },
             read: Pool::Sqlite(read),
             fence: None,
         })
@@ -165,7 +188,7 @@ impl Store {
     /// If the database refuses; [`StoreError::TakenOver`].
     pub async fn begin(&self) -> Result<Transaction, StoreError> {
         match &self.write {
-            Write::Sqlite(pool) => Ok(Transaction::sqlite(pool.begin_with("BEGIN IMMEDIATE").await?)),
+            Write::Sqlite { pool, .. } => Ok(Transaction::sqlite(pool.begin_with("BEGIN IMMEDIATE").await?)),
             Write::Postgres { pool, .. } => {
                 let mut tx = postgres::begin(pool).await?;
                 if let Some(fence) = &self.fence {
@@ -183,8 +206,15 @@ impl Store {
     /// If the database refuses.
     pub async fn begin_intake(&self) -> Result<Transaction, StoreError> {
         match &self.write {
-            Write::Sqlite(_) => self.begin().await,
+            Write::Sqlite { .. } => self.begin().await,
             Write::Postgres { pool, .. } => postgres::begin_beside(pool).await,
+        }
+    }
+
+    /// So many reports were taken in.
+    pub(crate) fn took_in(&self, reports: usize) {
+        if let Write::Sqlite { checkpoints, .. } = &self.write {
+            checkpoints.written(reports);
         }
     }
 
@@ -274,7 +304,10 @@ impl Store {
     pub async fn close(&self) {
         self.read.close().await;
         match &self.write {
-            Write::Sqlite(pool) => pool.close().await,
+            Write::Sqlite { pool, checkpoints } => {
+                checkpoints.close().await;
+                pool.close().await;
+            }
             Write::Postgres { pool, aside } => {
                 aside.close().await;
                 pool.close().await;

@@ -99,6 +99,16 @@ pub(super) fn options(url: &str, password_file: Option<&Path>) -> Result<PgConne
     let mut options = parse(url)?
         .application_name("virtengine-provider")
         .options(SESSION);
+    let (_, question) = url.split_once('?').unwrap_or_default();
+    let ca_file = question.split('&').find_map(|q| q.strip_prefix("sslrootcert="));
+    // By its name: what connects later would only say that some file is not there. It reads escaped names and PEM in place.
+    let ca_file = ca_file.filter(|name| !name.contains(['%', '\n']));
+    if let Some(Err(e)) = ca_file.map(std::fs::metadata) {
+        return Err(bad(
+            URL,
+            format!("sslrootcert: {}: {e}", ca_file.unwrap_or_default()),
+        ));
+    }
     if let Some(path) = password_file {
         const KEY: &str = "store.password_file";
         let text = home::read_secret(path).map_err(|e| bad(KEY, format!("{}: {e}", path.display())))?;
@@ -130,11 +140,42 @@ async fn begin_with(pool: PgPool, statement: &'static str) -> Result<Transaction
     Ok(Transaction::postgres(tx))
 }
 
+/// What an operator has to mend names the key; the rest may pass.
+fn unusable(e: sqlx::Error, options: &PgConnectOptions) -> StoreError {
+    let host = options.get_host();
+    let certificate = |text: &str| {
+        bad(
+            URL,
+            format!(
+                "{host} is not who it should be, or its CA is not known: {text}; sslrootcert=FILE names a CA of your own, and the \
+                 name must stand in the server's certificate"
+            ),
+        )
+    };
+    match &e {
+        sqlx::Error::Database(d) if matches!(d.code().as_deref(), Some("28P01" | "28000")) => bad(
+            "store.password_file",
+            format!(
+                "{host} does not let {} in: {}",
+                options.get_username(),
+                d.message()
+            ),
+        ),
+        sqlx::Error::Tls(tls) => certificate(&tls.to_string()),
+        sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => certificate(&io.to_string()),
+        sqlx::Error::Configuration(c) => bad(URL, c.to_string()),
+        _ => e.into(),
+    }
+}
+
 impl Store {
     /// Connects to PostgreSQL and brings its schema up to date.
     pub(super) async fn connect(options: PgConnectOptions) -> Result<Self, StoreError> {
         let pool = |most: u32| PgPoolOptions::new().max_connections(most).acquire_timeout(BUSY);
-        let write = pool(8).connect_with(options.clone()).await?;
+        let write = pool(8)
+            .connect_with(options.clone())
+            .await
+            .map_err(|e| unusable(e, &options))?;
         migrations::postgres().run(&write).await?;
         let read = pool(4).connect_lazy_with(options.clone());
         let aside = pool(3).connect_lazy_with(options);
@@ -150,7 +191,7 @@ impl Store {
     pub fn changes(&self) -> Changes {
         let heard = Arc::new(Notify::new());
         let task = match &self.write {
-            Write::Sqlite(_) => None,
+            Write::Sqlite { .. } => None,
             Write::Postgres { aside, .. } => Some(tokio::spawn(listen(aside.clone(), Arc::clone(&heard)))),
         };
         Changes { heard, task }

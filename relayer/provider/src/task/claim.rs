@@ -5,7 +5,7 @@ use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, text};
 
 /// What a node is given at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: i64 = 4;
 /// A cancellation that nobody answers is told again after so long.
 const TOLD_AGAIN_MS: u64 = 10_000;
 
@@ -26,8 +26,8 @@ impl Claimed {
     }
 }
 
-/// Takes what waits for the node: a task at a time, each in one statement, so that no two connections get the same.
-/// `at_once` of its tasks may be under way; one whose lease is over is given again.
+/// Takes what waits for the node, in one statement, so that no two connections get the same: `per_node` of its tasks may
+/// be under way; one whose lease is over is given again.
 ///
 /// # Errors
 /// If the store fails.
@@ -39,31 +39,36 @@ pub async fn claim(
     now_ms: u64,
 ) -> Result<Claimed, StoreError> {
     let mut claimed = Claimed::default();
-    while claimed.tasks.len() < AT_ONCE {
-        let row = db::query(
-            "UPDATE task SET state = CASE state WHEN 'queued' THEN 'dispatched' ELSE state END,
-                 attempts = attempts + 1, lease_until_ms = ?5, dispatched_ms = coalesce(dispatched_ms, ?4)
-             WHERE cluster_id = ?1 AND task_id = (
-                 SELECT task_id FROM task WHERE cluster_id = ?1 AND node_id = ?2
-                 AND ((state = 'queued' AND approval <> 'waiting' AND expires_at_s * 1000 >= ?4
-                       AND (SELECT count(*) FROM task WHERE cluster_id = ?1 AND node_id = ?2
-                            AND state IN ('dispatched', 'running')) < ?3)
-                      OR (state IN ('dispatched', 'running') AND lease_until_ms <= ?4))
-                 ORDER BY submitted_ms, task_id LIMIT 1)
-             RETURNING *",
-        )
-        .bind(cluster.as_str())
-        .bind(node.as_str())
-        .bind(i64::from(per_node))
-        .bind(int(now_ms))
-        .bind(int(now_ms.saturating_add(lease_ms)))
-        .fetch_optional(&mut *conn)
-        .await?;
-        match row {
-            Some(row) => claimed.tasks.push(TaskRow::read(&row)?),
-            None => break,
-        }
+    let rows = db::query(
+        "UPDATE task SET state = CASE state WHEN 'queued' THEN 'dispatched' ELSE state END,
+             attempts = attempts + 1, lease_until_ms = ?5, dispatched_ms = coalesce(dispatched_ms, ?4)
+         WHERE cluster_id = ?1 AND task_id IN (
+             SELECT task_id FROM (
+                 SELECT task_id, submitted_ms, state,
+                        row_number() OVER (PARTITION BY state = 'queued' ORDER BY submitted_ms, task_id) AS place
+                 FROM task WHERE cluster_id = ?1 AND node_id = ?2
+                 AND ((state = 'queued' AND approval <> 'waiting' AND expires_at_s * 1000 >= ?4)
+                      OR (state IN ('dispatched', 'running') AND lease_until_ms <= ?4))) AS due
+             WHERE state <> 'queued' OR place <= ?3 - (SELECT count(*) FROM task WHERE cluster_id = ?1 AND node_id = ?2
+                                                       AND state IN ('dispatched', 'running'))
+             ORDER BY submitted_ms, task_id LIMIT ?6)
+         RETURNING *",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(i64::from(per_node))
+    .bind(int(now_ms))
+    .bind(int(now_ms.saturating_add(lease_ms)))
+    .bind(AT_ONCE)
+    .fetch_all(&mut *conn)
+    .await?;
+    for row in &rows {
+        claimed.tasks.push(TaskRow::read(row)?);
     }
+    // In no order as they come.
+    claimed
+        .tasks
+        .sort_by(|a, b| (a.submitted_ms, &a.task_id).cmp(&(b.submitted_ms, &b.task_id)));
     let rows = db::query(
         "UPDATE task SET cancel_told_ms = ?3 WHERE cluster_id = ?1 AND node_id = ?2
          AND state IN ('dispatched', 'running') AND cancelled_by IS NOT NULL

@@ -1,7 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{MAX_PROGRESS_MESSAGE, ProgressRequest, TaskHash};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, uint};
@@ -10,14 +10,14 @@ use crate::store::{StoreError, int, uint};
 pub const MAX_EVENTS: i64 = 256;
 
 /// How far a task was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgressRow {
     /// Its place.
     pub n: u64,
     /// Name of the phase.
     pub phase: String,
     /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When, by the node's clock.
     pub at: String,

@@ -2,14 +2,15 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{TaskHash, TaskState, TaskType};
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::db::{self, Conn, Pool, Row};
-use crate::store::{StoreError, bytes, opt_uint, text, uint};
+use crate::page::{Page, Window};
+use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
 /// Whether a person has to say yes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
     /// Nobody has to.
@@ -33,7 +34,7 @@ impl Approval {
 }
 
 /// A task on record.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRow {
     /// Unique in its cluster.
     pub task_id: TaskId,
@@ -50,7 +51,7 @@ pub struct TaskRow {
     #[serde(skip)]
     pub(super) nonce: [u8; 16],
     /// SHA-256 of what is signed, hex.
-    #[serde(serialize_with = "hex_of")]
+    #[serde(serialize_with = "hex_of", deserialize_with = "of_hex")]
     #[schemars(with = "String")]
     pub hash: TaskHash,
     /// Who submitted it.
@@ -62,7 +63,7 @@ pub struct TaskRow {
     /// Whether a person has to say yes.
     pub approval: Approval,
     /// Who did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
     /// How it stands.
     pub state: TaskState,
@@ -71,37 +72,44 @@ pub struct TaskRow {
     /// UNIX milliseconds at which it was submitted.
     pub submitted_ms: u64,
     /// UNIX milliseconds of the first delivery.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_ms: Option<u64>,
     /// UNIX milliseconds of the first word that it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_ms: Option<u64>,
     /// UNIX milliseconds of its end.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// Who took it back.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
     /// The newest phase.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Why it was not done.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The same for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The node's signed result, as it came.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub result: Option<Box<RawValue>>,
     /// The agent's key that signed it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_key: Option<String>,
 }
 
 fn hex_of<S: serde::Serializer>(hash: &TaskHash, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&hash.to_hex())
+}
+
+fn of_hex<'de, D: serde::Deserializer<'de>>(d: D) -> Result<TaskHash, D::Error> {
+    let text = String::deserialize(d)?;
+    let mut hash = [0; 32];
+    hex::decode_to_slice(&text, &mut hash).map_err(serde::de::Error::custom)?;
+    Ok(TaskHash(hash))
 }
 
 impl TaskRow {
@@ -169,21 +177,32 @@ pub async fn find(
 /// Tasks, newest first: of a node, in a state, or all.
 ///
 /// # Errors
-/// If the store fails.
+/// If the store fails, or the cursor is none.
 pub async fn history(
     pool: &Pool,
     node: Option<&NodeId>,
     state: Option<TaskState>,
-    limit: u32,
-) -> Result<Vec<TaskRow>, StoreError> {
-    let rows = db::query(
-        "SELECT * FROM task WHERE (?1 IS NULL OR node_id = ?1) AND (?2 IS NULL OR state = ?2)
-         ORDER BY submitted_ms DESC, task_id LIMIT ?3",
-    )
-    .bind(node.map(NodeId::as_str))
-    .bind(state.map(TaskState::as_str))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    rows.iter().map(TaskRow::read).collect()
+    window: Window<'_>,
+) -> Result<Page<TaskRow>, StoreError> {
+    let (time, [cluster, task]) = window.newest::<2>()?;
+    let mut sql = "SELECT * FROM task WHERE (submitted_ms, cluster_id, task_id) < (?, ?, ?)".to_owned();
+    if node.is_some() {
+        sql.push_str(" AND node_id = ?");
+    }
+    if state.is_some() {
+        sql.push_str(" AND state = ?");
+    }
+    sql.push_str(" ORDER BY submitted_ms DESC, cluster_id DESC, task_id DESC LIMIT ?");
+    let mut query = db::query(sql).bind(int(time)).bind(cluster).bind(task);
+    for wanted in [node.map(NodeId::as_str), state.map(TaskState::as_str)]
+        .into_iter()
+        .flatten()
+    {
+        query = query.bind(wanted);
+    }
+    let rows = query.bind(window.read()).fetch_all(pool).await?;
+    let rows = rows.iter().map(TaskRow::read).collect::<Result<_, _>>()?;
+    Ok(window.cut(rows, |t: &TaskRow| {
+        format!("{}/{}/{}", t.submitted_ms, t.cluster_id, t.task_id)
+    }))
 }

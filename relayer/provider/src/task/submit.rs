@@ -3,7 +3,7 @@ use hpc_schema::task::{Task, TaskScope, TaskType, task_hash, task_message};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use serde_json::value::RawValue;
 
-use super::row::Approval;
+use super::row::{Approval, TaskRow, find};
 use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
@@ -68,7 +68,14 @@ pub(super) fn unsigned(
     })
 }
 
-/// Puts a task on record.
+/// The task of a row, without its signature; none if its times cannot be written.
+#[must_use]
+pub fn unsigned_of(row: &TaskRow) -> Option<Task> {
+    let times = (row.issued_at, row.expires_at);
+    unsigned(&row.task_id, row.kind, &row.params, &row.nonce, times)
+}
+
+/// Puts a task on record; its row, if it is there or was before. One statement but where it cannot be.
 ///
 /// # Errors
 /// If the store fails.
@@ -77,30 +84,7 @@ pub async fn submit(
     new: &NewTask,
     (chain_id, contract): (&str, &str),
     now_ms: u64,
-) -> Result<Submitted, StoreError> {
-    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
-    let before = db::query("SELECT node_id, kind, params FROM task WHERE cluster_id = ? AND task_id = ?")
-        .bind(cluster)
-        .bind(new.task_id.as_str())
-        .fetch_optional(&mut *conn)
-        .await?;
-    if let Some(row) = before {
-        let get = |column| row.try_get::<String, _>(column);
-        let same = get("node_id")? == node
-            && get("kind")? == new.kind.as_str()
-            && get("params")? == new.params.get();
-        return Ok(if same { Submitted::Known } else { Submitted::Taken });
-    }
-    let row = db::query(
-        "SELECT count(*) AS n FROM task WHERE cluster_id = ? AND node_id = ? AND state IN ('queued', 'dispatched', 'running')",
-    )
-    .bind(cluster)
-    .bind(node)
-    .fetch_one(&mut *conn)
-    .await?;
-    if row.try_get::<i64, _>("n")? >= MAX_OPEN {
-        return Ok(Submitted::Full);
-    }
+) -> Result<(Submitted, Option<TaskRow>), StoreError> {
     let times = (new.issued_at, new.expires_at);
     let task = unsigned(&new.task_id, new.kind, &new.params, &new.nonce, times)
         .ok_or_else(|| std::io::Error::other("the clock is wrong"))?;
@@ -116,13 +100,17 @@ pub async fn submit(
     } else {
         Approval::None
     };
-    db::query(
+    let row = db::query(
         "INSERT INTO task (cluster_id, task_id, node_id, kind, params, nonce, hash, submitted_by, issued_at_s,
-         expires_at_s, submitted_ms, approval, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued')",
+         expires_at_s, submitted_ms, approval, state)
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'queued'
+         WHERE (SELECT count(*) FROM task WHERE cluster_id = ?1 AND node_id = ?3
+                AND state IN ('queued', 'dispatched', 'running')) < ?13
+         ON CONFLICT (cluster_id, task_id) DO NOTHING RETURNING *",
     )
-    .bind(cluster)
+    .bind(new.cluster_id.as_str())
     .bind(new.task_id.as_str())
-    .bind(node)
+    .bind(new.node_id.as_str())
     .bind(new.kind.as_str())
     .bind(new.params.get())
     .bind(new.nonce.as_slice())
@@ -132,11 +120,26 @@ pub async fn submit(
     .bind(int(new.expires_at.0))
     .bind(int(now_ms))
     .bind(approval.as_str())
-    .execute(&mut *conn)
+    .bind(MAX_OPEN)
+    .fetch_optional(&mut *conn)
     .await?;
-    Ok(match approval {
-        Approval::Waiting => Submitted::Held,
-        _ => Submitted::Queued,
+    if let Some(row) = row {
+        let done = match approval {
+            Approval::Waiting => Submitted::Held,
+            _ => Submitted::Queued,
+        };
+        return Ok((done, Some(TaskRow::read(&row)?)));
+    }
+    // It was there before, or there is no room.
+    let Some(before) = find(conn, Some(&new.cluster_id), &new.task_id).await?.pop() else {
+        return Ok((Submitted::Full, None));
+    };
+    let same =
+        before.node_id == new.node_id && before.kind == new.kind && before.params.get() == new.params.get();
+    Ok(if same {
+        (Submitted::Known, Some(before))
+    } else {
+        (Submitted::Taken, None)
     })
 }
 

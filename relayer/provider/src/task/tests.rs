@@ -6,16 +6,17 @@ use hpc_schema::time::UnixSeconds;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::page::Window;
 use crate::store::Store;
 
 const SCOPE: (&str, &str) = ("hpc-1", "wasm1abc");
-const NOW: u64 = 1_769_781_900_000;
+pub(super) const NOW: u64 = 1_769_781_900_000;
 
-fn of() -> (ClusterId, NodeId) {
+pub(super) fn of() -> (ClusterId, NodeId) {
     ("hpc-cluster-1".parse().unwrap(), "node-1".parse().unwrap())
 }
 
-fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
+pub(super) fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
     let (cluster_id, node_id) = of();
     NewTask {
         task_id: id.parse().unwrap(),
@@ -30,20 +31,20 @@ fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
     }
 }
 
-async fn store() -> (tempfile::TempDir, Store) {
+pub(super) async fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::for_test(&dir.path().join("p.db")).await;
     (dir, store)
 }
 
-async fn put(store: &Store, new: &NewTask) -> Submitted {
+pub(super) async fn put(store: &Store, new: &NewTask) -> Submitted {
     let mut tx = store.begin().await.unwrap();
-    let done = submit(&mut tx, new, SCOPE, NOW).await.unwrap();
+    let (done, _) = submit(&mut tx, new, SCOPE, NOW).await.unwrap();
     tx.commit().await.unwrap();
     done
 }
 
-async fn take(store: &Store, per_node: u32, now: u64) -> Vec<(String, u64)> {
+pub(super) async fn take(store: &Store, per_node: u32, now: u64) -> Vec<(String, u64)> {
     let (cluster, node) = of();
     let mut tx = store.begin().await.unwrap();
     let claimed = claim(&mut tx, (&cluster, &node), per_node, 30_000, now)
@@ -93,19 +94,23 @@ async fn tasks_are_claimed_once_in_order_and_no_more_than_the_node_may_have() {
             unknown: 0
         }
     );
-    let rows = history(store.reader(), None, Some(TaskState::Expired), 10)
+    let rows = history(store.reader(), None, Some(TaskState::Expired), Window::default())
         .await
         .unwrap();
-    assert_eq!(rows[0].task_id.as_str(), "t003");
+    assert_eq!(rows.items[0].task_id.as_str(), "t003");
     // For longer than any such task may run nothing is heard.
     let mut tx = store.begin().await.unwrap();
     let swept = keep(&mut tx, NOW + 24 * 3600 * 1000).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(swept.unknown, 2);
-    let rows = history(store.reader(), None, Some(TaskState::Failed), 10)
+    let rows = history(store.reader(), None, Some(TaskState::Failed), Window::default())
         .await
         .unwrap();
-    assert!(rows.iter().all(|r| r.code.as_deref() == Some("outcome_unknown")));
+    assert!(
+        rows.items
+            .iter()
+            .all(|r| r.code.as_deref() == Some("outcome_unknown"))
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,9 @@
 //! However long the chain stands still: the store is bounded by nodes, and catches up.
 
+use std::time::{Duration, Instant};
+
+use virtengine_provider::config::Span;
+
 use crate::scene::{Scene, Setting};
 
 #[tokio::test]
@@ -53,5 +57,31 @@ async fn with_the_chain_stopped_the_store_is_bounded_by_nodes_and_catches_up_aft
         "{effects} reports on chain"
     );
     pool.close().await;
+    scene.site.stop_daemon().await;
+}
+
+#[tokio::test]
+async fn however_long_many_nodes_report_each_is_on_chain_within_a_batch_interval() {
+    // More than a chain took that was told of one node at a time.
+    let agents = 40;
+    let interval = Duration::from_secs(2);
+    let setting = Setting {
+        agents,
+        config: |config| config.batch.submit_interval = Span::seconds(2),
+        ..Setting::default()
+    };
+    let mut scene = Scene::prepare(setting).await;
+    scene.enrol_together().await;
+    let mut slowest = Duration::ZERO;
+    for round in 0..12 {
+        scene.beat().await;
+        let accepted = Instant::now();
+        scene.settled().await;
+        let lag = accepted.elapsed();
+        slowest = slowest.max(lag);
+        // Blocks, and what this machine does besides; it does not grow.
+        assert!(lag < interval * 5, "round {round}: {lag:?}");
+    }
+    println!("{agents} nodes, the slowest round {slowest:?} after its last heartbeat");
     scene.site.stop_daemon().await;
 }

@@ -115,6 +115,7 @@ async fn a_chain_that_halts_past_the_timeout_expires_nothing_before_it_moves_aga
     assert_eq!(scene.signed_so_far(), before + 1, "and nothing new is signed");
     scene.proxies[0].always(BROADCAST, None);
     scene.site.devnet.resume();
+    scene.says("no longer so").await;
     scene.ends().await;
 }
 

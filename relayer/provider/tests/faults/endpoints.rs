@@ -1,5 +1,11 @@
 //! Several endpoints, of which some are behind, gone, or of another chain.
 
+use std::sync::{Arc, Mutex};
+
+use virtengine_provider::daemon::{Daemon, Reread};
+use virtengine_provider::home::Home;
+
+use crate::proxy::Fault;
 use crate::scene::{Scene, Setting};
 use crate::site::Site;
 
@@ -49,12 +55,15 @@ async fn endpoints_at_different_heights_are_never_mixed() {
         "{}",
         scene.logs.text()
     );
+    // One that stays behind is named.
+    scene.proxies[0].freeze(true);
+    scene.says("an endpoint of chain.rpc is behind the others").await;
+    scene.proxies[0].freeze(false);
     scene.ends().await;
 }
 
 #[tokio::test]
 async fn an_endpoint_that_hangs_or_breaks_is_replaced_by_the_other() {
-    use crate::proxy::Fault;
     let mut scene = two().await;
     for method in ["status", "abci_query", "tx", "block", "broadcast_tx_sync"] {
         scene.proxies[0].always(method, Some(Fault::Swallow));
@@ -92,6 +101,9 @@ async fn where_every_endpoint_is_of_another_chain_the_daemon_ends_and_says_which
     let failed = scene.site.daemon.as_mut().unwrap().failed().await;
     assert_eq!(failed.exit_code(), 78);
     assert!(failed.to_string().contains("somebody-elses-1"), "{failed}");
+    scene
+        .says("an endpoint of chain.rpc is of another chain and is not asked")
+        .await;
     // And it does not start again.
     let mut config = scene.site.config();
     config.chain.rpc = vec![scene.proxies[0].url()];
@@ -128,4 +140,44 @@ async fn blocks_are_told_by_websocket_and_asked_for_where_there_is_none() {
 async fn restart(site: &mut Site, config: virtengine_provider::config::Config) {
     site.stop_daemon().await;
     site.start_with(config).await;
+}
+
+#[tokio::test]
+async fn endpoints_change_with_a_reload_while_a_transaction_is_under_way_and_nothing_is_lost() {
+    let mut scene = two().await;
+    let mut config = scene.config.clone();
+    config.chain.rpc = vec![scene.proxies[0].url()];
+    let next = Arc::new(Mutex::new(config.clone()));
+    let reread = Arc::clone(&next);
+    let reread: Reread = Arc::new(move || Ok(reread.lock().unwrap().clone()));
+    scene.site.stop_daemon().await;
+    let home = Home::new(scene.site.home());
+    let daemon = Daemon::start_rereading(home, config, Some(reread)).await.unwrap();
+    scene.site.daemon = Some(daemon);
+    // Signed and on its way, when the only endpoint stops to take it.
+    scene.proxies[0].always("broadcast_tx_sync", Some(Fault::ResetBefore));
+    let before = scene.signed_so_far();
+    scene.beat().await;
+    scene.signed(before).await;
+    // An address that is none changes nothing.
+    let daemon = scene.site.daemon.as_ref().unwrap();
+    next.lock().unwrap().chain.rpc = vec!["ftp://nowhere".to_owned()];
+    let refused = daemon.reload().await.unwrap_err();
+    assert!(refused.to_string().contains("chain.rpc"), "{refused}");
+    assert_eq!(daemon.live().get().chain.rpc, [scene.proxies[0].url()]);
+    next.lock().unwrap().chain.rpc = vec![scene.proxies[1].url()];
+    daemon.reload().await.unwrap();
+    scene.says("an endpoint of chain.rpc is asked no more").await;
+    // By the other endpoint, over the agents' connections of before.
+    scene.settled().await;
+    let offered = scene.proxies[0].offered().len();
+    for method in ["status", "abci_query", "tx", "block", "broadcast_tx_sync"] {
+        scene.proxies[0].always(method, Some(Fault::Swallow));
+    }
+    scene.beat().await;
+    scene.settled().await;
+    assert_eq!(scene.proxies[0].offered().len(), offered, "it is asked no more");
+    let (_, ready) = scene.site.ops("/readyz").await;
+    assert!(!ready.contains("endpoint"), "{ready}");
+    scene.ends().await;
 }

@@ -140,6 +140,7 @@ async fn register_by_hand(site: &Site, agent: &Agent) {
     };
     let signature = operator
         .sign_registration("wasm", crate::site::CHAIN_ID, &site.contract, &node_identity)
+        .await
         .unwrap();
     site.owner_sends(&ExecuteMsg::RegisterNode {
         node_identity,

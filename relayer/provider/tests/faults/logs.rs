@@ -1,8 +1,10 @@
-//! What the daemon of one test logs. A test's daemon runs on the test's own thread, so that logs do not mix.
+//! What the daemon of one test logs. A daemon runs on a thread of its own that tells the subscriber of its test, so that logs
+//! do not mix.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -29,16 +31,26 @@ impl<'a> MakeWriter<'a> for Logs {
     }
 }
 
+/// Whether a line of the code is of interest is asked once and kept: with one subscriber in the process, of whichever thread
+/// comes there first, which may be that of a test that listens to nothing. With several, all are asked.
+static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| dispatch(Logs::default())));
+
+fn dispatch(logs: Logs) -> Dispatch {
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new("virtengine_provider=debug,hpc_chain=debug"))
+        .with_ansi(false)
+        .with_writer(logs)
+        .finish();
+    Dispatch::new(subscriber)
+}
+
 impl Logs {
     /// From here on, on this thread.
     pub(crate) fn start() -> (Self, DefaultGuard) {
+        LazyLock::force(&OTHERS);
         let logs = Self::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new("virtengine_provider=debug,hpc_chain=debug"))
-            .with_ansi(false)
-            .with_writer(logs.clone())
-            .finish();
-        (logs, tracing::subscriber::set_default(subscriber))
+        let guard = tracing::dispatcher::set_default(&dispatch(logs.clone()));
+        (logs, guard)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -64,4 +76,15 @@ impl Logs {
             .take_while(char::is_ascii_digit);
         digits.collect::<String>().parse().unwrap()
     }
+}
+
+#[test]
+fn a_line_is_heard_though_somebody_who_listens_to_nothing_came_there_first() {
+    let says = |n: u32| tracing::info!(target: "virtengine_provider", n, "a line");
+    std::thread::spawn(move || says(1)).join().unwrap();
+    let (logs, _here) = Logs::start();
+    std::thread::spawn(move || says(2)).join().unwrap();
+    says(3);
+    let heard: Vec<u64> = logs.lines("a line").iter().map(|l| Logs::field(l, "n")).collect();
+    assert_eq!(heard, [3], "its own, and nobody else's");
 }

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod admin;
 #[path = "../it/agent.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod agent;
@@ -19,6 +20,7 @@ mod backlog;
 mod blocks;
 mod endpoints;
 mod events;
+mod intruders;
 mod keys;
 mod logs;
 mod money;
@@ -26,9 +28,11 @@ mod money;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod process;
+mod proofs;
 mod proxy;
 mod receiver;
 mod scene;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod site;
+mod tls;

@@ -81,6 +81,30 @@ async fn without_funds_everything_waits_and_goes_on_when_they_come() {
 }
 
 #[tokio::test]
+async fn without_funds_from_the_beginning_it_starts_takes_what_comes_and_goes_on_when_they_come() {
+    let setting = Setting {
+        relayer_has: "1stake",
+        ..Setting::default()
+    };
+    let mut scene = Scene::prepare(setting).await;
+    assert_eq!(scene.ask_to_register(0).await, 202, "the node waits");
+    scene.says("a transaction was refused: spendable balance").await;
+    scene
+        .waits("the reason", async || {
+            let (status, body) = scene.site.ops("/readyz").await;
+            status == 503 && body.contains("insufficient_funds")
+        })
+        .await;
+    assert_eq!(scene.site.ops("/healthz").await.0, 200);
+    fund(&scene.site, "100000000stake").await;
+    scene.take_certificate(0).await;
+    scene
+        .waits("readiness", async || scene.site.ops("/readyz").await.0 == 200)
+        .await;
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn an_endpoint_that_says_no_funds_is_asked_again_until_it_says_otherwise() {
     let mut scene = Scene::start().await;
     let log = "spendable balance 1stake is smaller than 2000stake: insufficient funds: insufficient funds";

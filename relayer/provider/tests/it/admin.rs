@@ -85,14 +85,14 @@ async fn nobody_without_a_credential_that_counts_gets_anything() {
         assert_eq!(refused.headers()["www-authenticate"], "Bearer");
         assert_eq!(problem(refused).await, (401, "not_authorized".into()), "{shown}");
     }
-    assert_eq!(get(&site, "/nodes", &valid).await, json!([]));
+    assert_eq!(get(&site, "/nodes", &valid).await, json!({ "items": [] }));
     // Who keeps trying is told to wait; who has a credential is not kept out by it.
     eventually("patience is over", async || {
         let refused = request(&site, Method::GET, "/nodes", "x").send().await.unwrap();
         refused.status() == 429 && refused.headers().contains_key("retry-after")
     })
     .await;
-    assert_eq!(get(&site, "/nodes", &valid).await, json!([]));
+    assert_eq!(get(&site, "/nodes", &valid).await, json!({ "items": [] }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +218,7 @@ async fn each_role_may_do_what_it_may_and_no_more() {
         401
     );
     let log = get(&site, "/audit", next["token"].as_str().unwrap()).await;
-    let refused: Vec<_> = log
+    let refused: Vec<_> = log["items"]
         .as_array()
         .unwrap()
         .iter()
@@ -245,7 +245,7 @@ async fn operators_do_over_http_what_the_command_line_does() {
     assert!(agent.beat(&client, &site, 1).await.accepted);
     site.wait_sequence(&agent.node, 1).await;
     eventually("the node's row", async || {
-        let row = &get(&site, "/nodes", &token).await[0];
+        let row = &get(&site, "/nodes", &token).await["items"][0];
         row["last_received"] == 1 && row["last_on_chain"] == 1 && row["lag"] == 0
     })
     .await;
@@ -274,7 +274,7 @@ async fn operators_do_over_http_what_the_command_line_does() {
         409
     );
     assert_eq!(
-        get(&site, "/commands?node_id=node-0001", &token).await[0]["state"],
+        get(&site, "/commands?node_id=node-0001", &token).await["items"][0]["state"],
         "cancelled"
     );
     // A drain on chain, and its end.

@@ -1,5 +1,7 @@
 //! A node's agent as the protocol describes it: keys, registration, signed heartbeats, nothing more.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::gateway::{
@@ -30,9 +32,15 @@ pub(crate) struct Agent {
 
 /// A client that knows the CA and shows `identity`, if any.
 pub(crate) fn client(ca: &str, identity: Option<(&str, &KeyPair)>) -> Client {
+    client_at(None, ca, identity)
+}
+
+/// The same, from this address.
+pub(crate) fn client_at(from: Option<IpAddr>, ca: &str, identity: Option<(&str, &KeyPair)>) -> Client {
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
         .tls_certs_only([Certificate::from_pem(ca.as_bytes()).unwrap()])
+        .local_address(from)
         .timeout(std::time::Duration::from_secs(20));
     if let Some((certificate, key)) = identity {
         let pem = format!("{certificate}\n{}", key.serialize_pem());
@@ -190,12 +198,22 @@ impl Agent {
     }
 
     pub(crate) async fn send_text(&self, client: &Client, site: &Site, body: String) -> Response {
+        self.try_send_text(client, site, body).await.unwrap()
+    }
+
+    /// The same, where the connection may end first.
+    pub(crate) async fn try_send_text(
+        &self,
+        client: &Client,
+        site: &Site,
+        body: String,
+    ) -> reqwest::Result<Response> {
         let url = format!(
             "{}{}",
             site.gateway(),
             heartbeat_path(&self.node.parse().unwrap())
         );
-        client.post(url).body(body).send().await.unwrap()
+        client.post(url).body(body).send().await
     }
 
     /// Sends a sound heartbeat made now.

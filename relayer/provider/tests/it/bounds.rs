@@ -41,7 +41,7 @@ async fn the_admin_listener_is_bounded_in_every_direction() {
     // Those of the requests above are gone first.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let mut idle = Vec::new();
-    for _ in 0..64 {
+    for _ in 0..128 {
         idle.push(TcpStream::connect(addr).await.unwrap());
     }
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -7,6 +7,7 @@ use hpc_schema::node::NodeState;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use virtengine_provider::clock;
+use virtengine_provider::config::Span;
 
 use crate::agent::{Agent, answer, csr, post, problem};
 use crate::raw;
@@ -230,4 +231,116 @@ async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
         .iter()
         .filter(|c| c["revoked_at"].is_number());
     assert_eq!(revoked.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_certificate_that_comes_again_is_told_so_and_holds_no_idle_connection() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.handshake_timeout = Span::seconds(1);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", "node-0001"]);
+    assert_eq!(code, 0, "{err}");
+    eventually("the reason", async || {
+        let body = agent.heartbeat_text(1, clock::now_ms());
+        // One that was open when the revocation came is cut off, in the middle of a request if need be.
+        let answer = agent.try_send_text(&agent.client(&site), &site, body).await;
+        answer.is_ok_and(|r| r.status() == 401)
+    })
+    .await;
+    // A node's connection may be silent for minutes; not this one.
+    let mut idle = raw::tls(&site, Some((&agent.certificate, &agent.tls))).await;
+    let mut byte = [0; 1];
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(30), idle.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_type_of_order_comes_with_its_parameters_and_one_that_nobody_takes_up_in_time_ends() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let digest = "0".repeat(64);
+    let update = json!({ "version": "9.9.9", "url": "https://mirror.example/agent", "sha256": digest });
+    let orders = [
+        ("shutdown", json!({ "reason": "moving racks" })),
+        ("update_agent", update),
+        ("run_diagnostic", json!({ "name": "health" })),
+    ];
+    let mut ids = Vec::new();
+    for (kind, parameters) in &orders {
+        let text = parameters.to_string();
+        let words = [
+            "command",
+            "send",
+            "node-0001",
+            "--type",
+            kind,
+            "--parameters",
+            &text,
+        ];
+        let (out, err, code) = site.run(&[&words[..], &["--deadline", "2h"]].concat());
+        assert_eq!(code, 0, "{err}");
+        ids.push(out.trim().to_owned());
+        // What another type takes is refused, and so is what no type takes.
+        let words = ["command", "send", "node-0001", "--type", kind, "--parameters"];
+        let (_, err, code) = site.run(&[&words[..], &[r#"{"shell":"rm -rf /"}"#]].concat());
+        assert!(code == 1 && err.contains("parameters"), "{err}");
+    }
+    for chains in ["drain", "resume"] {
+        let (_, err, code) = site.run(&["command", "send", "node-0001", "--type", chains]);
+        assert!(code == 1 && err.contains(&format!("node {chains}")), "{err}");
+    }
+    let (late, err, code) = site.run(&[
+        "command",
+        "send",
+        "node-0001",
+        "--type",
+        "shutdown",
+        "--deadline",
+        "1s",
+    ]);
+    assert_eq!(code, 0, "{err}");
+    let late = late.trim();
+    let key = agent.registered.as_ref().unwrap().task_public_key.unwrap();
+    let (cluster_id, node_id) = (cluster(), agent.node.parse().unwrap());
+    let scope = CommandScope {
+        chain_id: CHAIN_ID,
+        contract: &site.contract,
+        cluster_id: &cluster_id,
+        node_id: &node_id,
+    };
+    let mut sequence = 0;
+    let mut told = Vec::new();
+    eventually("all orders, and the late one gone", async || {
+        sequence += 1;
+        told = agent.beat(&client, &site, sequence).await.commands;
+        told.len() == orders.len() && show(&site, late)["state"] == "expired"
+    })
+    .await;
+    for ((kind, parameters), id) in orders.iter().zip(&ids) {
+        let order = told.iter().find(|o| o.command_id == *id).unwrap();
+        assert_eq!(order.command_type, *kind);
+        let got: Value = serde_json::from_str(order.parameters.get()).unwrap();
+        assert_eq!(&got, parameters);
+        verify_command(order, &scope, &key, clock::now(), &ZebraVerifier).unwrap();
+    }
+    let acks: Vec<_> = ids
+        .iter()
+        .map(|id| json!({ "command_id": id, "status": "done" }))
+        .collect();
+    sequence += 1;
+    let response = beat_with(&agent, &client, &site, sequence, json!(acks)).await;
+    assert!(response.accepted && response.commands.is_empty(), "{response:?}");
+    let history: Value = serde_json::from_str(&site.run(&["command", "list", "-o", "json"]).0).unwrap();
+    let states = |state: &str| {
+        history
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|c| c["state"] == state)
+            .count()
+    };
+    assert_eq!((states("done"), states("expired")), (3, 1), "{history}");
 }

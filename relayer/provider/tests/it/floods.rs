@@ -10,11 +10,18 @@ use virtengine_provider::clock;
 use virtengine_provider::config::Span;
 
 use crate::agent::{Agent, client, problem};
+use crate::logs::Logs;
 use crate::raw;
 use crate::site::{Site, eventually};
 
 fn addr(site: &Site) -> SocketAddr {
     site.daemon.as_ref().unwrap().gateway_addr()
+}
+
+/// It stands in the log once, however often it happened.
+fn logged_once(logs: &Logs, what: &str) {
+    let lines = logs.lines(&format!("refused: {what}; "));
+    assert_eq!(lines.len(), 1, "{what}: {lines:#?}");
 }
 
 /// Whether the other side has closed, which it has not if nothing comes for a while.
@@ -28,6 +35,7 @@ async fn closed(stream: &mut TcpStream) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_opens_ten_thousand_idle_connections_pushes_out_its_own_and_nodes_get_in() {
+    let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.gateway.max_anonymous_per_address = 32;
@@ -72,25 +80,34 @@ async fn a_host_that_opens_ten_thousand_idle_connections_pushes_out_its_own_and_
         evicted.parse::<u64>().unwrap() >= u64::try_from(all - 64).unwrap(),
         "{evicted}"
     );
+    logged_once(&logs, "more connections without a certificate than it may have");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handshake_that_does_not_end_and_a_stranger_that_says_nothing_are_closed_in_time() {
+    let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.gateway.handshake_timeout = Span::millis(500);
     site.start_with(config).await;
-    let mut silent = TcpStream::connect(addr(&site)).await.unwrap();
-    let mut shaken = raw::tls(&site, None).await;
-    let mut byte = [0; 1];
-    let ended = timeout(Duration::from_secs(20), silent.read(&mut byte)).await;
-    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
-    let ended = timeout(Duration::from_secs(20), shaken.read(&mut byte)).await;
-    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    for sequence in 1..=3 {
+        let mut silent = TcpStream::connect(addr(&site)).await.unwrap();
+        let mut shaken = raw::tls(&site, None).await;
+        let mut byte = [0; 1];
+        let ended = timeout(Duration::from_secs(20), silent.read(&mut byte)).await;
+        assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+        let ended = timeout(Duration::from_secs(20), shaken.read(&mut byte)).await;
+        assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+        assert!(agent.beat(&agent.client(&site), &site, sequence).await.accepted);
+    }
+    logged_once(&logs, "a TLS handshake that does not end in time");
+    logged_once(&logs, "no request came");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
+    let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.gateway.header_timeout = Span::millis(700);
@@ -112,6 +129,7 @@ async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
         };
         assert!(cut >= Duration::from_millis(600), "{cut:?}");
     }
+    logged_once(&logs, "a request's head did not end in time");
     // Silence between requests is no slow head.
     let client = agent.client(&site);
     assert!(agent.beat(&client, &site, 1).await.accepted);
@@ -121,12 +139,21 @@ async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_comes_byte_by_byte_is_answered_with_a_timeout_and_the_connection_ends() {
+    let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.gateway.request_timeout = Span::millis(700);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
-    let mut slow = raw::tls(&site, Some((agent.certificate.as_str(), &agent.tls))).await;
+    for sequence in 1..=2 {
+        a_slow_body(&site, &agent).await;
+        assert!(agent.beat(&agent.client(&site), &site, sequence).await.accepted);
+    }
+    logged_once(&logs, "a body that does not end in time");
+}
+
+async fn a_slow_body(site: &Site, agent: &Agent) {
+    let mut slow = raw::tls(site, Some((agent.certificate.as_str(), &agent.tls))).await;
     let head = "POST /api/v1/hpc/nodes/node-0001/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n";
     slow.write_all(head.as_bytes()).await.unwrap();
     slow.flush().await.unwrap();
@@ -148,7 +175,6 @@ async fn a_body_that_comes_byte_by_byte_is_answered_with_a_timeout_and_the_conne
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
-    assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
 }
 
 #[tokio::test(flavor = "multi_thread")]

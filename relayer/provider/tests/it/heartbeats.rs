@@ -1,9 +1,14 @@
+use std::fmt::Display;
+use std::future::Future;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::command::{CommandScope, verify_command};
-use hpc_schema::gateway::heartbeat_path;
+use hpc_schema::gateway::{REGISTER_PATH, heartbeat_path};
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::registry::ExecuteMsg;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use virtengine_provider::clock;
 
@@ -268,6 +273,32 @@ async fn an_order_on_chain_reaches_the_node_signed_and_so_does_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_told_how_often_to_sample_whom_to_probe_and_how_long_to_keep() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.agents.sampling_interval_seconds = Some(20);
+    config.agents.metrics_retention_hours = Some(48);
+    site.start_with(config).await;
+    let (one, two) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    assert!(one.beat(&one.client(&site), &site, 1).await.accepted);
+    let client = two.client(&site);
+    let mut sequence = 0;
+    eventually("all three updates", async || {
+        sequence += 1;
+        let response = two.beat(&client, &site, sequence).await;
+        let updates = response.config_updates.unwrap();
+        assert_eq!(updates.sampling_interval_seconds, Some(20));
+        assert_eq!(updates.metrics_retention_hours, Some(48));
+        let targets = updates.latency_probe_targets.unwrap_or_default();
+        targets.iter().any(|t| t.as_str() == "node-0001")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_told_of_neighbours_to_measure() {
     let site = Site::start().await;
     let (one, two) = (
@@ -291,4 +322,122 @@ async fn nodes_are_told_of_neighbours_to_measure() {
         true
     })
     .await;
+}
+
+/// An answer within seconds, whatever it says; one that does not come is a deadlock.
+async fn answered(what: impl Display, sent: impl Future<Output = reqwest::Result<reqwest::Response>>) -> u16 {
+    let sent = tokio::time::timeout(std::time::Duration::from_secs(20), sent).await;
+    let sent = sent.unwrap_or_else(|_| panic!("{what}: no answer"));
+    let status = sent.unwrap_or_else(|e| panic!("{what}: {e}")).status();
+    assert!(status.as_u16() < 500, "{what}: {status}");
+    status.as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_in_the_sequence_numbers_holds_up_neither_its_node_nor_another() {
+    let site = Site::start().await;
+    let (gaps, other) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    let (client, others) = (gaps.client(&site), other.client(&site));
+    for (n, sequence) in [1, 3, 70, 71, 5_000, 4_000_000_000].into_iter().enumerate() {
+        assert!(gaps.beat(&client, &site, sequence).await.accepted, "{sequence}");
+        // One from within the gap is late, and is told so.
+        if sequence > 2 {
+            let late = gaps.beat(&client, &site, sequence - 1).await;
+            assert_eq!(late.errors[0].code, "stale_sequence");
+        }
+        let next = u32::try_from(n).unwrap() + 1;
+        assert!(other.beat(&others, &site, next).await.accepted);
+    }
+    site.wait_sequence(&gaps.node, 4_000_000_000).await;
+    // Many at once over one gap: one of them counts last, and every one is answered.
+    let url = format!(
+        "{}{}",
+        site.gateway(),
+        heartbeat_path(&other.node.parse().unwrap())
+    );
+    let sent = (1..=4u32).map(|n| {
+        let body = other.heartbeat_text(n * 1000, clock::now_ms());
+        tokio::spawn(answered("at once", others.post(&url).body(body).send()))
+    });
+    for status in sent.collect::<Vec<_>>() {
+        assert_eq!(status.await.unwrap(), 200);
+    }
+    assert!(other.beat(&others, &site, 17_000).await.accepted);
+    site.wait_sequence(&other.node, 17_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registrations_at_once_keys_of_three_bytes_and_spoilt_bodies_break_nothing() {
+    let site = Site::start().await;
+    let honest = Agent::enrolled(&site, "node-0001").await;
+    let client = honest.client(&site);
+    // At once, each three times over: one answer for all.
+    let mut agents: Vec<_> = (2..8).map(|n| Agent::new(&format!("node-{n:04}"))).collect();
+    let tokens: Vec<_> = agents
+        .iter()
+        .map(|a| site.token(&a.node, &a.public(), "1h"))
+        .collect();
+    let open = crate::agent::client(&site.ca(), None);
+    let url = format!("{}{REGISTER_PATH}", site.gateway());
+    let sent = agents.iter().zip(&tokens).flat_map(|(agent, token)| {
+        let body = agent.register_body(token, &agent.csr);
+        [(); 3].map(|()| tokio::spawn(answered("a registration", open.post(&url).json(&body).send())))
+    });
+    for status in sent.collect::<Vec<_>>() {
+        assert!(matches!(status.await.unwrap(), 200 | 202));
+    }
+    for (agent, token) in agents.iter_mut().zip(&tokens) {
+        agent.register(&site, token).await;
+        assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
+    }
+
+    // Keys that are none, of any length, and everything else that a body may hold instead.
+    let token = site.token("node-0009", &Agent::new("node-0009").public(), "1h");
+    let whole = Agent::new("node-0009");
+    let whole = whole.register_body(&token, &whole.csr);
+    let keys = [0, 1, 3, 31, 32, 33, 64, 4096].map(|n| json!(STANDARD.encode(vec![7u8; n])));
+    let others = [
+        json!(null),
+        json!(3),
+        json!([]),
+        json!("\u{0}"),
+        json!("é"),
+        json!("a".repeat(20_000)),
+    ];
+    for field in whole.as_object().unwrap().keys() {
+        for value in keys.iter().chain(&others) {
+            let mut body = whole.clone();
+            body[field] = value.clone();
+            let shown: String = value.to_string().chars().take(60).collect();
+            let what = format!("{field}: {shown}");
+            let status = answered(&what, open.post(&url).json(&body).send()).await;
+            // A name may be left out; a key is a key.
+            assert!(field != "public_key" || status >= 400, "{what}: {status}");
+        }
+    }
+    // A heartbeat in which a few bytes are others: by chance, and each time the same.
+    let heartbeat = format!(
+        "{}{}",
+        site.gateway(),
+        heartbeat_path(&honest.node.parse().unwrap())
+    );
+    let whole = honest.heartbeat_text(1, clock::now_ms()).into_bytes();
+    let mut chance = StdRng::seed_from_u64(13);
+    for n in 0..400 {
+        let mut body = whole.clone();
+        for _ in 0..chance.random_range(1..4) {
+            let at = chance.random_range(0..body.len());
+            match chance.random_range(0..3) {
+                0 => body[at] = chance.random(),
+                1 => body.truncate(at.max(1)),
+                _ => drop(body.splice(at..at, b"0123456789[{\"".iter().copied())),
+            }
+        }
+        answered(format!("spoilt {n}"), client.post(&heartbeat).body(body).send()).await;
+    }
+    assert!(honest.beat(&client, &site, 2).await.accepted, "and it works on");
+    site.wait_sequence(&honest.node, 2).await;
 }

@@ -10,6 +10,7 @@
 
 mod admin;
 mod agent;
+mod attestation;
 mod audit;
 #[cfg(feature = "fault-injection")]
 mod backup;
@@ -23,13 +24,19 @@ mod heartbeats;
 mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
+mod lists;
+#[path = "../faults/logs.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod logs;
 mod outside_ca;
 mod process;
 mod proofs;
 mod raw;
 mod registration;
 mod reload;
+mod remote;
 mod rotation;
+mod service;
 mod settlement;
 mod site;
 mod tasks;

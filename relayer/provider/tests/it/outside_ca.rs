@@ -9,9 +9,11 @@ use rcgen::{
 };
 use serde_json::json;
 use virtengine_provider::clock;
-use virtengine_provider::identity::Ca;
+use virtengine_provider::control::touch;
+use virtengine_provider::db::query;
+use virtengine_provider::identity::{Ca, PeerIdentity};
 
-use crate::agent::{Agent, client, csr, post, problem};
+use crate::agent::{Agent, client, csr, der, post, problem};
 use crate::site::{Site, cluster, eventually};
 
 fn authority(name: &str, is_ca: IsCa) -> CertificateParams {
@@ -134,8 +136,12 @@ impl Outside {
         ]);
     }
 
-    /// A certificate `NAME.pem` for the key `NAME.key`.
+    /// A certificate `NAME.pem` for the key `NAME.key`, with a serial number by chance.
     fn sign(&self, name: &str, subject: &str, extensions: &str, by: &str) {
+        self.sign_with(name, subject, extensions, by, &["-CAcreateserial"]);
+    }
+
+    fn sign_with(&self, name: &str, subject: &str, extensions: &str, by: &str, serial: &[&str]) {
         let file = |end: &str| format!("{name}.{end}");
         let (ca, key) = (format!("{by}.pem"), format!("{by}.key"));
         self.openssl(&[
@@ -148,27 +154,19 @@ impl Outside {
             "-out",
             &file("csr"),
         ]);
-        self.openssl(&[
-            "x509",
-            "-req",
-            "-in",
-            &file("csr"),
-            "-CA",
-            &ca,
-            "-CAkey",
-            &key,
-            "-CAcreateserial",
-            "-days",
-            "1",
-            "-extfile",
-            extensions,
-            "-out",
-            &file("pem"),
-        ]);
+        let (csr, pem) = (file("csr"), file("pem"));
+        let mut args = vec!["x509", "-req", "-in", &csr, "-CA", &ca, "-CAkey", &key];
+        args.extend(serial);
+        args.extend(["-days", "1", "-extfile", extensions, "-out", &pem]);
+        self.openssl(&args);
     }
 
     /// A node's certificate with the intermediate after it, and its key: names as docs/protocol.md, section 1.2, has them.
     fn node(&self, name: &str, agent: &Agent, epoch: u64) -> (String, KeyPair) {
+        self.node_with(name, agent, epoch, &["-CAcreateserial"])
+    }
+
+    fn node_with(&self, name: &str, agent: &Agent, epoch: u64, serial: &[&str]) -> (String, KeyPair) {
         let uri = certificate_uri(&cluster(), &agent.node.parse().unwrap());
         self.write(
             "node.ext",
@@ -176,7 +174,7 @@ impl Outside {
         );
         self.key(name);
         let subject = format!("/CN={}/serialNumber={epoch}", agent.node);
-        self.sign(name, &subject, "node.ext", "inter");
+        self.sign_with(name, &subject, "node.ext", "inter", serial);
         let chain = self.read(&format!("{name}.pem")) + &self.read("inter.pem");
         let key = KeyPair::from_pem(&self.read(&format!("{name}.key"))).unwrap();
         (chain, key)
@@ -246,4 +244,149 @@ async fn an_outside_ca_issues_and_renews_the_certificates_of_gateway_and_nodes_a
     })
     .await;
     assert!(agent.beat(&two, &site, 5).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_cas_may_give_the_same_serial_number_and_each_certificate_is_revoked_by_itself() {
+    let (one, two) = (Outside::new(), Outside::new());
+    let mut site = Site::prepare().await;
+    let trusted = site.home().join("ca/trusted");
+    std::fs::create_dir_all(&trusted).unwrap();
+    for (outside, file) in [(&one, "one.crt"), (&two, "two.crt")] {
+        std::fs::write(trusted.join(file), outside.read("root.pem")).unwrap();
+    }
+    site.start_daemon().await;
+    let first = Agent::enrolled(&site, "node-0001").await;
+    let second = Agent::enrolled(&site, "node-0002").await;
+    // With its top bit set: DER puts a zero byte before it, openssl does not show one.
+    let serial = ["-set_serial", "0xab00000000000000000000000000000000000017"];
+    let shown = "ab00000000000000000000000000000000000017";
+    let mut clients = Vec::new();
+    for (outside, agent) in [(&one, &first), (&two, &second)] {
+        let epoch = agent.registered.as_ref().unwrap().epoch;
+        let (chain, key) = outside.node_with("leaf", agent, epoch, &serial);
+        let by_openssl = outside.openssl(&["x509", "-in", "leaf.pem", "-noout", "-serial"]);
+        assert_eq!(by_openssl.trim().to_lowercase(), format!("serial={shown}"));
+        let client = client(&site.ca(), Some((&chain, &key)));
+        assert!(agent.beat(&client, &site, 1).await.accepted);
+        clients.push(client);
+    }
+    let list: serde_json::Value =
+        serde_json::from_str(&site.run(&["certificate", "list", "-o", "json"]).0).unwrap();
+    let mut of: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["serial"] == shown)
+        .collect();
+    of.sort_by_key(|c| c["node_id"].as_str().unwrap().to_owned());
+    assert_eq!(of.len(), 2, "{list}");
+    assert_eq!(of[0]["issuer"], "CN=Site HPC issuer");
+    let fingerprint = of[0]["fingerprint"].as_str().unwrap();
+    // By its number alone nobody knows which is meant; it is said how to name it.
+    let (_, err, code) = site.run(&["certificate", "revoke", "--serial", shown]);
+    assert!(code == 1 && err.contains(fingerprint), "{err}");
+    let colons = "AB:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:17";
+    assert_eq!(site.run(&["certificate", "revoke", "--serial", colons]).2, 1);
+    let (_, err, code) = site.run(&[
+        "certificate",
+        "revoke",
+        "--fingerprint",
+        &fingerprint.to_uppercase(),
+    ]);
+    assert_eq!(code, 0, "{err}");
+    eventually("the revoked one is refused", async || {
+        let body = first.heartbeat_text(2, clock::now_ms());
+        let path = heartbeat_path(&first.node.parse().unwrap());
+        let sent = clients[0].post(format!("{}{path}", site.gateway())).body(body);
+        sent.send().await.is_ok_and(|answer| answer.status() == 401)
+    })
+    .await;
+    assert!(second.beat(&clients[1], &site, 2).await.accepted);
+    // Now only one of this number counts.
+    let (_, err, code) = site.run(&["certificate", "revoke", "--serial", colons]);
+    assert_eq!(code, 0, "{err}");
+}
+
+/// As it was recorded before fingerprints were kept: by its serial number, DER's zero byte included.
+async fn recorded_of_old(site: &Site, pem: &str, revoked: bool) {
+    let peer = PeerIdentity::from_der(&der(pem)).unwrap();
+    let serial = format!("00{}", peer.serial);
+    let now = i64::try_from(clock::now().0).unwrap();
+    let mut tx = site.store().await.begin().await.unwrap();
+    query(
+        "INSERT INTO certificate (fingerprint, serial, issuer, cluster_id, node_id, epoch, issued_at_s, not_after_s, revoked_at_s)
+         VALUES (?1, ?1, '', ?2, ?3, ?4, ?5, ?6, ?7)",
+    )
+    .bind(&serial)
+    .bind(peer.cluster_id.as_str())
+    .bind(peer.node_id.as_str())
+    .bind(i64::try_from(peer.epoch.unwrap()).unwrap())
+    .bind(now)
+    .bind(i64::try_from(peer.not_after.0).unwrap())
+    .bind(revoked.then_some(now))
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    touch(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_before_fingerprints_is_on_record_once_and_revoked_by_its_serial_number() {
+    let outside = Outside::new();
+    let mut site = Site::prepare().await;
+    let trusted = site.home().join("ca/trusted");
+    std::fs::create_dir_all(&trusted).unwrap();
+    std::fs::write(trusted.join("site.crt"), outside.read("root.pem")).unwrap();
+    site.start_daemon().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let epoch = agent.registered.as_ref().unwrap().epoch;
+    let shown = [
+        "ab00000000000000000000000000000000000017",
+        "cd00000000000000000000000000000000000018",
+    ];
+    let mut clients = Vec::new();
+    for (name, serial, revoked) in [("counts", shown[0], false), ("revoked", shown[1], true)] {
+        let number = format!("0x{serial}");
+        let (chain, key) = outside.node_with(name, &agent, epoch, &["-set_serial", &number]);
+        recorded_of_old(&site, &outside.read(&format!("{name}.pem")), revoked).await;
+        clients.push(client(&site.ca(), Some((&chain, &key))));
+    }
+    let refused = async |client: &reqwest::Client| {
+        let body = agent.heartbeat_text(1, clock::now_ms());
+        let path = heartbeat_path(&agent.node.parse().unwrap());
+        let sent = client.post(format!("{}{path}", site.gateway())).body(body);
+        sent.send().await.is_ok_and(|answer| answer.status() == 401)
+    };
+    eventually("what was revoked of old is refused", async || {
+        refused(&clients[1]).await
+    })
+    .await;
+    assert!(agent.beat(&clients[0], &site, 100).await.accepted);
+    // Each has been seen by now, and is on record by its own name.
+    let list: serde_json::Value =
+        serde_json::from_str(&site.run(&["certificate", "list", "-o", "json"]).0).unwrap();
+    for (serial, revoked) in [(shown[0], false), (shown[1], true)] {
+        let of = list.as_array().unwrap().iter();
+        let of: Vec<_> = of
+            .filter(|c| c["serial"].as_str().unwrap().trim_start_matches('0') == serial)
+            .collect();
+        assert_eq!(of.len(), 1, "{list}");
+        assert_eq!(of[0]["fingerprint"].as_str().unwrap().len(), 64, "{list}");
+        assert_eq!(of[0]["issuer"], "CN=Site HPC issuer");
+        assert_eq!(of[0]["revoked_at"].is_number(), revoked, "{list}");
+    }
+    assert!(refused(&clients[1]).await, "still");
+    let (_, err, code) = site.run(&["certificate", "revoke", "--serial", shown[0]]);
+    assert_eq!(code, 0, "{err}");
+    eventually("the revoked one is refused", async || refused(&clients[0]).await).await;
+
+    // One that is revoked before it was ever seen again.
+    let (chain, key) = outside.node_with("unseen", &agent, epoch, &["-set_serial", "0xef17"]);
+    recorded_of_old(&site, &outside.read("unseen.pem"), false).await;
+    let (_, err, code) = site.run(&["certificate", "revoke", "--serial", "ef17"]);
+    assert_eq!(code, 0, "{err}");
+    let unseen = client(&site.ca(), Some((&chain, &key)));
+    eventually("the unseen one is refused", async || refused(&unseen).await).await;
 }

@@ -14,7 +14,7 @@ use crate::site::Site;
 
 /// The daemon as a process of its own.
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) port: u16,
     pub(crate) ops: String,
 }

@@ -33,8 +33,8 @@ pub(crate) async fn tls(site: &Site, identity: Option<(&str, &KeyPair)>) -> TlsS
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    let addr = site.daemon.as_ref().unwrap().gateway_addr();
-    let stream = TcpStream::connect(addr).await.unwrap();
+    let port = site.gateway().rsplit(':').next().unwrap().parse().unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from("localhost").unwrap(), stream)
         .await

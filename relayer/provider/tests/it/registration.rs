@@ -1,16 +1,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::gateway::{
-    CertificateResponse, ChallengeResponse, REGISTER_PATH, RegisterResponse, certificate_path,
-    challenge_path, recover_message, recover_path,
+    CertificateResponse, ChallengeResponse, REGISTER_PATH, RegisterResponse, SEQUENCE_BLOCK,
+    certificate_path, challenge_path, recover_message, recover_path,
 };
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::ExecuteMsg;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
-use serde_json::json;
+use serde_json::{Value, json};
 use virtengine_provider::config::Span;
 
-use crate::agent::{Agent, client, csr, post, problem};
+use crate::agent::{Agent, client, csr, der, post, problem};
 use crate::site::{Site, cluster, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,6 +177,64 @@ async fn what_the_chain_refuses_is_told_and_may_be_tried_again() {
     second.register(&site, &token).await;
 }
 
+/// A request for a certificate that only the agent's key stands for.
+async fn by_key(agent: &Agent, site: &Site, tls: &KeyPair) -> Value {
+    let node = agent.node.parse().unwrap();
+    let open = client(&site.ca(), None);
+    let challenge: ChallengeResponse = post(&open, site, &challenge_path(&node), &json!({}))
+        .await
+        .json()
+        .await
+        .unwrap();
+    let request = csr(tls);
+    let bytes: [u8; 32] = STANDARD.decode(&challenge.challenge).unwrap().try_into().unwrap();
+    let signature = STANDARD.encode(agent.seed.sign(&recover_message(&bytes, &der(&request))));
+    json!({ "challenge": challenge.challenge, "csr": request, "signature": signature })
+}
+
+/// The last number that a node which has lost its disk is told.
+async fn told(agent: &Agent, site: &Site) -> u32 {
+    let body = by_key(agent, site, &agent.tls).await;
+    let path = recover_path(&agent.node.parse().unwrap());
+    let answer = post(&client(&site.ca(), None), site, &path, &body).await;
+    assert_eq!(answer.status(), 200);
+    let answer: CertificateResponse = answer.json().await.unwrap();
+    answer.registration.unwrap().last_sequence
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_loses_its_disk_again_and_again_is_never_told_a_number_of_a_life_before() {
+    let mut site = Site::start().await;
+    let (agent, silent) = (
+        Agent::enrolled(&site, "node-0001").await,
+        Agent::enrolled(&site, "node-0002").await,
+    );
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 7).await.accepted);
+    // It goes on a block above what it is told; of the second life nothing arrives.
+    assert_eq!(told(&agent, &site).await, 7);
+    assert_eq!(told(&agent, &site).await, 7 + SEQUENCE_BLOCK);
+    // Of this one nothing ever arrived.
+    assert_eq!(told(&silent, &site).await, 0);
+    site.stop_daemon().await;
+    site.start_daemon().await;
+    assert_eq!(told(&agent, &site).await, 7 + 2 * SEQUENCE_BLOCK);
+    assert_eq!(told(&silent, &site).await, SEQUENCE_BLOCK);
+    // A number of the third life, and one that is above all that was given out.
+    assert!(agent.beat(&client, &site, 8 + 3 * SEQUENCE_BLOCK).await.accepted);
+    assert_eq!(told(&agent, &site).await, 8 + 3 * SEQUENCE_BLOCK);
+    assert!(agent.beat(&client, &site, 1000).await.accepted);
+    assert_eq!(told(&agent, &site).await, 1000);
+    // What was told is no number that was received.
+    let shown = site.run(&["node", "show", "node-0002", "-o", "json"]).0;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert!(
+        shown["last_received"] == 0 && shown["received_at"].is_null(),
+        "{shown}"
+    );
+    assert!(silent.beat(&silent.client(&site), &site, 1).await.accepted);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_key() {
     let mut site = Site::prepare().await;
@@ -216,23 +274,45 @@ async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_ke
     );
 
     let open = client(&site.ca(), None);
-    let challenge: ChallengeResponse = post(&open, &site, &challenge_path(&node), &json!({}))
-        .await
-        .json()
-        .await
-        .unwrap();
-    let request = csr(&fresh);
-    let der = x509_parser::pem::Pem::iter_from_buffer(request.as_bytes())
-        .next()
-        .unwrap()
-        .unwrap()
-        .contents;
-    let bytes: [u8; 32] = STANDARD.decode(&challenge.challenge).unwrap().try_into().unwrap();
-    let signature = STANDARD.encode(agent.seed.sign(&recover_message(&bytes, &der)));
-    let body = json!({ "challenge": challenge.challenge, "csr": request, "signature": signature });
+    let body = by_key(&agent, &site, &fresh).await;
     let recovered = post(&open, &site, &recover_path(&node), &body).await;
     assert_eq!(recovered.status(), 200);
     let recovered: CertificateResponse = recovered.json().await.unwrap();
+    // What a node without a disk needs beside it: the same as at its registration, and how far its count is.
+    let (known, first) = (
+        recovered.registration.unwrap(),
+        agent.registered.as_ref().unwrap(),
+    );
+    assert_eq!(
+        (
+            &known.cluster_id,
+            &known.node_id,
+            &known.chain_id,
+            &known.contract,
+            known.epoch
+        ),
+        (
+            &first.cluster_id,
+            &first.node_id,
+            &first.chain_id,
+            &first.contract,
+            first.epoch
+        )
+    );
+    assert_eq!(
+        (
+            &known.params,
+            known.job_ids,
+            known.task_public_key,
+            known.last_sequence
+        ),
+        (&first.params, first.job_ids, first.task_public_key, 1)
+    );
+    assert_eq!(
+        known.hardware_fingerprint.as_deref(),
+        Some(hex::encode(agent.seed.public().as_bytes()).as_str())
+    );
+    assert_eq!(renewed.registration, None, "who has its disk knows");
     let back = client(&site.ca(), Some((&recovered.certificate, &fresh)));
     assert!(agent.beat(&back, &site, 3).await.accepted);
     // Once is once.

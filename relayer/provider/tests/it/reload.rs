@@ -242,13 +242,13 @@ async fn a_changed_configuration_is_taken_into_use_by_sighup_and_a_bad_one_is_no
         changes[0]
     );
     // Limits of the gateway too, on the connection that is open.
-    edit("max_body_bytes: 65536", "max_body_bytes: 4096");
+    edit("max_body_bytes: 65536", "max_body_bytes: 32768");
     process.hang_up();
     let path = heartbeat_path(&agent.node.parse().unwrap());
     let url = format!("https://localhost:{}{path}", process.port);
     eventually("smaller bodies alone", async || {
         sequence += 1;
-        let body = agent.heartbeat_text(sequence, clock::now_ms()) + &" ".repeat(5000);
+        let body = agent.heartbeat_text(sequence, clock::now_ms()) + &" ".repeat(33_000);
         client.post(&url).body(body).send().await.unwrap().status() == 413
     })
     .await;

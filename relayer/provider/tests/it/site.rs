@@ -57,6 +57,8 @@ pub(crate) struct Site {
     database: Option<String>,
     pub(crate) daemon: Option<Daemon>,
     thread: Option<oneshot::Sender<()>>,
+    /// Port of a daemon that is a process of its own.
+    pub(crate) elsewhere: Option<u16>,
 }
 
 pub(crate) fn cluster() -> ClusterId {
@@ -175,6 +177,7 @@ impl Site {
             database,
             daemon: None,
             thread: None,
+            elsewhere: None,
         };
         site.owner_sends(
             &serde_json::from_value(serde_json::json!({
@@ -250,7 +253,8 @@ impl Site {
     }
 
     pub(crate) fn gateway(&self) -> String {
-        let port = self.daemon.as_ref().unwrap().gateway_addr().port();
+        let here = || self.daemon.as_ref().unwrap().gateway_addr().port();
+        let port = self.elsewhere.unwrap_or_else(here);
         format!("https://localhost:{port}")
     }
 

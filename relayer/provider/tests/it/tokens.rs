@@ -1,9 +1,10 @@
 //! Tokens for many nodes: from a file, and one with which several join.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hpc_schema::gateway::{REGISTER_PATH, register_message};
 use serde_json::{Value, json};
+use virtengine_provider::identity::{Seed, TokenKey};
 
 use crate::agent::{Agent, client, csr, der, post, problem};
 use crate::site::{CLUSTER, Site, eventually};
@@ -11,9 +12,7 @@ use crate::site::{CLUSTER, Site, eventually};
 /// A registration with a join token: the request says which node it is.
 fn join_body(agent: &Agent, token: &str) -> Value {
     let claims = token.split('.').nth(1).unwrap();
-    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD
-        .decode(claims)
-        .unwrap();
+    let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
     assert!(claims.get("sub").is_none() && claims["purpose"] == "join");
     let request = csr(&agent.tls);
@@ -85,6 +84,31 @@ async fn a_thousand_tokens_are_made_from_a_file_all_or_none_and_each_serves_its_
     assert_eq!(node, last.node);
     last.register(&site, token).await;
     assert!(last.beat(&last.client(&site), &site, 1).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_the_token_key_alone_makes_no_token_that_counts() {
+    let site = Site::start().await;
+    let (honest, mut thief) = (Agent::new("node-0001"), Agent::new("node-0001"));
+    let token = site.token("node-0001", &honest.public(), "1h");
+    let key = TokenKey::new(Seed::load(&site.home().join("keys/token.key")).unwrap());
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    let mut claims: Value = serde_json::from_slice(&claims).unwrap();
+    // For another key, under a number that is on record.
+    claims["pubkey"] = thief.public().into();
+    let forged = key.issue(&claims).unwrap();
+    let open = client(&site.ca(), None);
+    let body = thief.register_body(&forged, &thief.csr);
+    let refused = post(&open, &site, REGISTER_PATH, &body).await;
+    assert_eq!(problem(refused).await, (403, "token_invalid".into()));
+    // Nor for another node, with its own key.
+    thief.node = "node-0002".into();
+    claims["sub"] = "node-0002".into();
+    let body = thief.register_body(&key.issue(&claims).unwrap(), &thief.csr);
+    let refused = post(&open, &site, REGISTER_PATH, &body).await;
+    assert_eq!(problem(refused).await, (403, "token_invalid".into()));
+    let mut honest = honest;
+    honest.register(&site, &token).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,11 +11,17 @@
 #[path = "../it/agent.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod agent;
+mod alerts;
+mod backup;
 mod pair;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod process;
+#[path = "../faults/receiver.rs"]
+#[allow(dead_code, reason = "shared with another suite")]
+mod receiver;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod site;
 mod store;
+mod tls;

@@ -19,7 +19,7 @@ const AGENTS: usize = 3;
 const TAKEOVER: Duration = Duration::from_secs(10);
 
 /// The keys, CA and configuration of the site for a second gateway.
-fn second_home(site: &Site) -> PathBuf {
+pub(crate) fn second_home(site: &Site) -> PathBuf {
     let to = site.home().with_file_name("second");
     std::fs::create_dir(&to).unwrap();
     for entry in ["ca", "gateway", "keys", "config.yaml"] {
@@ -42,7 +42,7 @@ fn copy(from: &Path, to: &Path) {
     std::fs::set_permissions(to, mode).unwrap();
 }
 
-async fn settles(process: &Process) -> bool {
+pub(crate) async fn settles(process: &Process) -> bool {
     let Ok(response) = reqwest::get(format!("http://{}/metrics", process.ops)).await else {
         return false;
     };

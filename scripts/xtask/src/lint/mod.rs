@@ -1,10 +1,12 @@
 //! Rules of the tree that no compiler checks.
 
+mod circles;
 mod length;
 mod links;
 mod manifests;
 mod words;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -33,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let files = tree::files(root)?;
     let mut findings = Findings::default();
     manifests::check(root, &files, &mut findings)?;
+    let mut sources = BTreeMap::new();
     for file in &files {
         let Some(text) = tree::text(root, file)? else {
             continue;
@@ -40,7 +43,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         length::check(file, &text, &mut findings);
         words::check(file, &text, &mut findings);
         links::check(root, file, &text, &mut findings);
+        if file.ends_with(".rs") {
+            sources.insert(file.clone(), text);
+        }
     }
+    circles::check(&sources, &mut findings);
     for warning in &findings.warnings {
         eprintln!("warning: {warning}");
     }

@@ -11,7 +11,7 @@ use crate::admin::act::Act;
 use crate::admin::error::AdminError;
 use crate::audit::{Actor, Role};
 use crate::clock;
-use crate::store::StoreError;
+use crate::page::{Page, Window};
 
 /// Longest life of a credential.
 pub const MAX_LIFE_SECONDS: u64 = 366 * 24 * 3600;
@@ -23,7 +23,7 @@ const KEPT_SECONDS: u64 = 30 * 24 * 3600;
 const MAX_NAME: usize = 64;
 
 /// A credential that is to be made.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCredential {
     /// Whose it is: 1 to 64 of letters, digits and `. _ @ -`.
@@ -37,7 +37,7 @@ pub struct NewCredential {
 }
 
 /// A credential with its text, which is shown this once.
-#[derive(Clone, Serialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Made {
     /// As on record.
     #[serde(flatten)]
@@ -58,9 +58,9 @@ impl Admin {
     /// Credentials of the admin listener, newest first.
     ///
     /// # Errors
-    /// If the store fails.
-    pub async fn credentials(&self) -> Result<Vec<Credential>, StoreError> {
-        rows::list(self.store.reader(), clock::now()).await
+    /// If the store fails, or the cursor is none.
+    pub async fn credentials(&self, window: Window<'_>) -> Result<Page<Credential>, AdminError> {
+        Ok(rows::list(self.store.reader(), window, clock::now()).await?)
     }
 
     /// Makes a credential.

@@ -1,14 +1,15 @@
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::secret::Presented;
 use crate::audit::{Actor, Role, Via};
 use crate::db::{self, Conn, Pool, Row};
+use crate::page::{Page, Window};
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
 
 /// How a credential stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialState {
     /// It counts.
@@ -20,7 +21,7 @@ pub enum CredentialState {
 }
 
 /// A credential on record; never its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Credential {
     /// Its id, the middle part of its text.
     pub id: String,
@@ -35,7 +36,7 @@ pub struct Credential {
     /// From when on it counts no more, UNIX seconds.
     pub expires_at: UnixSeconds,
     /// When it was taken back, UNIX seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<UnixSeconds>,
     /// How it stands.
     pub state: CredentialState,
@@ -106,11 +107,23 @@ pub(super) async fn count(conn: &mut Conn) -> Result<i64, StoreError> {
     Ok(row.try_get("n")?)
 }
 
-pub(super) async fn list(pool: &Pool, now: UnixSeconds) -> Result<Vec<Credential>, StoreError> {
-    let rows = db::query("SELECT * FROM admin_token ORDER BY created_at_s DESC, id")
-        .fetch_all(pool)
-        .await?;
-    rows.iter().map(|row| Credential::read(row, now)).collect()
+pub(super) async fn list(
+    pool: &Pool,
+    window: Window<'_>,
+    now: UnixSeconds,
+) -> Result<Page<Credential>, StoreError> {
+    let (time, [id]) = window.newest::<1>()?;
+    let rows = db::query(
+        "SELECT * FROM admin_token WHERE (created_at_s, id) < (?, ?) ORDER BY created_at_s DESC, id DESC LIMIT ?",
+    )
+    .bind(int(time))
+    .bind(id)
+    .bind(window.read())
+    .fetch_all(pool)
+    .await?;
+    let rows = rows.iter().map(|row| Credential::read(row, now));
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    Ok(window.cut(rows, |c| format!("{}/{}", c.created_at.0, c.id)))
 }
 
 pub(super) async fn find(

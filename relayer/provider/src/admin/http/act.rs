@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::call::{Call, Done, Nothing};
-use super::look::{OfCommand, OfNode, OfTask};
+use super::which::{InCluster, OfCommand, OfCredential, OfNode, OfTask, OfToken};
 use crate::admin::{AdminError, Certificates, Drain, Order, Submission};
 use crate::clock;
 use crate::control::Disabled;
@@ -17,30 +17,6 @@ use crate::task::TaskRow;
 type Answer<T> = Result<T, AdminError>;
 
 const DONE: Done = Done { done: true };
-
-/// Which cluster's node.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InCluster {
-    /// Its cluster, if several have a node, or a task, of this id.
-    pub(super) cluster_id: Option<ClusterId>,
-}
-
-/// A token.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfToken {
-    /// Its id.
-    #[schemars(length(min = 1, max = 64))]
-    jti: String,
-}
-
-/// A credential.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfCredential {
-    /// Its id.
-    #[schemars(length(min = 1, max = 64))]
-    pub(super) id: String,
-}
 
 /// Why a node is disabled.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -128,7 +104,10 @@ pub(super) struct TaskStands {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revoke {
-    /// The one of this serial number.
+    /// The one with this SHA-256, hex.
+    #[schemars(length(min = 1, max = 128))]
+    fingerprint: Option<String>,
+    /// The one of this serial number, hex; refused if several CAs have given it.
     #[schemars(length(min = 1, max = 64))]
     serial: Option<String>,
     /// All of this node.
@@ -253,11 +232,17 @@ pub(super) async fn approve(call: Call<OfNode, InCluster, Nothing>) -> Answer<Do
 
 pub(super) async fn revoke_certificates(call: Call<Nothing, Nothing, Revoke>) -> Answer<RevokedCertificates> {
     let Revoke {
+        fingerprint,
         serial,
         node_id,
         cluster_id,
     } = &call.body;
-    let which = Certificates::either(serial.as_deref(), node_id.as_ref(), cluster_id.as_ref())?;
+    let which = Certificates::one_of(
+        fingerprint.as_deref(),
+        serial.as_deref(),
+        node_id.as_ref(),
+        cluster_id.as_ref(),
+    )?;
     let revoked = call.desk.revoke_certificates(&call.by, which).await?;
     Ok(RevokedCertificates { revoked })
 }

@@ -87,7 +87,10 @@ impl From<AdminError> for Failure {
             }
             AdminError::OnChain(refusal) => Self::new(409, refusal),
             AdminError::Chain(message) => Self::unavailable(format!("the chain did not do it: {message}")),
-            AdminError::Store(_) | AdminError::Random(_) | AdminError::Home(_) => {
+            AdminError::Store(_)
+            | AdminError::Random(_)
+            | AdminError::Home(_)
+            | AdminError::Unreachable(_) => {
                 tracing::error!(error = %e, "an admin request could not be served");
                 Self::unavailable("the gateway cannot do it now; see its log")
             }

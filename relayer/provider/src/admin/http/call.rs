@@ -52,8 +52,30 @@ pub(crate) struct Spec {
     pub(crate) role: Role,
     /// Problems beside those that any request may meet.
     pub(crate) also: &'static [u16],
+    /// How long it may take, and beside how many others.
+    pub(crate) pace: Pace,
+}
+
+/// What an operation waits for. Each kind has places of its own, so that what waits never keeps the rest from being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The store alone.
+    Soon,
+    /// A block.
+    Block,
+    /// News of a task.
+    News,
+}
+
+impl Pace {
     /// How long it may take.
-    pub(crate) within: Duration,
+    fn within(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Soon => 20,
+            Self::Block => 75,
+            Self::News => 45,
+        })
+    }
 }
 
 /// The schemas of an operation; none: nothing of the kind.
@@ -146,8 +168,12 @@ where
     } else {
         body::json(&parts.headers, sent).await?
     };
-    let Ok(place) = Arc::clone(&api.places).try_acquire_owned() else {
-        return Err(Failure::unavailable("too many requests are worked on"));
+    let Ok(place) = api.places.of(spec.pace).try_acquire_owned() else {
+        return Err(Failure::unavailable(match spec.pace {
+            Pace::Soon => "too many requests are worked on",
+            Pace::Block => "too many requests wait for the chain",
+            Pace::News => "too many requests wait for news",
+        }));
     };
     let call = Call {
         desk: api.desk(),
@@ -163,7 +189,7 @@ where
         drop(place);
         done
     });
-    let done = match timeout(spec.within, running).await {
+    let done = match timeout(spec.pace.within(), running).await {
         Ok(Ok(done)) => done?,
         Ok(Err(_)) => {
             return Err(Failure::unavailable(

@@ -46,6 +46,7 @@ pub(super) async fn guard(
 
 async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, Failure> {
     if caller.certificate {
+        api.log_once(caller.ip, "a node's certificate at the admin listener");
         let message =
             "a node's certificate is no credential here; connect without it and show an admin token";
         return Err(Failure::forbidden(message.to_owned()));
@@ -71,7 +72,7 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
     let (Some(actor), Some(presented)) = (actor, shown) else {
         return Err(match api.failures.take(caller.ip, now_ms) {
             Ok(()) => {
-                tracing::warn!(from = %caller.ip, "an admin request without a credential that counts is refused");
+                api.log_once(caller.ip, "an admin request without a credential that counts");
                 Failure::unauthorized()
             }
             Err(wait) => Failure::rate_limited(wait.as_secs().max(1)),

@@ -20,8 +20,8 @@ use super::guard::Caller;
 use super::{Api, routes};
 use crate::gateway::Tls;
 
-/// Connections at a time.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections at a time: more than there are places, whatever they wait for.
+const MAX_CONNECTIONS: usize = 128;
 /// TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// From the end of one request to the end of the next one's head.

@@ -1,78 +1,23 @@
 //! What may be looked at.
 
+use std::time::Duration;
+
 use hpc_chain::proof::Proof;
-use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::id::ClusterId;
 use hpc_schema::task::TaskState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::act::InCluster;
 use super::call::{Call, Nothing};
-use crate::admin::credential::Credential;
-use crate::admin::{AdminError, NodeFull, NodeRow, Shown, Status, TaskFull, Waiting};
-use crate::alert::{self, AlertRow};
-use crate::audit::{self, Row};
+use super::which::{InCluster, OfCommand, OfNode, OfTask};
+use crate::admin::{AdminError, NodeFull, Seen, Status, TaskFull};
 use crate::command::CommandRow;
-use crate::enrol::{CertificateRow, JoinRow, TokenRow};
-use crate::openapi;
-use crate::task::TaskRow;
 
 type Answer<T> = Result<T, AdminError>;
 
-/// A node.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfNode {
-    /// Its id.
-    pub(super) node_id: NodeId,
-}
-
-/// An order.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfCommand {
-    /// Its id.
-    #[schemars(length(min = 1, max = 64))]
-    pub(super) command_id: String,
-}
-
-/// A task.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfTask {
-    /// Its id.
-    pub(super) task_id: TaskId,
-}
-
-/// Which tasks.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WhichTasks {
-    /// Only of this node.
-    node_id: Option<NodeId>,
-    /// Only in this state.
-    state: Option<TaskState>,
-    /// At most so many, 1 to 10000.
-    #[schemars(range(min = 1, max = 10_000))]
-    limit: Option<u32>,
-}
-
-/// Which nodes.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Which {
-    /// Only of this cluster.
-    cluster_id: Option<ClusterId>,
-    /// Only of this node.
-    node_id: Option<NodeId>,
-    /// At most so many, 1 to 10000.
-    #[schemars(range(min = 1, max = 10_000))]
-    limit: Option<u32>,
-}
-
-impl Which {
-    fn limit(&self) -> u32 {
-        self.limit.unwrap_or(1000).clamp(1, 10_000)
-    }
-}
+/// Longest wait for news of a task in seconds.
+const LONGEST_WAIT: u64 = 30;
 
 /// Which node's cluster, and how much of it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -103,35 +48,28 @@ pub(super) struct WhichHeartbeat {
 #[serde(transparent)]
 pub(super) struct ProofFile(#[schemars(with = "serde_json::Map<String, serde_json::Value>")] Proof);
 
-/// Which rows.
+/// What of a task is known already.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct After {
-    /// Only those after the row of this number.
-    after: Option<u64>,
-    /// At most so many, 1 to 1000.
-    #[schemars(range(min = 1, max = 1000))]
-    limit: Option<u32>,
+pub(super) struct Known {
+    /// Its cluster, if several have a task of this id.
+    cluster_id: Option<ClusterId>,
+    /// The state that is known; without it the answer comes at once.
+    state: Option<TaskState>,
+    /// How many of its phases are known: the answer has those that follow.
+    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
+    progress: Option<u64>,
+    /// How long to wait for news, 1 to 30; without it 20.
+    #[schemars(range(min = 1, max = 30))]
+    seconds: Option<u64>,
 }
 
-pub(super) async fn document(_: Call<Nothing, Nothing, Nothing>) -> Answer<Map<String, Value>> {
-    Ok(match openapi::document() {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    })
+pub(super) async fn document(call: Call<Nothing, Nothing, Nothing>) -> Answer<Map<String, Value>> {
+    Ok(call.api.document.clone())
 }
 
 pub(super) async fn status(call: Call<Nothing, Nothing, Nothing>) -> Answer<Status> {
     Ok(call.desk.status(Some(call.api.health.reasons())).await?)
-}
-
-pub(super) async fn nodes(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<NodeRow>> {
-    let Which {
-        cluster_id, node_id, ..
-    } = &call.query;
-    let mut rows = call.desk.nodes(cluster_id.as_ref(), node_id.as_ref()).await?;
-    rows.truncate(usize::try_from(call.query.limit()).unwrap_or(usize::MAX));
-    Ok(rows)
 }
 
 pub(super) async fn node(call: Call<OfNode, HowMuch, Nothing>) -> Answer<NodeFull> {
@@ -155,33 +93,8 @@ pub(super) async fn proof(call: Call<OfNode, WhichHeartbeat, Nothing>) -> Answer
     Ok(ProofFile(proof))
 }
 
-pub(super) async fn alerts(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<AlertRow>> {
-    Ok(alert::list(call.desk.store.reader()).await?)
-}
-
-pub(super) async fn commands(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<CommandRow>> {
-    let Which {
-        cluster_id, node_id, ..
-    } = &call.query;
-    let limit = call.query.limit();
-    Ok(call
-        .desk
-        .orders(cluster_id.as_ref(), node_id.as_ref(), limit)
-        .await?)
-}
-
 pub(super) async fn command(call: Call<OfCommand, Nothing, Nothing>) -> Answer<CommandRow> {
     call.desk.order(&call.path.command_id).await
-}
-
-pub(super) async fn tasks(call: Call<Nothing, WhichTasks, Nothing>) -> Answer<Vec<TaskRow>> {
-    let WhichTasks {
-        node_id,
-        state,
-        limit,
-    } = &call.query;
-    let limit = limit.unwrap_or(1000).clamp(1, 10_000);
-    Ok(call.desk.tasks(node_id.as_ref(), *state, limit).await?)
 }
 
 pub(super) async fn task(call: Call<OfTask, InCluster, Nothing>) -> Answer<TaskFull> {
@@ -189,30 +102,20 @@ pub(super) async fn task(call: Call<OfTask, InCluster, Nothing>) -> Answer<TaskF
     call.desk.task_full(&call.path.task_id, cluster).await
 }
 
-pub(super) async fn tokens(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Shown<TokenRow>>> {
-    Ok(call.desk.tokens().await?)
-}
-
-pub(super) async fn join_tokens(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Shown<JoinRow>>> {
-    Ok(call.desk.join_tokens().await?)
-}
-
-pub(super) async fn waiting(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Waiting>> {
-    Ok(call.desk.waiting().await?)
-}
-
-pub(super) async fn certificates(call: Call<Nothing, Which, Nothing>) -> Answer<Vec<CertificateRow>> {
-    let Call { desk, query, .. } = &call;
-    let (node, cluster) = (query.node_id.as_ref(), query.cluster_id.as_ref());
-    Ok(desk.certificates(node, cluster, query.limit()).await?)
-}
-
-pub(super) async fn credentials(call: Call<Nothing, Nothing, Nothing>) -> Answer<Vec<Credential>> {
-    Ok(call.desk.credentials().await?)
-}
-
-pub(super) async fn audit(call: Call<Nothing, After, Nothing>) -> Answer<Vec<Row>> {
-    let After { after, limit } = call.query;
-    let limit = limit.unwrap_or(audit::MAX_PAGE).clamp(1, audit::MAX_PAGE);
-    Ok(audit::page(call.desk.store.reader(), after.unwrap_or(0), limit).await?)
+pub(super) async fn wait(call: Call<OfTask, Known, Nothing>) -> Answer<TaskFull> {
+    let Known {
+        cluster_id,
+        state,
+        progress,
+        seconds,
+    } = call.query;
+    let seen = Seen {
+        state,
+        progress: progress.unwrap_or(0),
+    };
+    let within = Duration::from_secs(seconds.unwrap_or(20).clamp(1, LONGEST_WAIT));
+    let news = call.api.news.subscribe();
+    call.desk
+        .wait_task(&call.path.task_id, cluster_id.as_ref(), seen, within, news)
+        .await
 }

@@ -6,8 +6,8 @@ use hpc_schema::refusal::Refusal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::act::OfCredential;
 use super::call::{Call, Nothing};
+use super::which::OfCredential;
 use crate::admin::credential::{Made, NewCredential};
 use crate::admin::{AdminError, JoinWanted, Wanted};
 use crate::enrol::{JoinTerms, Network};

@@ -5,10 +5,10 @@ use hpc_schema::task::{SliceSlot, SlotId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::act::InCluster;
 use super::call::{Call, Nothing};
+use super::which::InCluster;
 use crate::admin::{AdminError, ApprovedSlot, SlotSize, WhichSlot};
-use crate::slot::{SlotRow, SlotState};
+use crate::slot::SlotRow;
 
 type Answer<T> = Result<T, AdminError>;
 
@@ -19,18 +19,6 @@ pub(super) struct OfSlot {
     node_id: NodeId,
     /// The slot.
     slot_id: SlotId,
-}
-
-/// Which slots.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WhichSlots {
-    /// Only of this cluster.
-    cluster_id: Option<ClusterId>,
-    /// Only of this node.
-    node_id: Option<NodeId>,
-    /// Only in this state.
-    state: Option<SlotState>,
 }
 
 /// A slot that discovery does not find.
@@ -55,18 +43,6 @@ pub(super) struct ApproveSlot {
     /// Memory, MiB.
     #[schemars(range(min = 64, max = 16_777_216))]
     memory_mib: Option<u32>,
-}
-
-pub(super) async fn list(call: Call<Nothing, WhichSlots, Nothing>) -> Answer<Vec<SlotRow>> {
-    let WhichSlots {
-        cluster_id,
-        node_id,
-        state,
-    } = &call.query;
-    Ok(call
-        .desk
-        .slots(cluster_id.as_ref(), node_id.as_ref(), *state)
-        .await?)
 }
 
 pub(super) async fn add(call: Call<Nothing, Nothing, AddSlot>) -> Answer<SlotRow> {

@@ -12,7 +12,10 @@ pub(in crate::cli) enum CertificateCommand {
     /// Revokes certificates within a second, on open connections too. The node gets a new one with its agent key; to keep
     /// it out, disable it.
     Revoke {
-        /// The one of this serial number.
+        /// The one with this SHA-256.
+        #[arg(long, value_name = "SHA-256", conflicts_with_all = ["serial", "node_id"])]
+        fingerprint: Option<String>,
+        /// The one of this serial number, as `openssl x509 -serial` has it; two CAs may have given the same.
         #[arg(long, conflicts_with = "node_id")]
         serial: Option<String>,
         /// All of this node.

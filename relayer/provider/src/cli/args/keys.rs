@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use anyhow::Context as _;
+use clap::{Subcommand, ValueEnum};
+use hpc_chain::keys::HsmOptions;
 use hpc_schema::id::ClusterId;
 
 #[derive(Debug, Subcommand)]
@@ -18,13 +20,15 @@ pub(in crate::cli) enum KeysCommand {
         #[arg(long, default_value = "wasm")]
         prefix: String,
     },
-    /// Makes another chain key, for `keys.extra_relayers`, beside the others and sealed like them.
+    /// Makes another chain key, beside the others and sealed like them, or in an HSM.
     Add {
         /// Name of the key.
         name: String,
         /// File with a mnemonic to take the key from, mode 0600.
         #[arg(long)]
         import: Option<PathBuf>,
+        #[command(flatten)]
+        place: PlaceArgs,
         /// Bech32 prefix, if the configuration names no contract yet.
         #[arg(long, default_value = "wasm")]
         prefix: String,
@@ -37,6 +41,13 @@ pub(in crate::cli) enum KeysCommand {
         #[arg(long, default_value = "wasm")]
         prefix: String,
     },
+    /// Gives a cluster another key that signs its commands and tasks: the old one signs the new one, the chain gets it, nodes
+    /// follow. Broken off, it is gone on with by the next call.
+    RotateTask {
+        /// The cluster.
+        #[arg(long)]
+        cluster_id: ClusterId,
+    },
     /// Prints the public key that signs a cluster's commands and tasks, for its record on chain; makes the
     /// key if there is none.
     Task {
@@ -44,4 +55,58 @@ pub(in crate::cli) enum KeysCommand {
         #[arg(long)]
         cluster_id: ClusterId,
     },
+}
+
+/// Where a new chain key lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Place {
+    /// In the keyring.
+    Keyring,
+    /// In an HSM, which makes it and never gives it out.
+    Pkcs11,
+}
+
+/// Where a new chain key lives, and how the daemon gets at it.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct PlaceArgs {
+    /// Where the key is to live.
+    #[arg(long, value_enum, default_value = "keyring")]
+    store: Place,
+    /// The HSM's PKCS#11 library.
+    #[arg(long, value_name = "FILE", required_if_eq("store", "pkcs11"))]
+    pkcs11_module: Option<PathBuf>,
+    /// Label of the token in it.
+    #[arg(long, value_name = "LABEL", required_if_eq("store", "pkcs11"))]
+    pkcs11_token: Option<String>,
+    /// The key pair that the HSM has under this `CKA_ID` already, in hex; else it makes one.
+    #[arg(long, value_name = "HEX")]
+    pkcs11_id: Option<String>,
+    /// File with the token's PIN, mode 0600.
+    #[arg(long, value_name = "FILE", conflicts_with = "pin_credential")]
+    pin_file: Option<PathBuf>,
+    /// Name of a systemd credential with the token's PIN.
+    #[arg(long, value_name = "NAME")]
+    pin_credential: Option<String>,
+}
+
+impl PlaceArgs {
+    /// The HSM, and the key's id in it if it is there already; none: the keyring.
+    ///
+    /// # Errors
+    /// If an id is no hex, or a path cannot be made absolute.
+    pub(in crate::cli) fn hsm(&self) -> anyhow::Result<Option<(HsmOptions, Option<Vec<u8>>)>> {
+        let (Place::Pkcs11, Some(module), Some(token)) =
+            (self.store, &self.pkcs11_module, &self.pkcs11_token)
+        else {
+            return Ok(None);
+        };
+        let id = self.pkcs11_id.as_deref().map(hex::decode).transpose();
+        let options = HsmOptions {
+            module: std::path::absolute(module)?,
+            token: token.clone(),
+            pin_file: self.pin_file.as_ref().map(std::path::absolute).transpose()?,
+            pin_credential: self.pin_credential.clone(),
+        };
+        Ok(Some((options, id.context("--pkcs11-id")?)))
+    }
 }

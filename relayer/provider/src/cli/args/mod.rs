@@ -2,6 +2,7 @@ mod admin;
 mod audit;
 mod certificate;
 mod config;
+mod heartbeat;
 mod init;
 mod keys;
 mod node;
@@ -12,13 +13,16 @@ mod token;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use hpc_schema::id::{ClusterId, NodeId};
 
+pub(super) use super::desk::Elsewhere;
+use super::output::Format;
 pub(super) use admin::AdminTokenCommand;
 pub(super) use audit::AuditCommand;
 pub(super) use certificate::CertificateCommand;
 pub(super) use config::ConfigCommand;
+pub(super) use heartbeat::HeartbeatCommand;
 pub(super) use init::InitArgs;
 pub(super) use keys::KeysCommand;
 pub(super) use node::NodeCommand;
@@ -36,8 +40,9 @@ pub(super) use token::TokenCommand;
         virtengine-provider init --hostname gateway.example.com\n  \
         virtengine-provider node-token create --cluster-id hpc-cluster-1 --node-id node-hpc1-compute-042 --pubkey \"$(cat agent.pub)\"\n  \
         virtengine-provider run\n  \
-        virtengine-provider node list --output json\n\n\
-        Exit codes: 0 done, 1 refused, 2 wrong usage, 69 the chain, a port or a lock, 74 disk, 78 configuration or keys \
+        virtengine-provider node list --output json\n  \
+        virtengine-provider node watch --admin https://gateway.example.com:9465 --credential-file ~/.provider-token --ca-file ca.crt\n\n\
+        Exit codes: 0 done, 1 refused, 2 wrong usage, 69 the chain, an admin listener, a port or a lock, 74 disk, 78 configuration or keys \
         (also a wrong chain or contract)."
 )]
 pub(super) struct Args {
@@ -52,6 +57,8 @@ pub(super) struct Args {
     /// Format of the answer.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     pub(super) output: Format,
+    #[command(flatten)]
+    pub(super) elsewhere: Elsewhere,
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -82,7 +89,7 @@ pub(super) enum Command {
     Slot(SlotCommand),
     /// Heartbeats and what proves them; works while the daemon runs.
     #[command(subcommand)]
-    Heartbeat(super::heartbeat::HeartbeatCommand),
+    Heartbeat(HeartbeatCommand),
     /// What is wrong, as receivers of alerts are told; works while the daemon runs.
     #[command(subcommand)]
     Alert(super::alert::AlertCommand),
@@ -108,6 +115,9 @@ pub(super) enum Command {
     Status,
     /// Prints the OpenAPI document of everything that the daemon answers.
     Openapi,
+    /// Signs with a key in an HSM for the daemon that has started it.
+    #[command(name = hpc_chain::keys::HSM_COMMAND, hide = true)]
+    SignPkcs11,
     /// Prints the completion script of a shell.
     #[command(
         after_help = "Example:\n  virtengine-provider completions bash > /etc/bash_completion.d/virtengine-provider"
@@ -117,18 +127,6 @@ pub(super) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-}
-
-/// How answers are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
 }
 
 /// Which node is meant.

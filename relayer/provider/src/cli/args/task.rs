@@ -39,6 +39,18 @@ pub(in crate::cli) enum TaskCommand {
     Cancel(WhichTask),
     /// Lets a task be delivered that waits for approval.
     Approve(WhichTask),
+    /// Writes a file that proves how a task ended: the node's signature, the audit log from its row to an anchored one.
+    /// `virtengine query hpc proof` checks it against the chain.
+    #[command(after_help = "Examples:\n  \
+        virtengine-provider task prove release-7 --file release-7.json\n  \
+        virtengine query hpc proof release-7.json")]
+    Prove {
+        #[command(flatten)]
+        which: WhichTask,
+        /// Where to write it; without it standard output.
+        #[arg(long, value_name = "FILE")]
+        file: Option<std::path::PathBuf>,
+    },
     /// Prints every type with the JSON Schemas of its parameters and its result.
     Catalog,
 }

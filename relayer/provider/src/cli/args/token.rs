@@ -25,7 +25,12 @@ pub(in crate::cli) enum TokenCommand {
         /// The agent's public key: the line in agent.pub.
         #[arg(long, required_unless_present = "from_file", conflicts_with = "from_file")]
         pubkey: Option<AgentKey>,
-        /// CSV file, a line each: node_id,pubkey or node_id,pubkey,cluster_id; all of them or none.
+        /// The TPM that the node must quote by: what `virtengine-node-agent key show --attestation` prints there, or `new`
+        /// for whichever it has (a replaced machine) [default: the one pinned for the node, if one is].
+        #[arg(long, value_name = "KEY", conflicts_with = "from_file")]
+        attestation_key: Option<String>,
+        /// CSV file, a line each: node_id,pubkey or node_id,pubkey,cluster_id or
+        /// node_id,pubkey,cluster_id,attestation_key; all of them or none.
         #[arg(long, value_name = "FILE")]
         from_file: Option<PathBuf>,
         /// How long the token counts, up to 30 days.

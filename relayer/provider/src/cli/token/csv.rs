@@ -6,7 +6,7 @@ use crate::admin::Wanted;
 /// Lines that are read at most.
 const MAX_LINES: usize = 100_000;
 
-/// Reads `node_id,pubkey[,cluster_id]`, one node a line. Empty lines, lines after `#` and a first line that names the
+/// Reads `node_id,pubkey[,cluster_id[,attestation_key]]`, one node a line. Empty lines, lines after `#` and a first line that names the
 /// columns are passed over. Errors name the line; no node may stand twice.
 pub(super) fn parse(text: &str, cluster: Option<&ClusterId>) -> anyhow::Result<Vec<Wanted>> {
     let mut wanted: Vec<Wanted> = Vec::new();
@@ -20,10 +20,11 @@ pub(super) fn parse(text: &str, cluster: Option<&ClusterId>) -> anyhow::Result<V
             bail!("more than {MAX_LINES} lines; split the file");
         }
         let fields: Vec<&str> = line.split(',').map(|f| f.trim().trim_matches('"')).collect();
-        let (node, key, of) = match *fields.as_slice() {
-            [node, key] => (node, key, None),
-            [node, key, of] => (node, key, Some(of)),
-            _ => bail!("line {number}: write node_id,pubkey or node_id,pubkey,cluster_id"),
+        let (node, key, of, tpm) = match *fields.as_slice() {
+            [node, key] => (node, key, None, None),
+            [node, key, of] => (node, key, Some(of), None),
+            [node, key, of, tpm] => (node, key, Some(of), Some(tpm)),
+            _ => bail!("line {number}: write node_id,pubkey or node_id,pubkey,cluster_id[,attestation_key]"),
         };
         let cluster_id = match (of.filter(|c| !c.is_empty()), cluster) {
             (Some(of), _) => of.parse().with_context(|| format!("line {number}: cluster_id"))?,
@@ -34,6 +35,7 @@ pub(super) fn parse(text: &str, cluster: Option<&ClusterId>) -> anyhow::Result<V
             cluster_id,
             node_id: node.parse().with_context(|| format!("line {number}: node_id"))?,
             pubkey: key.parse().with_context(|| format!("line {number}: pubkey"))?,
+            attestation_key: tpm.filter(|t| !t.is_empty()).map(str::to_owned),
         };
         if !seen.insert((one.cluster_id.clone(), one.node_id.clone())) {
             bail!("line {number}: {node} stands twice");

@@ -7,21 +7,21 @@ use hpc_schema::id::ClusterId;
 use serde_json::json;
 
 use super::args::TokenCommand;
+use super::desk::Desk;
 use super::output::{Output, line};
-use super::who;
-use crate::admin::{Admin, JoinWanted, Shown, Wanted};
+use crate::admin::{JoinWanted, Shown, Wanted};
 use crate::enrol::{JoinRow, JoinTerms, TokenRow, TokenState};
 
 /// Largest file of nodes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(super) async fn run(desk: &Admin, command: TokenCommand, out: Output) -> anyhow::Result<()> {
-    let by = who();
+pub(super) async fn run(desk: &Desk, command: TokenCommand, out: Output) -> anyhow::Result<()> {
     match command {
         TokenCommand::Create {
             cluster_id,
             node_id,
             pubkey,
+            attestation_key,
             from_file,
             expires,
         } => {
@@ -31,10 +31,11 @@ pub(super) async fn run(desk: &Admin, command: TokenCommand, out: Output) -> any
                     cluster_id,
                     node_id,
                     pubkey,
+                    attestation_key,
                 }],
                 _ => bail!("name --cluster-id, --node-id and --pubkey, or --from-file"),
             };
-            let tokens = desk.make_tokens(&by, &wanted, expires.as_secs()).await?;
+            let tokens = desk.make_tokens(&wanted, expires.as_secs()).await?;
             let made = wanted.iter().zip(&tokens);
             if !out.is_text() {
                 let made: Vec<_> = made
@@ -63,7 +64,7 @@ pub(super) async fn run(desk: &Admin, command: TokenCommand, out: Output) -> any
                 approval,
             };
             let wanted = JoinWanted { cluster_id, terms };
-            let token = desk.make_join_token(&by, wanted, expires.as_secs()).await?;
+            let token = desk.make_join_token(wanted, expires.as_secs()).await?;
             out.done(&token, &json!({ "token": token }))
         }
         TokenCommand::List => list(&desk.tokens().await?, out),
@@ -80,15 +81,14 @@ pub(super) async fn run(desk: &Admin, command: TokenCommand, out: Output) -> any
             })
         }
         TokenCommand::Approve { whose } => {
-            desk.approve(&by, &whose.node_id, whose.cluster_id.as_ref())
-                .await?;
+            desk.approve(&whose).await?;
             out.done(
                 &format!("node {} may register", whose.node_id),
                 &json!({ "node_id": whose.node_id, "approved": true }),
             )
         }
         TokenCommand::Revoke { jti } => {
-            let sent = desk.revoke_token(&by, &jti).await?;
+            let sent = desk.revoke_token(&jti).await?;
             let text = if sent {
                 format!(
                     "token {jti} is revoked, but its registration is in a transaction already: the node gets no \

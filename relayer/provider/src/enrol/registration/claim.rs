@@ -36,6 +36,11 @@ pub async fn claim(
     let Some(token) = tokens::find(&mut *conn, new.jti).await? else {
         return Ok(Claimed::Unknown);
     };
+    // What the token's signature says is not enough: it counts as it was made.
+    if (&token.cluster_id, &token.node_id, &token.public_key) != (new.cluster_id, new.node_id, new.public_key)
+    {
+        return Ok(Claimed::Unknown);
+    }
     let state = token.state(UnixSeconds(now_ms / 1000));
     match state {
         TokenState::Revoked => return Ok(Claimed::Revoked),

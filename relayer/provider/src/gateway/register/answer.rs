@@ -12,10 +12,10 @@ use hpc_schema::refusal::Refusal;
 use super::super::Gateway;
 use super::super::answer::Failure;
 use super::super::certificate::{issue, may_have_one};
+use super::super::record::record;
 use super::RETRY_REFUSED_MS;
 use crate::enrol::Registration;
 use crate::identity::{Claims, NodeCsr, NodeSubject};
-use crate::spool;
 
 /// How soon a pending registration should be asked for again.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -57,12 +57,12 @@ pub(super) async fn done(
     now_ms: u64,
 ) -> Result<Response, Failure> {
     let (cluster_id, node_id) = (&claims.cluster_id, &claims.sub);
-    let registry = &gateway.registry;
-    let (Some(epoch), Some(cluster)) = (registration.epoch, registry.cluster(cluster_id)) else {
+    let Some(epoch) = registration.epoch else {
         return Ok(pending(registration));
     };
     // The certificate is of use only once heartbeats are known to belong to the new epoch.
-    let Some(node) = registry
+    let Some(node) = gateway
+        .registry
         .node(cluster_id, node_id)
         .filter(|n| n.chain.epoch >= epoch)
     else {
@@ -75,6 +75,9 @@ pub(super) async fn done(
         return Err(Failure::forbidden(Code::TokenUsed, what));
     }
     may_have_one(gateway, Some(&node))?;
+    let Some((known, task_keys)) = record(gateway, &node).await? else {
+        return Ok(pending(registration));
+    };
     let certificate = match &registration.certificate {
         Some(certificate) => certificate.clone(),
         None => {
@@ -86,28 +89,20 @@ pub(super) async fn done(
             issue(gateway, csr, &subject, Some(registration.id), now_ms).await?
         }
     };
-    let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
-    let chain_sequence = node.chain.sequence;
-    let task_public_key = gateway
-        .tasks
-        .get(cluster_id)
-        .ok()
-        .flatten()
-        .map(|k| *k.public())
-        .or(cluster.task_public_key);
     let response = RegisterResponse {
         certificate,
         ca: gateway.ca_bundle(),
-        cluster_id: cluster_id.clone(),
-        node_id: node_id.clone(),
-        provider_address: cluster.owner.clone(),
-        chain_id: registry.chain_id().to_owned(),
-        contract: registry.contract().to_owned(),
+        cluster_id: known.cluster_id,
+        node_id: known.node_id,
+        provider_address: known.provider_address,
+        chain_id: known.chain_id,
+        contract: known.contract,
         epoch,
-        last_sequence: highest.map_or(0, |i| i.highest_sequence).max(chain_sequence),
-        params: registry.params(),
-        job_ids: cluster.job_ids,
-        task_public_key,
+        last_sequence: known.last_sequence,
+        params: known.params,
+        job_ids: known.job_ids,
+        task_public_key: known.task_public_key,
+        task_keys,
     };
     Ok(Json(response).into_response())
 }

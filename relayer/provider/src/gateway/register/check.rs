@@ -2,7 +2,7 @@
 
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
-use hpc_schema::gateway::{RegisterRequest, register_message};
+use hpc_schema::gateway::{RegisterRequest, attestation_data, register_message};
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registration::key_rotation_message;
@@ -11,6 +11,7 @@ use hpc_schema::time::UnixSeconds;
 use super::super::Gateway;
 use super::super::answer::Failure;
 use super::join::use_claims;
+use crate::attest::{self, BadQuote, Quoted};
 use crate::identity::{Claims, NodeCsr, Token, TokenError};
 
 /// A request whose signatures are in order.
@@ -19,6 +20,8 @@ pub(super) struct Checked {
     pub(super) csr: NodeCsr,
     /// Id of the join token, if it is one; then the claims are those of this node's use of it.
     pub(super) join: Option<String>,
+    /// What the node's TPM says.
+    pub(super) quoted: Option<Quoted>,
 }
 
 /// Everything that can be said without the store.
@@ -59,6 +62,13 @@ pub(super) fn check(
         );
         return Err(Failure::new(403, refusal));
     }
+    let quoted = match &request.attestation {
+        None => None,
+        Some(attestation) => {
+            let data = attestation_data(&claims.pubkey, &message);
+            Some(attest::verify(attestation, &data).map_err(bad_quote)?)
+        }
+    };
     check_rotation(gateway, request, &claims)?;
     let plain = |field: &str, text: &Option<String>, max: usize| {
         let good = |s: &String| {
@@ -85,7 +95,23 @@ pub(super) fn check(
             Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
         ));
     }
-    Ok(Checked { claims, csr, join })
+    Ok(Checked {
+        claims,
+        csr,
+        join,
+        quoted,
+    })
+}
+
+fn bad_quote(e: BadQuote) -> Failure {
+    match e {
+        BadQuote::Base64(_) | BadQuote::Unreadable(..) | BadQuote::Pcrs => {
+            Failure::malformed("attestation", e)
+        }
+        BadQuote::Signature | BadQuote::Signer | BadQuote::Data | BadQuote::Digest => {
+            Failure::new(403, Refusal::field(Code::SignatureInvalid, "attestation", e))
+        }
+    }
 }
 
 /// The old key's consent, checked against the node on record; the contract has the last word.

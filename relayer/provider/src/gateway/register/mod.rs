@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{MAX_REGISTER_BYTES, RegisterRequest};
+use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 
 use self::answer::{done, pending, refused};
@@ -19,8 +20,11 @@ use self::join::{not_another, use_of};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::{Gateway, body};
+use crate::attest::{self, Quoted};
 use crate::clock;
+use crate::db::Conn;
 use crate::enrol::{self, Claimed, NewRegistration, RegistrationState};
+use crate::identity::Claims;
 
 /// After a refusal by the chain, a repeated request is tried anew after so long.
 const RETRY_REFUSED_MS: u64 = 10_000;
@@ -39,7 +43,12 @@ pub(super) async fn register(
     let request: RegisterRequest = body::json(&bytes)?;
     let now_ms = clock::now_ms();
     let now = UnixSeconds(now_ms / 1000);
-    let Checked { claims, csr, join } = check(&gateway, &request, now)?;
+    let Checked {
+        claims,
+        csr,
+        join,
+        quoted,
+    } = check(&gateway, &request, now)?;
     let mut tx = gateway.store.begin().await?;
     let held = match &join {
         None => false,
@@ -65,6 +74,22 @@ pub(super) async fn register(
         held,
     };
     let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
+    if matches!(claimed, Claimed::Ours(_)) {
+        same_machine(&mut tx, &claims, quoted.as_ref()).await?;
+    }
+    // Pinned is who is on chain: nobody takes a node's place before that, nor once another has taken it.
+    if let (Claimed::Ours(registration), Some(quoted)) = (&claimed, &quoted)
+        && registration.state == RegistrationState::OnChain
+        && gateway
+            .registry
+            .node(&claims.cluster_id, &claims.sub)
+            .is_some_and(|n| Some(n.chain.epoch) == registration.epoch)
+    {
+        attest::pin(&mut tx, (&claims.cluster_id, &claims.sub), quoted, now.0).await?;
+        // Whatever the token asked for: from here on it is this machine's.
+        attest::expect(&mut tx, &claims.jti, &quoted.key).await?;
+        tracing::info!(cluster = %claims.cluster_id, node = %claims.sub, key = %quoted.key, "registered with a TPM's quote");
+    }
     tx.commit().await.map_err(crate::store::StoreError::from)?;
     let registration = match claimed {
         Claimed::Ours(registration) => registration,
@@ -102,4 +127,13 @@ pub(super) async fn register(
         RegistrationState::Refused => Err(refused(&registration)),
         RegistrationState::OnChain => done(&gateway, &claims, &csr, &registration, now_ms).await,
     }
+}
+
+/// Where a TPM is pinned for the node, or the token names one, the registration must come from that machine.
+async fn same_machine(tx: &mut Conn, claims: &Claims, quoted: Option<&Quoted>) -> Result<(), Failure> {
+    let expected = attest::expected_of_token(&mut *tx, &claims.jti).await?;
+    let pinned = attest::pinned(tx, &claims.cluster_id, &claims.sub).await?;
+    let pinned = pinned.as_ref().map(|p| p.key.as_str());
+    attest::judge(quoted, expected.as_ref(), pinned)
+        .map_err(|why| Failure::new(403, Refusal::field(Code::KeyMismatch, "attestation", why)))
 }

@@ -30,8 +30,11 @@ impl Driver {
             ),
         };
         let gone = (!self.heads.reachable()).then_some("no endpoint of chain.rpc answers; reports wait");
-        self.health
-            .set("chain_unreachable", unreachable.or(gone).map(str::to_owned));
+        let unreachable = unreachable.or(gone);
+        self.health.set(
+            "chain_unreachable",
+            unreachable.map(|what| format!("{what}{}", self.heads.why())),
+        );
         self.health.set("chain_halted", halted.map(str::to_owned));
         self.health.set("block_time_off", off.map(str::to_owned));
     }
@@ -42,21 +45,10 @@ impl Driver {
                 verdict, log, code, ..
             } => {
                 self.refusal = Some(verdict.clone());
-                if *verdict == Verdict::InsufficientFunds {
-                    self.no_funds(log);
-                } else {
-                    let remedy = match (&self.signers.granter, verdict) {
-                        (Some(granter), Verdict::Other) => {
-                            format!(
-                                "chain.fee_granter: {granter} must have granted fees to {}",
-                                self.signers.address
-                            )
-                        }
-                        _ => remedy(verdict).to_owned(),
-                    };
-                    let message = format!("code {code}: {log}; {remedy}");
-                    self.health
-                        .raise_of("transactions_refused", &self.signers.name, message);
+                match verdict {
+                    Verdict::InsufficientFunds => self.no_funds(log),
+                    Verdict::FeeGrant => self.no_grant(log),
+                    _ => self.not_taken(&format!("code {code}: {log}; {}", remedy(verdict))),
                 }
             }
             Alarm::AccountUnknown => {
@@ -88,14 +80,21 @@ impl Driver {
             .raise_of("insufficient_funds", &self.signers.name, message);
     }
 
-    /// Fees are to be paid by a grant, and the chain takes none of the transactions.
-    pub(in crate::settle) fn no_grant(&self, granter: &str) {
+    /// Fees are to be paid by a grant that is not there, or not any more: reports wait, and go out once it is given anew.
+    pub(in crate::settle) fn no_grant(&self, log: &str) {
+        let granter = self.signers.granter.as_deref().unwrap_or_default();
         let message = format!(
-            "chain.fee_granter: {granter} must have granted fees to {}; see the log",
+            "chain.fee_granter: {granter} must have granted fees to {}: {log}",
             self.signers.address
         );
         self.health
             .raise_of("insufficient_funds", &self.signers.name, message);
+    }
+
+    /// Nodes refuse it for a reason that has no remedy of its own.
+    pub(in crate::settle) fn not_taken(&self, why: &str) {
+        self.health
+            .raise_of("transactions_refused", &self.signers.name, why);
     }
 
     /// A transaction took effect: whatever was wrong with the account is right again.
@@ -205,6 +204,7 @@ fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
             Verdict::OutOfGas
             | Verdict::InsufficientFee
             | Verdict::InsufficientFunds
+            | Verdict::FeeGrant
             | Verdict::Unauthorized
             | Verdict::TxTooLarge
             | Verdict::ContractError

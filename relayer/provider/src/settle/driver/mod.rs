@@ -18,7 +18,7 @@ pub use parts::{DriverParts, Shared, Signers};
 
 use super::claims::Claims;
 use super::heads::Heads;
-use super::sign::{Aside, Bound};
+use super::sign::bound::{Aside, Bound};
 use super::sizing::Sizing;
 use super::store::{self, Kind};
 use super::wake::Wake;
@@ -252,7 +252,7 @@ pub(in crate::settle) mod tests {
 
     /// A driver on an empty store, of a chain that cannot be reached.
     pub(in crate::settle) async fn driver(dir: &Path) -> Driver {
-        let key = || LocalKey::from_secret(&[7; 32]).unwrap();
+        let key = || Arc::new(LocalKey::from_secret(&[7; 32]).unwrap());
         let endpoints = Endpoints::new(&["http://127.0.0.1:9"], ClientOptions::default()).unwrap();
         let contract = "wasm1contract";
         let shared = Shared {
@@ -273,7 +273,8 @@ pub(in crate::settle) mod tests {
             name: "relayer".into(),
             relayer: Some(key()),
             address: key().address("wasm").unwrap(),
-            operator: Arc::new(key()),
+            operator_name: "operator".into(),
+            operator: key(),
             prefix: "wasm".into(),
             granter: None,
             duties: true,

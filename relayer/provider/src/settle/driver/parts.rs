@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hpc_chain::gas::GasPrice;
-use hpc_chain::keys::LocalKey;
+use hpc_chain::keys::SharedSigner;
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::Seen;
 use tokio::sync::watch;
@@ -14,16 +14,18 @@ use crate::registry::Registry;
 use crate::store::Store;
 
 /// Keys and the addresses of their accounts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Signers {
     /// Name of the paying key in the keyring.
     pub name: String,
     /// Pays and signs transactions; none: a key that is used no more, of which a transaction is followed to its end.
-    pub relayer: Option<LocalKey>,
+    pub relayer: Option<SharedSigner>,
     /// Its account.
     pub address: String,
+    /// Name of the key that signs identities of nodes.
+    pub operator_name: String,
     /// Signs identities of nodes.
-    pub operator: Arc<LocalKey>,
+    pub operator: SharedSigner,
     /// Bech32 prefix of both.
     pub prefix: String,
     /// The account that pays the fees by a grant, if it is not the signing one.

@@ -22,8 +22,10 @@ pub(in crate::settle) async fn write(
 ) -> Result<(), StoreError> {
     match ending {
         Ending::Reports(fates) => {
-            for (member, fate) in fates {
+            for (item, (member, fate)) in (0u32..).zip(fates) {
                 match fate {
+                    // All of these at once, below.
+                    Fate::Ended(EndedAs::OnChain, None) if height.is_some() => continue,
                     Fate::Ended(ended, code) => {
                         let end = spool::End {
                             ended: *ended,
@@ -35,6 +37,10 @@ pub(in crate::settle) async fn write(
                     }
                     Fate::Returned => spool::return_member(&mut *conn, member, now_ms).await?,
                 }
+                spool::unbind_item(&mut *conn, batch.0, item).await?;
+            }
+            if let Some(height) = height {
+                spool::end_bound_on_chain(&mut *conn, batch.0, height, now_ms).await?;
             }
             spool::unbind(conn, batch.0).await
         }

@@ -1,6 +1,6 @@
 //! Plans a transaction finally, simulates it once, signs it.
 
-mod bound;
+pub(super) mod bound;
 mod prune;
 mod registrations;
 mod reports;
@@ -10,17 +10,15 @@ use std::num::NonZeroU64;
 
 use hpc_chain::code::{Class, Verdict};
 use hpc_chain::gas::Adjustment;
-use hpc_chain::keys::LocalKey;
+use hpc_chain::keys::{KeyError, Signer};
 use hpc_chain::msg::Any;
 use hpc_chain::query::QueryError;
 use hpc_chain::rpc::RpcError;
 use hpc_chain::settle::{BatchId, Input, SignRequest, SignedTx};
-use hpc_chain::tx::{Fee, SignerData, Unsigned, sign, simulation_bytes};
+use hpc_chain::tx::{Fee, SignerData, Unsigned, sign_with, simulation_bytes};
 use hpc_schema::registry::ExecuteMsg;
 
-pub(super) use bound::Bound;
-use bound::Content;
-pub(super) use registrations::Aside;
+use bound::{Bound, Content};
 
 use super::compose::ComposeError;
 use super::driver::{BACKOFF_MS, Driver, DriverError};
@@ -81,7 +79,7 @@ impl Driver {
             None => Ok(None),
         };
         let signed = match composed {
-            Ok(Some(composed)) => self.seal(request, composed).map(Some),
+            Ok(Some(composed)) => self.seal(request, composed).await.map(Some),
             Ok(None) => Ok(None),
             Err(e) => Err(e),
         };
@@ -95,10 +93,10 @@ impl Driver {
             Err(SignError::Compose(ComposeError::Store(e))) => Err(e.into()),
             Err(e) => {
                 if let SignError::Query(QueryError::Refused { verdict, log, .. }) = &e {
-                    match (verdict, &self.signers.granter) {
-                        (Verdict::InsufficientFunds, _) => self.no_funds(log),
-                        // The module's answer has no code of its own.
-                        (Verdict::Other, Some(granter)) => self.no_grant(granter),
+                    match verdict {
+                        Verdict::InsufficientFunds => self.no_funds(log),
+                        Verdict::FeeGrant => self.no_grant(log),
+                        Verdict::Other => self.not_taken(log),
                         _ => {}
                     }
                 }
@@ -134,7 +132,7 @@ impl Driver {
         Ok(Input::Withdrawn { batch })
     }
 
-    fn seal(&self, request: SignRequest, composed: Composed) -> Result<(Bound, Vec<u8>), SignError> {
+    async fn seal(&self, request: SignRequest, composed: Composed) -> Result<(Bound, Vec<u8>), SignError> {
         let Composed {
             messages,
             content,
@@ -150,7 +148,9 @@ impl Driver {
             account_number: request.account_number,
             sequence: request.sequence,
         };
-        let signed = sign(self.key()?, signer, &unsigned).map_err(ComposeError::from)?;
+        let signed = sign_with(self.key()?, signer, &unsigned).await;
+        let signed = signed.map_err(|e| self.key_fails(&self.signers.name, e))?;
+        self.health.clear_of("key_unusable", &self.signers.name);
         let row = SignedRow {
             hash: signed.hash,
             sequence: request.sequence,
@@ -165,9 +165,18 @@ impl Driver {
         Ok((bound, signed.bytes))
     }
 
-    fn key(&self) -> Result<&LocalKey, SignError> {
-        let key = self.signers.relayer.as_ref();
+    fn key(&self) -> Result<&dyn Signer, SignError> {
+        let key = self.signers.relayer.as_deref();
         key.ok_or_else(|| SignError::Other(format!("key {} is used no more", self.signers.name)))
+    }
+
+    /// A key does not sign: what was to be signed waits, and is tried again.
+    fn key_fails(&self, name: &str, e: KeyError) -> ComposeError {
+        if let KeyError::Hsm(e) = &e {
+            self.health
+                .raise_of("key_unusable", name, format!("key {name}: {e}"));
+        }
+        e.into()
     }
 
     /// A fee that pays for `paid` gas: ceil(gas × price), in integers.

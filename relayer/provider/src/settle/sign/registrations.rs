@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hpc_chain::gas::Adjustment;
 use hpc_chain::msg::Any;
@@ -22,9 +22,6 @@ const REGISTRATIONS: usize = 16;
 const ASIDE_MS: u64 = 60_000;
 /// Most of these at once.
 const MOST_ASIDE: usize = 256;
-
-/// Registrations that let others pass, and until when.
-pub(in crate::settle) type Aside = BTreeMap<u64, u64>;
 
 /// Registrations that could be signed, with their messages.
 type Good = Vec<(u64, Any)>;
@@ -105,7 +102,12 @@ impl Driver {
             let nonce = clock::random()?;
             let (registry, signers) = (&self.registry, &self.signers);
             let time = UnixSeconds(now / 1000);
-            match compose::registration(r, registry, &signers.operator, &signers.prefix, time, nonce)? {
+            let (operator, prefix) = (&*signers.operator, &signers.prefix);
+            let made = match compose::registration(r, registry, operator, prefix, time, nonce).await {
+                Err(ComposeError::Key(e)) => return Err(self.key_fails(&signers.operator_name, e)),
+                other => other?,
+            };
+            match made {
                 Ok(message) => good.push((r.id, self.message(&message)?)),
                 Err((code, detail)) => self.refuse_registration(r.id, code, &detail, now).await?,
             }

@@ -1,0 +1,194 @@
+//! A node that has lost its disk and kept its key: what is on record of it comes with the certificate that the key
+//! recovers. Protocol decision 5.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{CertificateResponse, RegistrationRecord};
+use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use zeroize::Zeroizing;
+
+use super::RegisterError;
+use super::claims::Claims;
+use super::recover::recover;
+use crate::clock::{Clock, instant};
+use crate::config::Config;
+use crate::files::{Durability, Replace, write};
+use crate::key::Signer;
+use crate::probe::fingerprint::{self, Fingerprint};
+use crate::random;
+use crate::sequence::BLOCK;
+use crate::state::{Registration, StateDir};
+use crate::uplink::{Backoff, CaPin, Client, Dial, Identity, Trust, check_issued, client_config};
+
+/// Who this node is, by a token that is used up, or by the configuration alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lost {
+    node_id: NodeId,
+    cluster_id: ClusterId,
+    ca: CaPin,
+    /// Chain and contract, where a token pins them.
+    chain: Option<(String, String)>,
+    task_key: Option<AgentKey>,
+    jti: String,
+}
+
+impl From<&Claims> for Lost {
+    fn from(claims: &Claims) -> Self {
+        Self {
+            node_id: claims.node_id.clone(),
+            cluster_id: claims.cluster_id.clone(),
+            ca: claims.ca,
+            chain: Some((claims.chain_id.clone(), claims.contract.clone())),
+            task_key: claims.task_key,
+            jti: claims.jti.clone(),
+        }
+    }
+}
+
+impl Lost {
+    /// By `node.id`, `node.cluster_id` and the one certificate in `provider_daemon.tls.ca_cert`, as an image may hold them.
+    pub(super) fn of(config: &Config) -> Option<Self> {
+        let mut certificates = CertificateDer::pem_file_iter(&config.tls.ca_cert).ok()?;
+        let ca = certificates.next()?.ok()?;
+        certificates.next().is_none().then_some(())?;
+        Some(Self {
+            node_id: config.node_id.clone()?,
+            cluster_id: config.cluster_id.clone()?,
+            ca: CaPin::of(&ca),
+            chain: None,
+            task_key: None,
+            jti: String::new(),
+        })
+    }
+
+    /// Asks until there is an answer, at most for `wait`. What it writes lies in the state directory: the rest of such a
+    /// node's disk is an image.
+    pub(super) async fn recover(
+        &self,
+        config: &Config,
+        key: &dyn Signer,
+        wait: Option<Duration>,
+        (clock, dial): (&Clock, &Dial),
+        progress: &mut impl FnMut(&str),
+    ) -> Result<Registration, RegisterError> {
+        let tls = client_config(Trust::new(self.ca, &config.tls.ca_cert), None, clock)?;
+        let mut client =
+            Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+        let start = instant();
+        let (response, tls_key) = loop {
+            let e = match recover(&mut client, &self.node_id, key).await {
+                Ok(answer) => break answer,
+                Err(e) => e,
+            };
+            if !e.is_transient() {
+                return Err(RegisterError::NotRecovered {
+                    stranger: e.is_stranger(),
+                    code: e.code().to_owned(),
+                    message: e.to_string(),
+                });
+            }
+            let reason = format!("recovering the registration by the agent's key: {e}");
+            progress(&reason);
+            let pause = backoff.next(random::up_to);
+            if let Some(wait) = wait
+                && instant().saturating_duration_since(start).saturating_add(pause) > wait
+            {
+                return Err(RegisterError::TimedOut {
+                    waited: wait,
+                    last: reason,
+                });
+            }
+            tokio::time::sleep(pause).await;
+        };
+        self.install(config, key, &response, &tls_key, clock.seconds())
+    }
+
+    fn install(
+        &self,
+        config: &Config,
+        key: &dyn Signer,
+        response: &CertificateResponse,
+        tls_key: &Zeroizing<String>,
+        now: u64,
+    ) -> Result<Registration, RegisterError> {
+        let bad = |what: &str| RegisterError::BadAnswer(what.to_owned());
+        let record = response.registration.as_ref().ok_or_else(|| {
+            bad("it does not say what is on record of the node: upgrade the provider daemon")
+        })?;
+        if (&record.node_id, &record.cluster_id) != (&self.node_id, &self.cluster_id) {
+            return Err(bad("it is of another node"));
+        }
+        let other =
+            |(chain, contract): &(String, String)| (chain, contract) != (&record.chain_id, &record.contract);
+        if self.chain.as_ref().is_some_and(other) {
+            return Err(bad("it names another chain or contract than the token"));
+        }
+        let state = StateDir::new(&config.state_dir);
+        let path = state.renewed_identity();
+        let identity = Identity::from_pem(&path, &response.certificate, tls_key)?;
+        let ours = (&self.cluster_id, &self.node_id);
+        check_issued(&identity, &response.ca, self.ca, ours, now)?;
+        if identity.epoch() != Some(record.epoch) {
+            return Err(bad("certificate and record are of different registrations"));
+        }
+        let registration = self.registration(record, key.public(), fingerprint::read(&config.roots), now);
+        state.create()?;
+        let both = Zeroizing::new(format!(
+            "{}\n{}",
+            response.certificate.trim_end(),
+            tls_key.as_str()
+        ));
+        write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced)?;
+        registration.save(&state)?;
+        Ok(registration)
+    }
+
+    fn registration(
+        &self,
+        record: &RegistrationRecord,
+        public_key: AgentKey,
+        now_here: Option<Fingerprint>,
+        now: u64,
+    ) -> Registration {
+        // What the fingerprint was made of is lost: another one is another machine.
+        let fingerprint = match (&record.hardware_fingerprint, now_here) {
+            (Some(value), Some(here)) if *value != here.value => Some(Fingerprint {
+                value: value.clone(),
+                sources: BTreeMap::new(),
+            }),
+            (_, here) => here,
+        };
+        Registration {
+            node_id: record.node_id.clone(),
+            cluster_id: record.cluster_id.clone(),
+            provider_address: record.provider_address.clone(),
+            chain_id: record.chain_id.clone(),
+            contract: record.contract.clone(),
+            epoch: record.epoch,
+            // Some may have been signed and not have arrived yet.
+            last_sequence: record.last_sequence.saturating_add(BLOCK),
+            params: record.params.clone(),
+            job_ids: record.job_ids,
+            // What the token pins holds.
+            task_public_key: self.task_key.or(record.task_public_key),
+            public_key,
+            jti: self.jti.clone(),
+            ca_sha256: self.ca,
+            fingerprint,
+            registered_at: now,
+        }
+    }
+}
+
+/// The token is used up, or the node is on record and lives: perhaps it was this one, before it lost its disk.
+pub(super) fn is_spent(e: &RegisterError) -> bool {
+    [Code::TokenUsed, Code::TokenExpired, Code::NodeExists]
+        .into_iter()
+        .any(|code| e.is_refusal(code))
+}

@@ -1,0 +1,76 @@
+//! Who this node is: its newest certificate, TLS with it, and whether this is the machine that was registered.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::probe::fingerprint::Fingerprint;
+use crate::state::{Registration, StateDir};
+use crate::uplink::{Identity, TlsError, Trust, client_config, newest};
+
+/// Where a certificate of this node may lie, and whose it must be.
+pub(super) struct Places {
+    pub(super) config: Config,
+    pub(super) state: StateDir,
+    pub(super) registration: Registration,
+}
+
+impl Places {
+    /// The one that counts.
+    pub(super) fn find(self) -> Option<Identity> {
+        best(&self.config, &self.state, &self.registration)
+    }
+}
+
+/// The newest certificate of this node: as `register` wrote it, or renewed.
+pub(crate) fn best(config: &Config, state: &StateDir, registration: &Registration) -> Option<Identity> {
+    let renewed = state.renewed_identity();
+    let configured = (config.tls.client_cert.as_path(), config.tls.client_key.as_path());
+    let (found, problems) = newest(&[configured, (&renewed, &renewed)]);
+    for problem in problems {
+        tracing::warn!("a certificate cannot be used: {problem}");
+    }
+    let ours = |id: &Identity| {
+        id.names()
+            .is_some_and(|(c, n)| *c == registration.cluster_id && *n == registration.node_id)
+    };
+    // One of another registration does not count: better asked for anew than refused.
+    let found = found.filter(|id| id.epoch().is_none_or(|epoch| epoch == registration.epoch));
+    found.filter(|id| {
+        let ours = ours(id);
+        if !ours {
+            tracing::warn!("{} names another node; it is not used", id.path().display());
+        }
+        ours
+    })
+}
+
+/// TLS that trusts the CA of the registration token, as long as the registration lasts.
+pub(crate) fn tls(
+    config: &Config,
+    registration: &Registration,
+    identity: Option<&Identity>,
+    clock: &Clock,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let trust = Trust::new(registration.ca_sha256, &config.tls.ca_cert);
+    client_config(trust, identity, clock)
+}
+
+/// Why this is not the machine that was registered, if it is not.
+pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) -> Option<String> {
+    let changes = match (&registration.fingerprint, now) {
+        (Some(before), Some(now)) => now.changes_since(before),
+        _ => Vec::new(),
+    };
+    if changes.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "the hardware is not the one registered ({}); register the node again",
+        changes.join(", ")
+    );
+    tracing::warn!("{message}");
+    Some(message)
+}

@@ -1,0 +1,225 @@
+//! What is written into the state directory beside orders and the record of service, by the thread of the collectors:
+//! where the directory hangs, the loop does not. Certificate and registration are tried again until they are kept.
+
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use zeroize::Zeroizing;
+
+use super::identity::Places;
+use crate::command::{Diagnostic, keep};
+use crate::config::SamplingConfig;
+use crate::files::{Durability, FileError, Replace, write};
+use crate::history::{History, Values};
+use crate::sample::{Category, Collector, Reading};
+use crate::sequence::{Reservation, Reserved, SequenceError};
+use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
+use crate::uplink::Identity;
+
+/// Samples that wait for a directory that does not answer; the oldest go.
+const WAITING: usize = 64;
+/// Reports that wait for it; the oldest go.
+const REPORTS: usize = 8;
+
+/// A sample: UNIX seconds and the moment beside it.
+type Taken = (Category, Values, u64, Instant);
+
+/// What a diagnostic has found.
+#[derive(Debug)]
+struct Report {
+    of: Diagnostic,
+    at: u64,
+    value: serde_json::Value,
+}
+
+/// What is to be written; of each kind the newest.
+#[derive(Default)]
+struct Asked {
+    status: Option<Box<Status>>,
+    samples: Vec<Taken>,
+    bounds: Option<SamplingConfig>,
+    outages: Option<Outages>,
+    block: Option<Reservation>,
+    /// Certificate and key in one file.
+    certificate: Option<Zeroizing<String>>,
+    registration: Option<Registration>,
+    reports: Vec<Report>,
+    /// Where a certificate is looked for.
+    places: Option<Places>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) status: Option<Result<(), FileError>>,
+    pub(super) samples: Option<Result<(), FileError>>,
+    pub(super) block: Option<Result<Reserved, SequenceError>>,
+    pub(super) certificate: Option<Result<(), FileError>>,
+    pub(super) registration: Option<Result<(), FileError>>,
+    pub(super) reports: Option<Result<(), FileError>>,
+    /// The certificate that was looked for.
+    pub(super) found: Option<Identity>,
+    /// What a person has put there.
+    pub(super) wish: Option<ServiceWish>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: Asked,
+    kept: Kept,
+    /// A certificate is in use that the disk does not hold yet.
+    certificate_waits: bool,
+}
+
+/// The loop's side.
+#[derive(Default, Clone)]
+pub(super) struct Keeper(Arc<Mutex<Shared>>);
+
+impl Keeper {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The other side, for a sampler.
+    pub(super) fn attendant(&self, state: &StateDir, bounds: &SamplingConfig) -> Box<dyn Collector> {
+        Box::new(Writer {
+            keeper: self.clone(),
+            status: StatusFile::new(state),
+            history: History::new(&state.history(), bounds),
+            state: state.clone(),
+        })
+    }
+
+    pub(super) fn status(&self, status: &Status) {
+        self.lock().asked.status = Some(Box::new(status.clone()));
+    }
+
+    pub(super) fn sample(&self, category: Category, values: Values, unix: u64, now: Instant) {
+        let samples = &mut self.lock().asked.samples;
+        if samples.len() >= WAITING {
+            samples.remove(0);
+        }
+        samples.push((category, values, unix, now));
+    }
+
+    pub(super) fn bound(&self, bounds: &SamplingConfig) {
+        self.lock().asked.bounds = Some(bounds.clone());
+    }
+
+    pub(super) fn outages(&self, outages: &Outages) {
+        self.lock().asked.outages = Some(outages.clone());
+    }
+
+    pub(super) fn block(&self, block: Reservation) {
+        self.lock().asked.block = Some(block);
+    }
+
+    /// Certificate and key, as PEM.
+    pub(super) fn certificate(&self, both: Zeroizing<String>) {
+        let mut shared = self.lock();
+        shared.asked.certificate = Some(both);
+        shared.certificate_waits = true;
+        // Found before this one was issued.
+        shared.kept.found = None;
+    }
+
+    pub(super) fn registration(&self, registration: &Registration) {
+        self.lock().asked.registration = Some(registration.clone());
+    }
+
+    pub(super) fn report(&self, of: Diagnostic, at: u64, value: serde_json::Value) {
+        let reports = &mut self.lock().asked.reports;
+        if reports.len() >= REPORTS {
+            reports.remove(0);
+        }
+        reports.push(Report { of, at, value });
+    }
+
+    /// Has a certificate looked for.
+    pub(super) fn look_for_certificate(&self, places: Places) {
+        self.lock().asked.places = Some(places);
+    }
+
+    /// What has been done since the last call.
+    pub(super) fn take(&self) -> Kept {
+        take(&mut self.lock().kept)
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    keeper: Keeper,
+    state: StateDir,
+    status: StatusFile,
+    history: History,
+}
+
+impl Collector for Writer {
+    fn name(&self) -> &'static str {
+        "state directory"
+    }
+    fn category(&self) -> Category {
+        Category::HealthStatus
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        // Not under the lock: the directory may hang.
+        let asked = take(&mut self.keeper.lock().asked);
+        if let Some(bounds) = &asked.bounds {
+            self.history.bound(bounds);
+        }
+        let status = asked.status.map(|status| self.status.save(&status));
+        let history = &mut self.history;
+        let samples = asked
+            .samples
+            .iter()
+            .map(|(category, values, unix, now)| history.record(*category, values, *unix, *now))
+            .reduce(Result::and);
+        let block = asked.block.map(Reservation::make);
+        if let Some(outages) = &asked.outages {
+            outages.save(&self.state);
+        }
+        let certificate = asked.certificate.map(|both| {
+            let path = self.state.renewed_identity();
+            let done = write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced);
+            (both, done)
+        });
+        let registration = asked.registration.map(|r| {
+            let done = r.update(&self.state);
+            (r, done)
+        });
+        let dir = self.state.diagnostics();
+        let reports = asked.reports.iter().map(|r| keep(&dir, r.of, r.at, &r.value));
+        let reports = reports.map(|done| done.map(drop)).reduce(Result::and);
+        let found = asked.places.and_then(Places::find);
+        let wish = ServiceWish::take(&self.state);
+        let shared = &mut *self.keeper.lock();
+        // What could not be kept waits for the next time, unless there is a newer one by now.
+        if let Some((both, done)) = certificate {
+            match &done {
+                Ok(()) => shared.certificate_waits = shared.asked.certificate.is_some(),
+                Err(_) => drop(shared.asked.certificate.get_or_insert(both)),
+            }
+            shared.kept.certificate = Some(done);
+        }
+        if let Some((registration, done)) = registration {
+            if done.is_err() {
+                shared.asked.registration.get_or_insert(registration);
+            }
+            shared.kept.registration = Some(done);
+        }
+        // A certificate that waits for the disk is newer than what lies there.
+        let found = found.filter(|_| !shared.certificate_waits);
+        let kept = &mut shared.kept;
+        kept.reports = reports.or(kept.reports.take());
+        kept.found = found.or(kept.found.take());
+        kept.status = status.or(kept.status.take());
+        kept.samples = samples.or(kept.samples.take());
+        kept.block = block.or(kept.block.take());
+        kept.wish = wish.or(kept.wish.take());
+        Vec::new()
+    }
+}

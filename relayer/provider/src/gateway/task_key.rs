@@ -1,0 +1,28 @@
+//! The key that signs a cluster's orders and tasks, and how it came to be.
+
+use std::sync::Arc;
+
+use hpc_schema::id::ClusterId;
+use hpc_schema::task::KeyRotation;
+
+use super::Gateway;
+use super::answer::Failure;
+use crate::db::Conn;
+use crate::identity::Seed;
+use crate::task;
+
+/// The key that counts, with the rotations that lead to it; none if the cluster has no key here.
+pub(super) async fn of(
+    gateway: &Gateway,
+    conn: &mut Conn,
+    cluster: &ClusterId,
+) -> Result<Option<(Arc<Seed>, Vec<KeyRotation>)>, Failure> {
+    let steps = task::rotations(conn, cluster).await?;
+    match gateway.tasks.counts(cluster, steps.last().map(|s| &s.new_key)) {
+        Ok(key) => Ok(key.map(|key| (key, steps))),
+        Err(e) => {
+            tracing::error!(%cluster, error = %e, "the cluster's task key cannot be used");
+            Err(Failure::unavailable(60, "the cluster's task key cannot be read"))
+        }
+    }
+}
