@@ -268,7 +268,10 @@ impl Slurm {
             let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
             below(&process.join("cwd")) || files.map(|f| f.path()).any(|f| below(&f))
         };
-        pids().filter(|pid| *pid != std::process::id()).filter(ours).collect()
+        pids()
+            .filter(|pid| *pid != std::process::id())
+            .filter(ours)
+            .collect()
     }
 }
 

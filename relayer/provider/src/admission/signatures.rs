@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use ed25519_zebra::batch::{Item, Verifier as Together};
 use ed25519_zebra::{Signature, VerificationKeyBytes};
@@ -12,12 +13,15 @@ use hpc_schema::key::Verifier;
 use rand_core::{CryptoRng, RngCore};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::gather::gather;
+use crate::gather::Paced;
 
 /// Heartbeats that may wait to be verified; more get `503` and come again.
 const QUEUE: usize = 4096;
 /// Heartbeats of one batch: two signatures of one key each. More gain little and make the first wait longer.
 pub const BATCH: usize = 96;
+/// Between two batches that are not full: those of one batch are also stored in one commit, and a commit costs more than
+/// what it stores.
+const PACE: Duration = Duration::from_millis(2);
 /// Up to so many heartbeats are verified where they are gathered: another thread and the way back cost as much.
 const HERE: usize = 2;
 /// Up to so many signatures are as fast one by one.
@@ -152,8 +156,10 @@ async fn hand_out(
     batches: std::sync::mpsc::Sender<Batch>,
     places: Arc<Semaphore>,
 ) {
+    let mut paced = Paced::new(PACE);
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let (heartbeats, replies): (Vec<_>, Vec<_>) = gather(&mut asked, BATCH).await.into_iter().unzip();
+        let (heartbeats, replies): (Vec<_>, Vec<_>) =
+            paced.gather(&mut asked, BATCH).await.into_iter().unzip();
         if replies.is_empty() {
             return;
         }

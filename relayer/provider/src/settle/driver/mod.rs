@@ -59,6 +59,8 @@ pub struct Driver {
     refusal: Option<Verdict>,
     /// When the queue is looked at next, if nothing calls before.
     look_at: u64,
+    /// When it was looked at last.
+    looked_at: u64,
     sweep_at: u64,
     /// Kind of the last transaction: registrations and reports take turns.
     last: Option<Kind>,
@@ -142,6 +144,7 @@ impl Driver {
             ending: None,
             refusal: None,
             look_at: 0,
+            looked_at: 0,
             sweep_at: 0,
             last: None,
         })

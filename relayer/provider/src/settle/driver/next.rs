@@ -13,6 +13,9 @@ use crate::{clock, events, fault};
 
 /// Whether a sweep is needed is asked at most this often.
 const SWEEP_EVERY_MS: u64 = 10_000;
+/// Part of the interval between two looks at the queue that only arrivals bring about: most of them replace what waits
+/// already, and a look reads all of it.
+const LOOK_PART: u64 = 60;
 
 impl Driver {
     /// Looks for something to do for an idle key.
@@ -78,9 +81,19 @@ impl Driver {
     /// Whether a batch of reports is due. The queue is read only at the planner's own deadline, or when enough reports
     /// have come to close a batch before it.
     async fn reports_due(&mut self, now: u64) -> Result<bool, StoreError> {
-        if now < self.look_at && !self.wake.is_due() {
-            return Ok(false);
+        if now < self.look_at {
+            if !self.wake.is_due() {
+                return Ok(false);
+            }
+            let next = self
+                .looked_at
+                .saturating_add(self.limits().interval_ms / LOOK_PART);
+            if now < next {
+                self.look_at = self.look_at.min(next);
+                return Ok(false);
+            }
         }
+        self.looked_at = now;
         self.wake.looks();
         let waits = queue::read(&self.store, &self.registry, now).await?;
         let limits = self.limits();
