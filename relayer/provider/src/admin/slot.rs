@@ -135,6 +135,8 @@ impl Admin {
         row.allocation_id = None;
         row.vm_name = None;
         row.note = None;
+        // What a task that ended without the node's word would still say of it counts no more.
+        row.task_id = None;
         row.changed_ms = clock::now_ms();
         slot::put(act.conn(), &row).await?;
         let params = json!({
@@ -170,6 +172,7 @@ impl Admin {
             let mut row = self.idle(&mut act, which).await?;
             row.state = SlotState::Retired;
             row.note = None;
+            row.task_id = None;
             row.changed_ms = clock::now_ms();
             slot::put(act.conn(), &row).await?;
             Ok(row)
@@ -186,7 +189,7 @@ impl Admin {
             .await?
             .ok_or_else(|| missing(which.slot_id))?;
         let refuse = |text: String| Err(AdminError::field(Code::InvalidState, "slot_id", text));
-        if let Some(task) = &row.task_id {
+        if let Some(task) = slot::holder(act.conn(), &row).await? {
             return refuse(format!("task {task} works on {}", which.slot_id));
         }
         match &row.vm_name {

@@ -2,7 +2,7 @@ use crate::db::Conn;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{Params, SliceSlot, SliceVmProvision, SliceVmRelease};
 
-use super::row::{SlotRow, find, list, put};
+use super::row::{SlotRow, find, holder, list, put};
 use super::state::SlotState;
 use super::sweep::sweep;
 use crate::store::StoreError;
@@ -91,7 +91,7 @@ async fn release(
         if row.allocation_id.as_ref() != Some(&p.allocation_id) {
             return Ok(Err(format!("slot {} is another allocation's", row.slot_id())));
         }
-        if let Some(task) = &row.task_id {
+        if let Some(task) = holder(conn, row).await? {
             return Ok(Err(format!("task {task} works on slot {}", row.slot_id())));
         }
     }
@@ -121,12 +121,15 @@ async fn named(
     wanted: &SliceSlot,
 ) -> Result<Result<SlotRow, String>, StoreError> {
     let id = &wanted.slot_id;
-    Ok(match find(conn, of, id).await? {
-        None => Err(format!(
-            "slot {id} is not on record (virtengine-provider slot list)"
-        )),
-        Some(row) if row.task_id.is_some() => Err(format!("a task works on slot {id}")),
-        Some(row) if row.slot != *wanted => Err(format!("slot {id} is on record with other members")),
-        Some(row) => Ok(row),
-    })
+    let Some(row) = find(conn, of, id).await? else {
+        let what = format!("slot {id} is not on record (virtengine-provider slot list)");
+        return Ok(Err(what));
+    };
+    if holder(conn, &row).await?.is_some() {
+        return Ok(Err(format!("a task works on slot {id}")));
+    }
+    if row.slot != *wanted {
+        return Ok(Err(format!("slot {id} is on record with other members")));
+    }
+    Ok(Ok(row))
 }

@@ -10,7 +10,7 @@ mod sweep;
 
 pub use claim::{Claimed, claim};
 pub use found::{Found, add};
-pub use row::{SlotRow, find, list, page, put};
+pub use row::{SlotRow, find, holder, list, page, put};
 pub use settle::settle;
 pub use state::SlotState;
 pub use sweep::sweep;

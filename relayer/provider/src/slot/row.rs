@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::state::SlotState;
 use crate::page::{Page, Window};
 use crate::store::{StoreError, int, text, uint};
+use crate::task;
 
 /// A slot on record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +26,7 @@ pub struct SlotRow {
     /// The machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_name: Option<VmId>,
-    /// The task that works on it and has not ended.
+    /// The task that works on it, or whose word of how it ended has not come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// The task whose signed result put it into its state.
@@ -166,6 +167,20 @@ pub(super) async fn of_task(
     let mut all = list(conn, Some(cluster), Some(node)).await?;
     all.retain(|s| s.task_id.as_ref() == Some(task));
     Ok(all)
+}
+
+/// The task that has the slot. One that has ended, or is on record no more, has a quarantined slot no longer: its word
+/// would still be taken, but nobody need wait for it.
+///
+/// # Errors
+/// If the store fails.
+pub async fn holder(conn: &mut Conn, row: &SlotRow) -> Result<Option<TaskId>, StoreError> {
+    let Some(id) = &row.task_id else { return Ok(None) };
+    if row.state != SlotState::Quarantined {
+        return Ok(Some(id.clone()));
+    }
+    let task = task::find(conn, Some(&row.cluster_id), id).await?.pop();
+    Ok(task.filter(|t| !t.state.is_end()).map(|t| t.task_id))
 }
 
 /// Writes a slot as it is now, new or not.

@@ -129,7 +129,7 @@ fn quarantine(row: &mut SlotRow, why: String) {
 /// The same for tasks that ended without the node's word: what it never had is as before, of the rest nobody knows.
 pub(super) fn unheard(row: &mut SlotRow, task: &TaskId, had_it: bool) {
     if had_it {
-        // Its word may still come; until then the task keeps the slot.
+        // Its word may still come; until then, or until somebody takes the slot anew, it is the task's to settle.
         return quarantine(row, format!("the node has not said how task {task} ended"));
     }
     if row.state == SlotState::Releasing {

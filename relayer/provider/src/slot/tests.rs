@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::store::Store;
-use crate::task::{self, NewTask, Submitted};
+use crate::task::{self, NewTask, Submitted, TaskRow};
 
 const NOW: u64 = 1_769_781_900_000;
 
@@ -130,6 +130,13 @@ impl Desk {
             .unwrap()
             .pop()
             .unwrap();
+        drop(tx);
+        self.takes(&row, code, value).await;
+    }
+
+    /// The node's word of this task, on record or not any more.
+    async fn takes(&self, row: &TaskRow, code: Option<Code>, value: &Value) {
+        let mut tx = self.store.begin().await.unwrap();
         let at = Rfc3339::from_unix(NOW / 1000, 0).unwrap();
         let result = TaskResult {
             task_hash: row.hash.to_hex(),
@@ -145,7 +152,7 @@ impl Desk {
             finished_at: at,
             signature: String::new(),
         };
-        settle(&mut tx, &row, &result, NOW).await.unwrap();
+        settle(&mut tx, row, &result, NOW).await.unwrap();
         tx.commit().await.unwrap();
     }
 }
@@ -336,6 +343,49 @@ async fn a_task_that_ends_without_the_nodes_word_leaves_slots_as_they_were_or_qu
     // It comes after all.
     desk.ends("t-02", None, &json!({})).await;
     assert_eq!(desk.state(0).await.0, Leased);
+}
+
+#[tokio::test]
+async fn a_slot_of_a_task_that_never_said_how_it_ended_can_be_wiped_and_let_again() {
+    use SlotState::{Free, Quarantined};
+    for forgotten in [false, true] {
+        let desk = Desk::new().await;
+        let slots = [slot(0)];
+        desk.add(&slots[0]).await;
+        desk.set(0, Free).await;
+        let give = provision("vm-1", &slots);
+        desk.submit("t-01", TaskType::SliceVmProvision, &give)
+            .await
+            .unwrap();
+        let (cluster, node) = of();
+        let mut tx = desk.store.begin().await.unwrap();
+        let of = (&cluster, &node);
+        let claimed = task::claim(&mut tx, of, 4, 30_000, NOW).await.unwrap();
+        assert_eq!(claimed.tasks.len(), 1);
+        let very_late = NOW + 5 * 3600 * 1000;
+        task::keep(&mut tx, very_late).await.unwrap();
+        sweep(&mut tx, very_late).await.unwrap();
+        let former = task::find(&mut tx, None, &"t-01".parse().unwrap()).await.unwrap();
+        if forgotten {
+            task::prune(&mut tx, very_late + 1).await.unwrap();
+            sweep(&mut tx, very_late + 1).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        assert_eq!(desk.state(0).await.0, Quarantined);
+        let no = desk.submit("t-02", TaskType::SliceVmProvision, &give).await;
+        assert!(no.unwrap_err().contains("quarantined, not free"));
+        let wipe = release("alloc-1", "vm-1", &slots);
+        desk.submit("t-03", TaskType::SliceVmRelease, &wipe)
+            .await
+            .unwrap();
+        // The slot is that task's now: another one has it no more, and the former one's late word changes nothing.
+        let no = desk.submit("t-04", TaskType::SliceVmRelease, &wipe).await;
+        assert!(no.unwrap_err().contains("a task works"));
+        desk.takes(&former[0], None, &json!({})).await;
+        assert_eq!(desk.state(0).await.0, Quarantined);
+        desk.ends("t-03", None, &proof(&slots)).await;
+        assert_eq!(desk.state(0).await, (Free, None));
+    }
 }
 
 #[tokio::test]

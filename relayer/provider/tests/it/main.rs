@@ -39,6 +39,7 @@ mod rotation;
 mod service;
 mod settlement;
 mod site;
+mod slots;
 mod tasks;
 mod tokens;
 mod watch;
