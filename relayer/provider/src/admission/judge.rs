@@ -200,7 +200,7 @@ impl Judge {
         now_ms: u64,
     ) -> Verdict {
         let health = verified.heartbeat.health.status;
-        let sequence = verified.report.sequence;
+        let (sequence, nonce) = (verified.report.sequence, verified.nonce);
         let accept = Accept {
             cluster_id: node.cluster_id.clone(),
             node_id: node.node_id.clone(),
@@ -215,7 +215,14 @@ impl Judge {
             full,
         };
         let epoch = node.chain.epoch;
-        match self.spool.accept(accept).await {
+        let nonce = self.nonces.unless_used(&node.cluster_id, &node.node_id, nonce);
+        let stored = self.spool.accept(accept).await;
+        if stored.is_ok() {
+            nonce.used();
+        } else {
+            drop(nonce);
+        }
+        match stored {
             Ok(done) if done.accepted => Verdict::Accepted {
                 epoch,
                 sequence,

@@ -31,11 +31,54 @@ impl Nonces {
         true
     }
 
+    /// Takes a nonce back unless it is [`Unused::used`]: of a heartbeat that was not accepted for no fault of its own, or that
+    /// nobody waits for any more, the same request may come again.
+    pub fn unless_used<'a>(
+        &'a self,
+        cluster: &'a ClusterId,
+        node: &'a NodeId,
+        nonce: [u8; 16],
+    ) -> Unused<'a> {
+        Unused {
+            nonces: self,
+            of: Some((cluster, node, nonce)),
+        }
+    }
+
+    fn remove(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16]) {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = nodes.get_mut(&(cluster.clone(), node.clone())) {
+            seen.retain(|(n, _)| *n != nonce);
+        }
+    }
+
     /// Forgets nodes of which nothing is within the window.
     pub fn prune(&self, now: UnixSeconds) {
         let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|_, seen| seen.back().is_some_and(|(_, at)| *at >= horizon));
+    }
+}
+
+/// A nonce that is not used for good yet.
+#[derive(Debug)]
+pub struct Unused<'a> {
+    nonces: &'a Nonces,
+    of: Option<(&'a ClusterId, &'a NodeId, [u8; 16])>,
+}
+
+impl Unused<'_> {
+    /// It counts from here on.
+    pub fn used(mut self) {
+        self.of = None;
+    }
+}
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        if let Some((cluster, node, nonce)) = self.of.take() {
+            self.nonces.remove(cluster, node, nonce);
+        }
     }
 }
 
@@ -57,6 +100,10 @@ mod tests {
             nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)),
             "nodes do not share nonces"
         );
+        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
+        nonces.unless_used(&c, &n, [1; 16]).used();
+        assert!(!nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
+        drop(nonces.unless_used(&c, &n, [1; 16]));
         assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
         for i in 0..1000u128 {
             assert!(nonces.insert(&c, &n, (i + 7).to_be_bytes(), UnixSeconds(1361)));

@@ -7,7 +7,7 @@ use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::RpcError;
 use hpc_schema::registry::ConfigAnswer;
 use hpc_schema::time::UnixSeconds;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
@@ -19,22 +19,51 @@ use crate::settle::Signers;
 
 /// By which cw2 knows the registry's code.
 const CODE: &str = "crates.io:hpc-registry";
+/// How soon a chain that could not be reached is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long the start waits for the chain.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether the chain has said that it is the right one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It has.
+    Right,
+    /// It could not be asked, for this.
+    Unreachable(String),
+}
 
 /// Refuses to start on the wrong chain or contract; an unreachable chain is only noted.
 pub(super) async fn chain(
     client: &RegistryClient,
     config: &Config,
     health: &Health,
-) -> Result<(), StartError> {
-    let unreachable = |e: &dyn std::fmt::Display| {
+) -> Result<Asked, StartError> {
+    let asked = ask(client, config).await?;
+    if let Asked::Unreachable(why) = &asked {
         health.raise(
             "chain_unreachable",
-            format!("{e}; heartbeats are accepted and wait"),
+            format!("{why}; heartbeats are accepted and wait"),
         );
-        Ok(())
-    };
+    }
+    Ok(asked)
+}
+
+/// Asks a chain that could not be reached at the start until it answers. Ends only if it is the wrong one.
+pub(super) async fn chain_later(asked: Asked, client: RegistryClient, config: Config) -> StartError {
+    let mut asked = asked;
+    while asked != Asked::Right {
+        sleep(AGAIN).await;
+        asked = match ask(&client, &config).await {
+            Ok(asked) => asked,
+            Err(e) => return e,
+        };
+    }
+    std::future::pending().await
+}
+
+async fn ask(client: &RegistryClient, config: &Config) -> Result<Asked, StartError> {
+    let unreachable = |e: &dyn std::fmt::Display| Ok(Asked::Unreachable(e.to_string()));
     let id = match timeout(PATIENCE, client.chain().chain_id()).await {
         Ok(Ok(id)) => id,
         Ok(Err(QueryError::Rpc(RpcError::WrongChain { found, .. }))) => found,
@@ -50,7 +79,9 @@ pub(super) async fn chain(
     }
     let contract = &config.chain.contract;
     match timeout(PATIENCE, client.config()).await {
-        Ok(Ok(answer)) => code(config, &answer.value).map_err(StartError::Chain),
+        Ok(Ok(answer)) => code(config, &answer.value)
+            .map(|()| Asked::Right)
+            .map_err(StartError::Chain),
         Ok(Err(e @ QueryError::Rpc(_))) => unreachable(&e),
         Ok(Err(e)) => Err(StartError::Chain(format!(
             "chain.contract: {contract} is not a registry contract on this chain ({e}); deploy one: virtengine deploy"

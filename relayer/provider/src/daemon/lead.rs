@@ -22,6 +22,13 @@ const RENEW_EVERY: Duration = Duration::from_millis(800);
 const MARGIN: Duration = Duration::from_millis(500);
 /// How long each task may take to end.
 const LAST: Duration = Duration::from_secs(5);
+/// The trouble of a store that settlement cannot use.
+const STORE_FAILING: &str = "store_failing";
+const SETTLEMENT: &str = "settlement";
+/// How long settlement waits for a store that fails, and how long it must have gone on for the trouble to be over.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+const SOUND: Duration = Duration::from_secs(10);
+
 /// What the duties need.
 #[derive(Debug)]
 pub(super) struct Duties {
@@ -84,14 +91,69 @@ impl Duties {
             rest.extend(alert::start_of_each(&self.alerting, &stop_rest)?);
             return Ok(tokio::spawn(self.share(signers, follower, stop)));
         }
-        let drivers = settle::resume(&self.settling, signers).await?;
+        let drivers = settle::resume(&self.settling, signers.clone()).await?;
         rest.extend(beside(&self, &store, &stop_rest)?);
         self.shared.metrics.settles.set(1);
         Ok(tokio::spawn(async move {
-            let ended = settle::run_all(drivers, stop).await;
+            let ended = self.alone(drivers, &signers, stop).await;
             drop(follower);
             ended
         }))
+    }
+
+    /// Settles until `stop`. A store that fails, such as one on a full disk, is no end: the daemon goes on saying so, and
+    /// settlement is taken up again where the store says that it was left.
+    ///
+    /// # Errors
+    /// What settlement cannot go on with, other than the store.
+    async fn alone(
+        &self,
+        drivers: Vec<settle::Driver>,
+        signers: &[Signers],
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), DriverError> {
+        let health = &self.shared.health;
+        let mut taken = Ok(drivers);
+        loop {
+            let ended = match taken {
+                Ok(drivers) => {
+                    let running = settle::run_all(drivers, stop.clone());
+                    tokio::pin!(running);
+                    tokio::select! {
+                        ended = &mut running => ended,
+                        () = sleep(SOUND) => {
+                            health.clear_of(STORE_FAILING, SETTLEMENT);
+                            running.await
+                        }
+                    }
+                }
+                Err(e) => Err(e),
+            };
+            let Err(DriverError::Store(e)) = ended else {
+                return ended;
+            };
+            health.raise_of(
+                STORE_FAILING,
+                SETTLEMENT,
+                format!("nothing is settled; look at the disk of --home: {e}"),
+            );
+            tokio::select! {
+                () = sleep(TRY_AGAIN) => {}
+                _ = stop.wait_for(|s| *s) => return Err(e.into()),
+            }
+            taken = self.take_up(signers).await;
+        }
+    }
+
+    async fn take_up(&self, signers: &[Signers]) -> Result<Vec<settle::Driver>, DriverError> {
+        // The one connection that writes: whatever was still being written is, or is not.
+        drop(self.shared.store.begin().await?);
+        let settling = settle::Shared {
+            // Who has which pages under way is read from the store.
+            claims: Claims::default().into(),
+            ..self.settling.clone()
+        };
+        settle::resume(&settling, signers.to_vec()).await
     }
 
     /// Takes the duties whenever nobody has them, until `stop`.

@@ -61,6 +61,7 @@ pub struct Daemon {
     intake: JoinHandle<()>,
     spool: JoinHandle<()>,
     driver: JoinHandle<Result<(), DriverError>>,
+    checking: JoinHandle<StartError>,
     rest: Vec<JoinHandle<()>>,
     reload: Reload,
     // Held for the daemon's life: two processes on one key would fight over its sequence.
@@ -96,7 +97,7 @@ impl Daemon {
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
         let signing = signers::all(&keys.signers);
         signers::check(&signing, &health).await?;
-        check::chain(&client, &config, &health).await?;
+        let asked = check::chain(&client, &config, &health).await?;
         check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
         registry::load(&store, &registry, clock::now()).await?;
@@ -197,6 +198,7 @@ impl Daemon {
             metrics: Arc::clone(&metrics),
             instance: store.is_shared().then(|| instance(ops_addr)),
         };
+        let checking = tokio::spawn(check::chain_later(asked, client.clone(), config.clone()));
         let with_tls = config.admin.tls;
         let shared = tasks::Shared {
             live: live.clone(),
@@ -274,6 +276,7 @@ impl Daemon {
             intake,
             spool: spool_task,
             driver,
+            checking,
             rest,
             reload,
             _lock: lock,

@@ -16,6 +16,7 @@ impl Daemon {
                 Ok(Ok(())) => StartError::Ended("settlement"),
                 Err(_) => StartError::Ended("settlement"),
             },
+            ended = &mut self.checking => ended.unwrap_or(StartError::Ended("the look at the chain")),
             _ = &mut self.intake => StartError::Ended("the gateway"),
             _ = &mut self.spool => StartError::Ended("the spool"),
         }
@@ -32,9 +33,11 @@ impl Daemon {
             intake,
             spool,
             driver,
+            checking,
             rest,
             ..
         } = self;
+        checking.abort();
         stop_intake.send_replace(true);
         join("the gateway", intake, Duration::from_secs(310)).await;
         // The last sender is gone with the gateway, so the writer ends when its queue is empty.

@@ -58,7 +58,8 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     let signer = &driver.signers.name;
     let free = queue::read(store, registry, now_ms)
         .await?
-        .without(&driver.claims.others(signer));
+        .without(&driver.claims.others(signer))
+        .past(&driver.apart, now_ms);
     let Queue { waiting, of } = free;
     let Decision::Send(chosen) = plan(&waiting, &driver.limits(), now_ms) else {
         return Ok(None);

@@ -1,5 +1,6 @@
 //! From the queue to the chain: the planner, the driver of the settlement machine, and the chain's duties.
 
+mod apart;
 mod claims;
 mod compose;
 mod driver;

@@ -7,6 +7,7 @@ use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
 
+use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
 use super::plan::Waiting;
 use crate::db;
@@ -32,14 +33,28 @@ impl Queue {
         if pages.is_empty() {
             return self;
         }
-        let free = |w: &Waiting| !pages.contains(&(w.cluster_id.clone(), w.page));
+        self.of_those(|w, _| !pages.contains(&(w.cluster_id.clone(), w.page)))
+    }
+
+    /// Without the nodes that let others pass.
+    pub(super) fn past(self, apart: &Apart, now_ms: u64) -> Self {
+        self.of_those(|_, meta| !apart.holds(&(meta.cluster_id.clone(), meta.node_id.clone()), now_ms))
+    }
+
+    fn of_those(self, so: impl Fn(&Waiting, &Meta) -> bool) -> Self {
         let (waiting, of) = self
             .waiting
             .into_iter()
             .zip(self.of)
-            .filter(|(w, _)| free(w))
+            .filter(|(w, (meta, _))| so(w, meta))
             .unzip();
         Self { waiting, of }
+    }
+
+    /// The nodes of which a report waits.
+    pub(super) fn nodes(&self) -> BTreeSet<NodeKey> {
+        let key = |(meta, _): &(Meta, _)| (meta.cluster_id.clone(), meta.node_id.clone());
+        self.of.iter().map(key).collect()
     }
 }
 

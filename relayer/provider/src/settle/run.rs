@@ -58,5 +58,7 @@ pub async fn run_all(drivers: Vec<Driver>, stop: watch::Receiver<bool>) -> Resul
             Ok(Ok(())) | Err(_) => break,
         }
     }
+    // None goes on beside those that may take their place.
+    running.shutdown().await;
     outcome
 }

@@ -51,6 +51,11 @@ impl Sizing {
         }
     }
 
+    /// Whether more gas is given already than a simulation asks for.
+    pub(super) fn is_short_of_gas(&self) -> bool {
+        self.short_of_gas
+    }
+
     pub(super) fn price(&self) -> &GasPrice {
         &self.price
     }

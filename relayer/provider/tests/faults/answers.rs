@@ -159,3 +159,73 @@ async fn a_simulation_that_is_too_large_for_the_endpoint_is_followed_by_a_smalle
     assert!(lines.len() > 1, "{lines:#?}");
     scene.ends().await;
 }
+
+async fn on_chain(scene: &Scene, node: usize) -> u32 {
+    scene.site.node(&scene.agents[node].node).await.sequence
+}
+
+/// Two nodes with a report each, and the simulation of the first one's fails.
+async fn of_two_one_cannot_be_simulated() -> Scene {
+    let setting = crate::scene::Setting {
+        agents: 2,
+        ..Default::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    // What travels with a node's first report makes it longer than the next one.
+    for sequence in [1, 2] {
+        scene.beat_of(1..2).await;
+        scene
+            .waits("the second node", async || on_chain(&scene, 1).await == sequence)
+            .await;
+    }
+    let lengths = scene.proxies[0].simulated();
+    let [.., first, next] = lengths.as_slice() else {
+        panic!("{lengths:?}")
+    };
+    assert!(first > next, "{lengths:?}");
+    let log = "rpc error: code = Unknown desc = some trouble that nobody has heard of";
+    let trouble = Fault::IfLonger(usize::midpoint(*first, *next), query_fails(2, log));
+    scene.proxies[0].always(SIMULATE, Some(trouble));
+    scene.beat().await;
+    scene
+        .waits("the other node", async || on_chain(&scene, 1).await == 3)
+        .await;
+    let line = scene
+        .says("a report is not taken alone; others go before it")
+        .await;
+    assert!(
+        line.contains("node-0000") && line.contains("nobody has heard of"),
+        "{line}"
+    );
+    assert_eq!(on_chain(&scene, 0).await, 0);
+    scene
+}
+
+#[tokio::test]
+async fn a_report_that_is_not_taken_lets_others_pass_and_is_tried_again() {
+    let mut scene = of_two_one_cannot_be_simulated().await;
+    scene.proxies[0].always(SIMULATE, None);
+    scene
+        .waits("the first node", async || on_chain(&scene, 0).await == 3)
+        .await;
+    assert_eq!(scene.site.ops("/readyz").await.0, 200);
+    scene.site.stop_daemon().await;
+}
+
+#[tokio::test]
+async fn a_report_that_is_never_taken_is_named_and_the_others_go_on() {
+    let mut scene = of_two_one_cannot_be_simulated().await;
+    scene
+        .waits("the trouble", async || {
+            let (status, body) = scene.site.ops("/readyz").await;
+            status == 503 && body.contains("a report of node hpc-cluster-1/node-0000 is not taken")
+        })
+        .await;
+    scene.beat_of(1..2).await;
+    scene
+        .waits("the other node again", async || on_chain(&scene, 1).await == 4)
+        .await;
+    assert_eq!(on_chain(&scene, 0).await, 0);
+    assert!(scene.proxies[0].simulated().len() < 60, "no loop");
+    scene.site.stop_daemon().await;
+}

@@ -18,6 +18,8 @@ mod alerts;
 mod answers;
 mod backlog;
 mod blocks;
+#[cfg(feature = "fault-injection")]
+mod code;
 mod endpoints;
 mod events;
 mod intruders;
@@ -35,4 +37,5 @@ mod scene;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod site;
+mod store;
 mod tls;

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -32,12 +34,17 @@ pub(crate) enum Fault {
     ArrivesAnd(Value),
     /// It does not arrive; this answer comes.
     Instead(Value),
-    /// The same, if the call's parameters have more characters than this; others pass.
+    /// It arrives; in the bytes that a query gave, this stands for that, which has the same length.
+    Replaced(&'static str, &'static str),
+    /// It does not arrive and this answer comes, if the call's parameters have more characters than this; others pass.
     IfLonger(usize, Value),
 }
 
 /// The name under which a call is scripted: queries by their path.
 pub(crate) const SIMULATE: &str = "/cosmos.tx.v1beta1.Service/Simulate";
+
+/// The same of questions to a contract.
+pub(crate) const SMART: &str = "/cosmwasm.wasm.v1.Query/SmartContractState";
 
 /// What a query that fails answers.
 pub(crate) fn query_fails(code: u32, log: &str) -> Value {
@@ -70,6 +77,8 @@ struct Script {
     last: HashMap<String, Value>,
     /// Bytes of every transaction that was offered, base64.
     offered: Vec<String>,
+    /// How long each simulation's question was, in characters.
+    simulated: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -154,6 +163,11 @@ impl Proxy {
     pub(crate) fn offered(&self) -> Vec<String> {
         self.script.lock().unwrap().offered.clone()
     }
+
+    /// How long each simulation's question was, in characters.
+    pub(crate) fn simulated(&self) -> Vec<usize> {
+        self.script.lock().unwrap().simulated.clone()
+    }
 }
 
 type Answer = Result<Response<Full<Bytes>>, std::io::Error>;
@@ -183,6 +197,9 @@ async fn answer(
         let mut script = script.lock().unwrap();
         if let Some(tx) = call["params"]["tx"].as_str() {
             script.offered.push(tx.to_owned());
+        }
+        if name == SIMULATE {
+            script.simulated.push(question.len());
         }
         let mut of = |name: &str| script.next.get_mut(name).and_then(VecDeque::pop_front);
         let fault = of(&name).or_else(|| of(&method));
@@ -231,9 +248,23 @@ async fn answer(
             forward().await?;
             value
         }
+        Some(Fault::Replaced(from, to)) => replaced(forward().await?, from, to),
         Some(Fault::Instead(value) | Fault::IfLonger(_, value)) => value,
     };
     Ok(envelope(&call, colour(script, &method, question, value)))
+}
+
+fn replaced(mut value: Value, from: &str, to: &str) -> Value {
+    assert_eq!(from.len(), to.len());
+    let place = &mut value["result"]["response"]["value"];
+    let Some(text) = place.as_str() else { return value };
+    let mut bytes = STANDARD.decode(text).unwrap();
+    let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
+    if let Some(at) = at {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    *place = json!(STANDARD.encode(bytes));
+    value
 }
 
 /// Changes what the script says, and remembers the answer.

@@ -1,10 +1,13 @@
 //! The daemon as a service: what its manager hears, and how it ends.
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hpc_schema::gateway::heartbeat_path;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use virtengine_provider::clock;
 
@@ -114,4 +117,56 @@ async fn the_service_manager_hears_that_it_is_up_and_works_and_a_stop_ends_what_
     let process = Process::start(&site, None);
     site.elsewhere = Some(process.port);
     site.wait_sequence(&agent.node, 2).await;
+}
+
+/// What the daemon says from its start to its end, in this form.
+fn says(site: &Site, format: &str) -> Vec<String> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"))
+        .arg("run")
+        .arg("--home")
+        .arg(site.home())
+        .envs(site.env())
+        .env("VIRTENGINE_PROVIDER__LOG__FORMAT", format)
+        .env(
+            "VIRTENGINE_PROVIDER__LOG__LEVEL",
+            "info,virtengine_provider=debug",
+        )
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        said.push(line.unwrap());
+        if said.last().unwrap().contains("virtengine-provider is up") {
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        }
+    }
+    assert!(child.wait().unwrap().success(), "{said:#?}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_line_of_the_log_is_json_or_plain_text_as_configured() {
+    let site = Site::prepare().await;
+    let json = tokio::task::block_in_place(|| says(&site, "json"));
+    for line in &json {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert!(
+            value["timestamp"].is_string() && value["message"].is_string(),
+            "{line}"
+        );
+        assert!(
+            value["level"]
+                .as_str()
+                .is_some_and(|l| "ERROR WARN INFO DEBUG".contains(l)),
+            "{line}"
+        );
+    }
+    let text = tokio::task::block_in_place(|| says(&site, "text"));
+    for line in &text {
+        assert!(!line.starts_with('{') && !line.contains('\u{1b}'), "{line}");
+    }
+    for said in [&json, &text] {
+        assert!(said.last().unwrap().contains("stopped"), "{said:#?}");
+    }
 }

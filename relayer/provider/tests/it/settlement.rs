@@ -7,7 +7,7 @@ use virtengine_provider::clock;
 use virtengine_provider::config::Span;
 
 use crate::agent::Agent;
-use crate::site::{Site, eventually};
+use crate::site::{Site, cluster, eventually};
 
 fn shown(site: &Site, node: &str) -> Value {
     let (out, err, code) = site.run(&["node", "show", node, "-o", "json"]);
@@ -161,8 +161,41 @@ async fn a_report_too_old_for_the_chain_ends_with_its_reason() {
     })
     .await;
     assert_eq!(site.node(&agent.node).await.sequence, 0);
-    assert!(agent.beat(&client, &site, 2).await.accepted);
+    // The agent is told with its next heartbeat, and no more once a later report counts.
+    let told = agent.beat(&client, &site, 2).await;
+    assert!(told.accepted, "{told:?}");
+    let notice = told.errors.iter().find(|n| n.code == "timestamp_expired");
+    assert!(
+        notice.unwrap().message.contains("report 1 was accepted"),
+        "{told:?}"
+    );
     site.wait_sequence(&agent.node, 2).await;
+    let mut sequence = 2;
+    eventually("an answer without it", async || {
+        sequence += 1;
+        let told = agent.beat(&client, &site, sequence).await;
+        told.accepted && told.errors.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_told_that_its_cluster_is_not_active() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let told = agent.beat(&client, &site, 1).await;
+    assert!(told.accepted && told.errors.is_empty(), "{told:?}");
+    let cluster_id = cluster();
+    site.owner_sends(&ExecuteMsg::DeactivateCluster { cluster_id })
+        .await;
+    let mut sequence = 1;
+    eventually("the notice", async || {
+        sequence += 1;
+        let told = agent.beat(&client, &site, sequence).await;
+        told.accepted && told.errors.iter().any(|n| n.code == "cluster_inactive")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -200,3 +200,37 @@ async fn a_join_token_counts_from_its_networks_only_until_revoked_and_waits_for_
         "who is in stays in"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_token_is_followed_by_another_without_an_outage() {
+    let site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let first = join_token(&site, &["--uses", "9"]);
+    let mut one = Agent::new("node-0001");
+    let body = join_body(&one, &first);
+    registers(&site, &mut one, &body).await;
+    let nodes = one.client(&site);
+    assert!(one.beat(&nodes, &site, 1).await.accepted);
+    // Both count until the former is revoked.
+    let second = join_token(&site, &["--uses", "9"]);
+    let (mut two, mut three) = (Agent::new("node-0002"), Agent::new("node-0003"));
+    for (agent, token) in [(&mut two, &first), (&mut three, &second)] {
+        let body = join_body(agent, token);
+        registers(&site, agent, &body).await;
+    }
+    let claims = URL_SAFE_NO_PAD.decode(first.split('.').nth(1).unwrap()).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    let (_, err, code) = site.run(&["node-token", "revoke", claims["jti"].as_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    let late = Agent::new("node-0004");
+    let refused = post(&open, &site, REGISTER_PATH, &join_body(&late, &first)).await;
+    assert_eq!(problem(refused).await, (403, "token_invalid".into()));
+    let mut four = late;
+    let body = join_body(&four, &second);
+    registers(&site, &mut four, &body).await;
+    // Whoever came in by either goes on, on the connection that it has.
+    assert!(one.beat(&nodes, &site, 2).await.accepted);
+    for agent in [&two, &three, &four] {
+        assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
+    }
+}

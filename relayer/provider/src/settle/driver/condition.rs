@@ -3,9 +3,11 @@
 use hpc_chain::code::Verdict;
 use hpc_chain::settle::{Alarm, CheckTx, Condition, Input};
 
+use super::super::apart::NodeKey;
 use super::Driver;
 use crate::ops::Metrics;
 use crate::registry::Registry;
+use crate::spool::Member;
 use crate::store::{Store, StoreError};
 use crate::{clock, spool};
 
@@ -95,6 +97,28 @@ impl Driver {
     pub(in crate::settle) fn not_taken(&self, why: &str) {
         self.health
             .raise_of("transactions_refused", &self.signers.name, why);
+    }
+
+    /// A report is not taken, alone in its transaction: it lets others pass. False: too many do.
+    pub(in crate::settle) fn put_apart(&mut self, member: &Member, why: &str) -> bool {
+        let node = (member.cluster_id.clone(), member.node_id.clone());
+        let Some(again) = self.apart.put(node, clock::now_ms()) else {
+            return false;
+        };
+        tracing::warn!(cluster = %member.cluster_id, node = %member.node_id, sequence = member.sequence,
+            "a report is not taken alone; others go before it: {why}");
+        if again {
+            let node = format!("{}/{}", member.cluster_id, member.node_id);
+            let message = format!("a report of node {node} is not taken, others go before it: {why}");
+            self.health.raise_of("transactions_refused", &node, message);
+        }
+        true
+    }
+
+    /// Nothing is wrong with a node's reports any more.
+    pub(in crate::settle) fn report_taken(&self, (cluster, node): &NodeKey) {
+        self.health
+            .clear_of("transactions_refused", &format!("{cluster}/{node}"));
     }
 
     /// A transaction took effect: whatever was wrong with the account is right again.

@@ -1,9 +1,10 @@
 //! Works off a proven end.
 
-use hpc_chain::code;
+use hpc_chain::code::{self, Verdict};
 use hpc_chain::settle::{BatchId, End, Input, step};
 
-use super::super::ending::{self, Ending, EndingError};
+use super::super::apart::may_be_its_fault;
+use super::super::ending::{self, Ending, EndingError, Fate};
 use super::super::store::{self, Kind};
 use super::{BACKOFF_MS, Driver, DriverError};
 use crate::ops::TxLabels;
@@ -64,6 +65,7 @@ impl Driver {
             // The store has one word for sweeps and prunes.
             let planned = self.job.as_ref().filter(|(of, ..)| *of == batch);
             let kind = planned.map_or(stored, |(_, kind, _)| *kind);
+            self.after_reports(&ending, end);
             self.after(kind, end, u64::try_from(size).unwrap_or(u64::MAX));
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
             tracing::info!(
@@ -80,6 +82,33 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Reports that took effect need let nobody pass any more; one that was alone at fault does.
+    fn after_reports(&mut self, ending: &Ending, end: &End) {
+        let Ending::Reports(fates) = ending else { return };
+        let refusal = match end {
+            End::Included(_) => {
+                for (m, _) in fates {
+                    let node = (m.cluster_id.clone(), m.node_id.clone());
+                    if self.apart.remove(&node) {
+                        self.report_taken(&node);
+                    }
+                }
+                return;
+            }
+            End::Consumed { .. } => return,
+            End::Failed(i) => Some(code::of_abci(&i.codespace, i.code, &i.log)),
+            End::Expired { .. } => self.refusal.clone(),
+        };
+        let ([(alone, Fate::Returned)], Some(verdict)) = (fates.as_slice(), refusal) else {
+            return;
+        };
+        // Of gas it is given more first.
+        let once_more = verdict == Verdict::OutOfGas && !self.sizing.is_short_of_gas();
+        if may_be_its_fault(&verdict) && !once_more {
+            self.put_apart(alone, verdict.remedy());
+        }
     }
 
     /// What the end says about the next transaction.

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 
 pub use parts::{DriverParts, Shared, Signers};
 
+use super::apart::Apart;
 use super::claims::Claims;
 use super::heads::Heads;
 use super::sign::bound::{Aside, Bound};
@@ -51,6 +52,7 @@ pub struct Driver {
     pub(super) backoff_until: u64,
     pub(super) sizing: Sizing,
     pub(super) aside: Aside,
+    pub(super) apart: Apart,
     wake: Arc<Wake>,
     calls: watch::Receiver<u64>,
     heads: Heads,
@@ -138,6 +140,7 @@ impl Driver {
             backoff_until: 0,
             sizing: Sizing::new(price, ceiling),
             aside: Aside::new(),
+            apart: Apart::default(),
             calls: wake.calls(),
             wake,
             heads: Heads::new(seen),

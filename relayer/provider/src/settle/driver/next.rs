@@ -78,6 +78,17 @@ impl Driver {
             .any(|r| self.aside.get(&r.id).is_none_or(|until| *until <= now)))
     }
 
+    /// Nodes of which no report waits any more need let nobody pass.
+    fn forget_apart(&mut self, waits: &queue::Queue) {
+        if self.apart.is_empty() {
+            return;
+        }
+        let waiting = waits.nodes();
+        for node in self.apart.retain(|n| waiting.contains(n)) {
+            self.report_taken(&node);
+        }
+    }
+
     /// Whether a batch of reports is due. The queue is read only at the planner's own deadline, or when enough reports
     /// have come to close a batch before it.
     async fn reports_due(&mut self, now: u64) -> Result<bool, StoreError> {
@@ -97,7 +108,10 @@ impl Driver {
         self.wake.looks();
         let waits = queue::read(&self.store, &self.registry, now).await?;
         let limits = self.limits();
-        let free = waits.without(&self.claims.others(&self.signers.name));
+        self.forget_apart(&waits);
+        let free = waits
+            .without(&self.claims.others(&self.signers.name))
+            .past(&self.apart, now);
         let missing = limits.max_size.saturating_sub(free.waiting.len());
         let more = missing.max(plan::WORTH_WRITING.min(limits.max_size));
         self.wake.expect(u64::try_from(more).unwrap_or(u64::MAX));

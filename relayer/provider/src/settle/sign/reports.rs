@@ -1,8 +1,8 @@
-use hpc_chain::code::Verdict;
 use hpc_chain::query::QueryError;
 use hpc_chain::settle::SignRequest;
 use hpc_schema::code::Code;
 
+use super::super::apart::may_be_its_fault;
 use super::super::compose::{self, ComposeError};
 use super::super::driver::Driver;
 use super::bound::Content;
@@ -48,7 +48,13 @@ impl Driver {
                 self.sizing.isolated();
                 Ok(None)
             }
-            ([_], _) if verdict != Verdict::OutOfGas => Err(refused),
+            ([alone], _) => {
+                if !may_be_its_fault(&verdict) || !self.put_apart(alone, &refused.to_string()) {
+                    return Err(refused);
+                }
+                self.sizing.isolated();
+                Ok(None)
+            }
             (many, _) => {
                 tracing::info!(
                     reports = many.len(),

@@ -1,0 +1,61 @@
+//! A contract of another code: the daemon does not work for it, whenever it gets to know.
+
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::proxy::{Fault, Proxy, SMART};
+use crate::site::{Site, eventually, run};
+
+const VERSION: &str = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
+const NAME: &str = "crates.io:hpc-registry";
+const CASES: [(&str, &str, &str); 2] = [
+    (NAME, "crates.io:cw9-registry", "cw9-registry"),
+    (VERSION, "\"9.1.0\"", "is of version 9.1.0"),
+];
+
+async fn scene() -> (Site, Proxy) {
+    let site = Site::prepare().await;
+    let proxy = Proxy::start(site.devnet.rpc_url()).await;
+    (site, proxy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_contract_of_another_name_or_version_refuses_to_start() {
+    let (site, proxy) = scene().await;
+    for (is, says, error) in CASES {
+        proxy.always(SMART, Some(Fault::Replaced(is, says)));
+        let (home, mut env) = (site.home(), site.env());
+        env.push((
+            "VIRTENGINE_PROVIDER__CHAIN__RPC".into(),
+            format!("[{:?}]", proxy.url()),
+        ));
+        let ended = tokio::task::spawn_blocking(move || run(&home, &env, &["run"]));
+        let (_, said, code) = ended.await.unwrap();
+        assert!(said.contains("chain.contract") && said.contains(error), "{said}");
+        assert_eq!(code, 78, "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_was_away_at_the_start_is_asked_for_its_contract_when_it_comes_back() {
+    let (site, proxy) = scene().await;
+    for (is, says, _) in CASES {
+        proxy.always(SMART, Some(Fault::Replaced(is, says)));
+        proxy.always("status", Some(Fault::ResetBefore));
+        let url = format!("[{:?}]", proxy.url());
+        let mut process = tokio::task::block_in_place(|| {
+            let env = [("VIRTENGINE_PROVIDER__CHAIN__RPC", url.as_str())];
+            Process::start_with(&site, None, &env)
+        });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!process.is_dead(), "it waits for the chain");
+        proxy.always("status", None);
+        let mut code = None;
+        eventually("the end", async || {
+            code = process.child.try_wait().unwrap();
+            code.is_some()
+        })
+        .await;
+        assert_eq!(code.unwrap().code(), Some(78));
+    }
+}
