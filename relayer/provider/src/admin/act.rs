@@ -82,6 +82,19 @@ impl Act {
         }
     }
 
+    /// Commits what was done, or rolls it back, without a row: for what nobody has decided.
+    ///
+    /// # Errors
+    /// As given; or if the store fails.
+    pub async fn end_unrecorded<T>(self, done: Result<T, AdminError>) -> Result<T, AdminError> {
+        let ended = match &done {
+            Ok(_) => self.tx.commit().await,
+            Err(_) => self.tx.rollback().await,
+        };
+        ended.map_err(StoreError::from)?;
+        done
+    }
+
     /// Appends a row that has no other change with it: something is begun, or has ended, elsewhere.
     ///
     /// # Errors

@@ -83,7 +83,39 @@ impl Admin {
         Ok(row)
     }
 
-    /// The same within an act that does more.
+    /// Has a node probe its health, by schedule. Its result alone stands in the audit log, which grows for ever: nobody has
+    /// decided the rest.
+    ///
+    /// # Errors
+    /// If there is no such node, or it has too many tasks.
+    pub async fn submit_probe(
+        &self,
+        node: &NodeId,
+        cluster: &ClusterId,
+        expires_seconds: u64,
+    ) -> Result<TaskRow, AdminError> {
+        let by = Actor::daemon();
+        let mut act = Act::begin(&self.store, &by, "task.submit", format!("node {node}")).await?;
+        let probe = Submission {
+            task_id: None,
+            node_id: node,
+            cluster_id: Some(cluster),
+            kind: TaskType::DiagHealthProbe,
+            params: "{}",
+            expires_seconds,
+        };
+        let done = async {
+            let row = self.submit_in(&mut act, &by, &probe).await?;
+            task::schedule(act.conn(), &row).await?;
+            Ok(row)
+        };
+        let done = done.await;
+        let row = act.end_unrecorded(done).await?;
+        control::nudge(&self.home);
+        Ok(row)
+    }
+
+    /// The submission of a task within an act that does more.
     pub(super) async fn submit_in(
         &self,
         act: &mut Act,

@@ -13,11 +13,10 @@ const MAX_LOADED: i64 = 100_000;
 /// # Errors
 /// If the store fails.
 pub async fn pending(pool: &Pool) -> Result<Vec<CommandRow>, StoreError> {
-    let rows =
-        db::query("SELECT * FROM command WHERE state = 'pending' ORDER BY issued_at_s, command_id LIMIT ?")
-            .bind(MAX_LOADED)
-            .fetch_all(pool)
-            .await?;
+    let rows = db::query("SELECT * FROM command WHERE state = 'pending' ORDER BY issued_at_s, place LIMIT ?")
+        .bind(MAX_LOADED)
+        .fetch_all(pool)
+        .await?;
     rows.iter().map(CommandRow::read).collect()
 }
 

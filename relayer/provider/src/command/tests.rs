@@ -71,6 +71,26 @@ async fn an_acknowledged_order_is_told_no_more_and_stays_on_record() {
 }
 
 #[tokio::test]
+async fn orders_of_the_same_second_are_told_as_they_were_given() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    let given = ["c9", "c1", "c5", "c0", "c7"];
+    for id in given {
+        submit(&mut tx, &order(id, CommandType::RunDiagnostic))
+            .await
+            .unwrap();
+    }
+    // Given once more, it keeps its place.
+    submit(&mut tx, &order("c9", CommandType::RunDiagnostic))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let rows = pending(store.reader()).await.unwrap();
+    let told: Vec<_> = rows.iter().map(|r| r.command_id.as_str()).collect();
+    assert_eq!(told, given);
+}
+
+#[tokio::test]
 async fn a_report_that_is_none_or_too_long_is_not_kept() {
     let (_dir, store) = store().await;
     let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());

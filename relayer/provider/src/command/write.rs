@@ -49,8 +49,9 @@ pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreErro
     }
     db::query(
         "INSERT INTO command (command_id, cluster_id, node_id, kind, parameters, nonce, issued_by, issued_at_s,
-         deadline_s, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending')
-         ON CONFLICT (command_id) DO UPDATE SET 
+         deadline_s, state, place)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', (SELECT coalesce(max(place), 0) + 1 FROM command))
+         ON CONFLICT (command_id) DO UPDATE SET
            deadline_s = CASE WHEN excluded.deadline_s > command.deadline_s THEN excluded.deadline_s ELSE command.deadline_s END
          WHERE command.state = 'pending'",
     )

@@ -4,13 +4,11 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::task::TaskType;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::tasks::Shared;
-use crate::admin::{Admin, Submission};
-use crate::audit::Actor;
+use crate::admin::Admin;
 use crate::config::Config;
 use crate::gateway::Gateway;
 
@@ -73,15 +71,7 @@ pub(super) async fn probes(shared: Shared, gateway: Weak<Gateway>, mut stop: wat
             _ => Vec::new(),
         };
         for (cluster, node) in schedule.turn(waiting, every, Instant::now()) {
-            let probe = Submission {
-                task_id: None,
-                node_id: &node,
-                cluster_id: Some(&cluster),
-                kind: TaskType::DiagHealthProbe,
-                params: "{}",
-                expires_seconds: EXPIRES_SECONDS,
-            };
-            if let Err(e) = desk.submit_task(&Actor::daemon(), &probe).await {
+            if let Err(e) = desk.submit_probe(&node, &cluster, EXPIRES_SECONDS).await {
                 tracing::warn!(%cluster, %node, "a scheduled health probe cannot be submitted: {e}");
             }
         }

@@ -11,7 +11,9 @@ use crate::settle::Signers;
 
 /// The trouble of a key that does not sign.
 const CODE: &str = "key_unusable";
-/// How often keys that sign are asked for a signature, and those that do not: each stands in the HSM's own log.
+/// How often keys that sign are asked for a signature, and those that do not. An idle gateway may sign nothing for hours, and
+/// an HSM that went away meanwhile is to be known before the next report is due; not more often, for each stands in the HSM's
+/// own log. A key in a file answers without signing.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 

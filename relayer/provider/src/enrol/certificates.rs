@@ -142,18 +142,24 @@ pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds
 }
 
 /// Gives a certificate that is on record by its serial number alone, as DER has it, its fingerprint; whether there was one.
-/// What was decided of it stays.
+/// One that is revoked stays as it is: its number refuses it, and another CA's of the same number must not take that away.
 async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
-    let known = db::query("SELECT 1 FROM certificate WHERE fingerprint = ?")
-        .bind(&peer.fingerprint)
-        .fetch_optional(&mut *conn)
-        .await?;
+    let known = db::query(
+        "SELECT 1 FROM certificate WHERE fingerprint = ?
+         OR (fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NOT NULL)",
+    )
+    .bind(&peer.fingerprint)
+    .bind(&peer.serial)
+    .bind(format!("00{}", peer.serial))
+    .fetch_optional(&mut *conn)
+    .await?;
     if known.is_some() {
         return Ok(true);
     }
     let done = db::query(
         "UPDATE certificate SET fingerprint = ?, serial = ?, issuer = ?
-         WHERE fingerprint IN (?, ?) AND issuer = '' AND cluster_id = ? AND node_id = ? AND not_after_s = ?",
+         WHERE fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NULL
+           AND cluster_id = ? AND node_id = ? AND not_after_s = ?",
     )
     .bind(&peer.fingerprint)
     .bind(&peer.serial)

@@ -76,6 +76,7 @@ pub async fn serve(
         }
     }
     drop(listener);
+    gateway.waiting.end();
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(gateway.config.stop.intake.duration(), all).await.is_err() {
         connections.abort_all();

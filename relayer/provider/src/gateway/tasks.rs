@@ -50,7 +50,7 @@ pub(super) async fn parked(
     path_node: &str,
     request: Request,
 ) -> Result<Response, Failure> {
-    let until = Instant::now() + wished(request.uri().query());
+    let until = Instant::now() + wished(request.uri().query())?;
     drop(request);
     let peer = known(gateway, connection, path_node)?;
     // From here on no wake-up is lost; who waited for this node before waits no more.
@@ -73,6 +73,7 @@ pub(super) async fn parked(
                     let what = "a newer connection of this node waits for its tasks";
                     return Err(Failure::new(409, Refusal::whole(Code::SessionSuperseded, what)));
                 }
+                Woken::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
             },
             () = sleep_until(until) => return Ok(StatusCode::NO_CONTENT.into_response()),
         }
@@ -80,10 +81,15 @@ pub(super) async fn parked(
 }
 
 /// `wait_seconds` of the query.
-fn wished(query: Option<&str>) -> Duration {
+fn wished(query: Option<&str>) -> Result<Duration, Failure> {
     let mut pairs = query.unwrap_or_default().split('&');
-    let seconds = pairs.find_map(|p| p.strip_prefix("wait_seconds=")?.parse().ok());
-    seconds.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT)
+    let Some(seconds) = pairs.find_map(|p| p.strip_prefix("wait_seconds=")) else {
+        return Ok(USUAL_WAIT);
+    };
+    let whole = seconds
+        .parse()
+        .map_err(|_| Failure::malformed("wait_seconds", "must be a whole number of seconds"))?;
+    Ok(Duration::from_secs(whole).min(LONGEST_WAIT))
 }
 
 /// The node, if the certificate is its, counts, and it may work.
@@ -113,7 +119,7 @@ async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnsw
         tracing::warn!(%cluster, "a task cannot be signed: the cluster has no task key here");
         return Err(Failure::unavailable(60, "the cluster has no task key here"));
     };
-    for row in &claimed.tasks {
+    for row in claimed.tasks.iter().filter(|row| !row.scheduled) {
         let detail =
             serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
         audited(
@@ -277,4 +283,21 @@ pub(super) async fn progress(
     }
     let what = "is not under way here";
     Err(refused(Refusal::field(Code::UnknownTask, "task_id", what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_waits_as_long_as_it_says_and_not_for_longer_than_it_may() {
+        let of = |query: Option<&str>| wished(query).ok().map(|d| d.as_secs());
+        assert_eq!(of(None), Some(30));
+        assert_eq!(of(Some("x=1&y")), Some(30));
+        assert_eq!(of(Some("x=1&wait_seconds=0")), Some(0));
+        assert_eq!(of(Some("wait_seconds=121")), Some(120));
+        for wrong in ["", "-1", "1.5", "abc", "1%20"] {
+            assert_eq!(of(Some(&format!("wait_seconds={wrong}"))), None, "{wrong}");
+        }
+    }
 }

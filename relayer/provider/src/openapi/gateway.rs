@@ -8,7 +8,7 @@ use hpc_schema::task::{ProgressRequest, TaskResult, WaitAnswer};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use super::operation::Operation;
+use super::operation::{Content, Operation};
 use crate::admin::http::Shape;
 
 /// A path of the gateway.
@@ -115,9 +115,14 @@ struct OfTask {
     task_id: TaskId,
 }
 
-/// Nothing: the status says it all.
+/// How long a node waits.
 #[derive(JsonSchema)]
-struct Empty {}
+#[expect(dead_code, reason = "only its schema")]
+struct Wait {
+    /// Seconds; more count as 120, none as 30.
+    #[schemars(range(min = 0, max = 120))]
+    wait_seconds: Option<u32>,
+}
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
@@ -140,27 +145,27 @@ pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerato
             ),
             "certificateChallenge" => (None, schema::<ChallengeResponse>(generator)),
             "waitForTasks" => (None, schema::<WaitAnswer>(generator)),
-            "taskProgress" => (
-                Some(schema::<ProgressRequest>(generator)),
-                schema::<Empty>(generator),
-            ),
-            "taskResult" => (Some(schema::<TaskResult>(generator)), schema::<Empty>(generator)),
+            "taskProgress" => (Some(schema::<ProgressRequest>(generator)), Schema::default()),
+            "taskResult" => (Some(schema::<TaskResult>(generator)), Schema::default()),
             _ => (
                 Some(schema::<RecoverRequest>(generator)),
                 schema::<CertificateResponse>(generator),
             ),
         };
-        let mut answers = vec![(200, "Answered", None)];
+        let said = known.id.starts_with("task");
+        let content = if said { Content::Nothing } else { Content::Usual };
+        let mut answers = vec![(200, "Answered", content)];
         if known.id == "register" {
             let pending = schema::<RegisterPending>(generator);
             answers.push((
                 202,
                 "The chain has not confirmed it; repeat the same request",
-                Some(pending),
+                Content::Other(pending),
             ));
         }
-        if known.id == "waitForTasks" {
-            answers.push((204, "Nothing came in time", None));
+        let waits = known.id == "waitForTasks";
+        if waits {
+            answers.push((204, "Nothing came in time", Content::Nothing));
         }
         let of_task = known.path.contains("{task_id}");
         let operation = Operation {
@@ -178,7 +183,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerato
                         OfNode::json_schema(generator)
                     }
                 }),
-                query: None,
+                query: waits.then(|| Wait::json_schema(generator)),
                 body,
                 answer,
             },

@@ -13,9 +13,19 @@ pub(super) struct Operation {
     /// Name of the security scheme; none: no credential.
     pub(super) security: Option<&'static str>,
     pub(super) shape: Shape,
-    /// Status, what it means, its schema (none: as `shape.answer`).
-    pub(super) answers: Vec<(u16, &'static str, Option<Schema>)>,
+    /// Status, what it means, its body.
+    pub(super) answers: Vec<(u16, &'static str, Content)>,
     pub(super) problems: Vec<u16>,
+}
+
+/// What an answer holds.
+pub(super) enum Content {
+    /// `shape.answer`.
+    Usual,
+    /// Something else.
+    Other(Schema),
+    /// Nothing: the status says it all.
+    Nothing,
 }
 
 impl Operation {
@@ -28,19 +38,20 @@ impl Operation {
             summary: format!("{} ({})", spec.summary, spec.role),
             security: Some("admin_token"),
             shape,
-            answers: vec![(200, "Done", None)],
+            answers: vec![(200, "Done", Content::Usual)],
             problems: ALWAYS.iter().chain(spec.also).copied().collect(),
         }
     }
 
     pub(super) fn to_value(&self) -> Value {
         let mut responses = Map::new();
-        for (status, what, schema) in &self.answers {
-            let schema = schema.as_ref().unwrap_or(&self.shape.answer);
-            let answer = json!({
-                "description": what,
-                "content": { "application/json": { "schema": schema } }
-            });
+        for (status, what, content) in &self.answers {
+            let holds = |schema: &Schema| json!({ "description": what, "content": { "application/json": { "schema": schema } } });
+            let answer = match content {
+                Content::Usual => holds(&self.shape.answer),
+                Content::Other(schema) => holds(schema),
+                Content::Nothing => json!({ "description": what }),
+            };
             responses.insert(status.to_string(), answer);
         }
         for status in &self.problems {

@@ -8,6 +8,10 @@ use crate::store::{Store, StoreError, sequence};
 /// The highest number of a node that may be in use: the highest accepted, `floor`, or what was given out here before. From
 /// here on `block` more may be, durably, whether a heartbeat ever tells of them or not.
 ///
+/// `block` bounds what is unknown here. A node may have signed that many numbers since it was told one that arrived nowhere,
+/// and lose its disk again: they lie below what it is told next. One of which more heartbeats in a row than that were accepted
+/// by nobody (64: 32 minutes at 30 s) could sign a number twice; gateway and chain take each number once all the same.
+///
 /// # Errors
 /// If the store fails.
 pub async fn give_out(

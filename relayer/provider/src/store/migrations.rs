@@ -31,6 +31,8 @@ macro_rules! scripts {
             script!($of, 62, "certificates", "0062_certificates"),
             script!($of, 63, "instances", "0063_instances"),
             script!($of, 65, "attestation", "0065_attestation"),
+            script!($of, 67, "order place", "0067_order_place"),
+            script!($of, 68, "scheduled tasks", "0068_scheduled_tasks"),
         ]
     };
 }

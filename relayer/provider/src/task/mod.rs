@@ -18,7 +18,7 @@ pub use keep::{Swept, keep, prune};
 pub use progress::{MAX_EVENTS, ProgressRow, note, progress_of};
 pub use rotation::{record_rotation, rotation, rotations};
 pub use row::{Approval, TaskRow, find, history};
-pub use submit::{NewTask, Submitted, approve, submit, unsigned_of};
+pub use submit::{NewTask, Submitted, approve, schedule, submit, unsigned_of};
 pub use waiters::{Parked, Waiters, Woken};
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub struct TaskRow {
     pub hash: TaskHash,
     /// Who submitted it.
     pub submitted_by: String,
+    /// Whether nobody did, but the daemon by schedule.
+    #[serde(skip)]
+    pub scheduled: bool,
     /// When.
     pub issued_at: UnixSeconds,
     /// Not to be begun afterwards.
@@ -134,6 +137,7 @@ impl TaskRow {
             nonce: bytes(row, "nonce")?,
             hash: TaskHash(bytes(row, "hash")?),
             submitted_by: row.try_get("submitted_by")?,
+            scheduled: row.try_get::<i64, _>("scheduled")? != 0,
             issued_at: UnixSeconds(uint(row, "issued_at_s")?),
             expires_at: UnixSeconds(uint(row, "expires_at_s")?),
             approval: [Approval::None, Approval::Waiting, Approval::Given]

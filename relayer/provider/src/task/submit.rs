@@ -164,3 +164,16 @@ pub async fn approve(
     .await?;
     Ok(done.rows_affected() > 0)
 }
+
+/// Notes that the daemon has submitted a task by schedule, and nobody decided it.
+///
+/// # Errors
+/// If the store fails.
+pub async fn schedule(conn: &mut Conn, row: &TaskRow) -> Result<(), StoreError> {
+    db::query("UPDATE task SET scheduled = 1 WHERE cluster_id = ? AND task_id = ?")
+        .bind(row.cluster_id.as_str())
+        .bind(row.task_id.as_str())
+        .execute(conn)
+        .await?;
+    Ok(())
+}

@@ -22,6 +22,7 @@ pub struct Waiters {
 struct Inner {
     parked: HashMap<Key, Place>,
     next: u64,
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub enum Woken {
     Look,
     /// A newer connection of the same node waits now.
     Superseded,
+    /// Nobody waits here any more.
+    Ended,
 }
 
 impl Default for Waiters {
@@ -75,6 +78,9 @@ impl Waiters {
             wake: Arc::clone(&wake),
         };
         let before = inner.parked.insert(key.clone(), place);
+        if inner.ended {
+            wake.notify_one();
+        }
         drop(inner);
         if let Some(before) = before {
             before.wake.notify_one();
@@ -92,6 +98,13 @@ impl Waiters {
         let inner = self.inner();
         let place = inner.parked.get(&(cluster.clone(), node.clone()));
         place.inspect(|p| p.wake.notify_one()).is_some()
+    }
+
+    /// Nobody waits any more from here on, as when the daemon stops.
+    pub fn end(&self) {
+        let mut inner = self.inner();
+        inner.ended = true;
+        inner.parked.values().for_each(|place| place.wake.notify_one());
     }
 
     /// Nodes that wait.
@@ -120,10 +133,12 @@ impl Waiters {
 }
 
 impl Parked {
-    /// Ends when something may be there, or somebody else waits for the node.
+    /// Ends when something may be there, somebody else waits for the node, or nobody is to wait any more.
     pub async fn woken(&self) -> Woken {
         self.wake.notified().await;
-        if self.is_newest() {
+        if self.waiters.inner().ended {
+            Woken::Ended
+        } else if self.is_newest() {
             Woken::Look
         } else {
             Woken::Superseded

@@ -13,8 +13,10 @@ use hpc_schema::time::Rfc3339;
 use reqwest::{Client, Response};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use virtengine_provider::admin::Admin;
 use virtengine_provider::clock;
 use virtengine_provider::config::{Config, Span};
+use virtengine_provider::home::Home;
 
 use crate::agent::{Agent, problem};
 use crate::site::{CHAIN_ID, Site, cluster};
@@ -422,4 +424,63 @@ async fn what_is_not_in_the_catalogue_or_not_as_its_schema_says_is_never_submitt
         code == 0 && out == golden,
         "task catalog prints schema/tasks/catalog.json"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_nodes_that_wait_for_tasks() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.stop.intake = Span::seconds(60);
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let path = wait_path(&agent.node.parse().unwrap());
+    let request = agent
+        .client(&site)
+        .get(format!("{}{path}?wait_seconds=120", site.gateway()));
+    let waits = tokio::spawn(request.send());
+    // Until it is there.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!waits.is_finished());
+    let began = std::time::Instant::now();
+    site.stop_daemon().await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(waits.await.unwrap().unwrap().status(), 204);
+}
+
+/// What stands of a task in the audit log.
+fn recorded(site: &Site, id: &str) -> Vec<String> {
+    let (out, err, code) = site.run(&["audit", "export"]);
+    assert_eq!(code, 0, "{err}");
+    let rows = out.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    rows.filter(|r| r["target"].as_str().unwrap().contains(id))
+        .map(|r| r["action"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_scheduled_probe_the_result_alone_is_in_the_audit_log_and_of_a_persons_all() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let desk = Admin {
+        home: Home::new(site.home()),
+        config: site.config(),
+        store: site.store().await,
+    };
+    let node = "node-0001".parse().unwrap();
+    let probe = desk.submit_probe(&node, &cluster(), 600).await.unwrap();
+    let asked = submit(&site, &[]);
+    let delivered = wait(&agent, &client, &site, 5).await.unwrap().tasks;
+    assert_eq!(delivered.len(), 2);
+    for task in &delivered {
+        let id = task.task.task_id.as_str();
+        let good = result(&agent, hash(&agent, &site, task));
+        assert_eq!(send(&agent, &client, &site, id, &good).await.status(), 200);
+    }
+    assert_eq!(recorded(&site, probe.task_id.as_str()), ["task.result"]);
+    assert_eq!(
+        recorded(&site, &asked),
+        ["task.submit", "task.dispatch", "task.result"]
+    );
+    assert_eq!(site.run(&["audit", "verify"]).2, 0);
 }

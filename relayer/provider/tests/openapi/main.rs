@@ -45,6 +45,10 @@ fn with_ids(ids: &[(&str, &str)]) -> Value {
                     parameter["schema"] = json!({ "type": "string", "enum": [id, "none-0000"] });
                 }
             }
+            if parameter["name"] == "wait_seconds" {
+                parameter["schema"] = json!({ "type": "integer", "enum": [0, 1] });
+                parameter["required"] = true.into();
+            }
         }
     }
     document
@@ -106,7 +110,11 @@ async fn schemathesis_finds_no_5xx_and_no_undocumented_answer_of_admin_gateway_a
         .0;
     site.token("node-0002", &Agent::new("node-0002").public(), "1h");
     let tokens: Value = serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+    let probe = ["task", "submit", "node-0001", "--type", "diag.health_probe"];
+    let (task, err, code) = site.run(&probe);
+    assert_eq!(code, 0, "{err}");
     let ids = [
+        ("task_id", task.trim()),
         ("node_id", "node-0001"),
         ("cluster_id", CLUSTER),
         ("command_id", order.trim()),
@@ -127,6 +135,11 @@ async fn schemathesis_finds_no_5xx_and_no_undocumented_answer_of_admin_gateway_a
         key,
     ];
     put_to_the_proof(&site, &known, &site.gateway(), "^/api/v1/hpc", &tls);
+    // What is left out would be waited for.
+    let waits = [&tls[..], &["--mode", "positive"]].concat();
+    put_to_the_proof(&site, &known, &site.gateway(), "^/internal/v1/.*/wait$", &waits);
+    let said = "^/internal/v1/.*/(progress|result)$";
+    put_to_the_proof(&site, &known, &site.gateway(), said, &tls);
     let health = format!("http://{}", daemon.ops_addr());
     put_to_the_proof(&site, &known, &health, "^/(healthz|readyz|metrics)$", &[]);
     // Nothing that was refused did any harm.
