@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, open};
+
 /// An IO error with the path it happened on.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {path}: {source}")]
@@ -185,7 +187,11 @@ pub fn create_directory(path: &Path) -> Result<(), FileError> {
     if rustix::process::geteuid().is_root() {
         let owner = fs::metadata(&existing).map_err(at("read", &existing))?;
         for made in above().take_while(|p| *p != existing) {
-            std::os::unix::fs::chown(made, Some(owner.uid()), Some(owner.gid()))
+            // The directory that was made, and not what a link that took its place leads to.
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let handle =
+                open(made, flags, Mode::empty()).map_err(|e| at("open directory", made)(e.into()))?;
+            std::os::unix::fs::fchown(handle, Some(owner.uid()), Some(owner.gid()))
                 .map_err(at("change owner of", made))?;
         }
     }

@@ -39,7 +39,7 @@ impl Inventory {
         // Works before there is a configuration: what would this node report?
         let path = &self.config.config;
         let (sources, reserve, held) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
-            let c = self.config.load()?;
+            let c = self.config.load_as_owner()?;
             let dir = c.tasks.as_ref().map(|t| t.dir.as_path());
             // What cannot be read is shown as nothing.
             let held = HoldingsFile::new(dir).read().unwrap_or_default().held;

@@ -5,10 +5,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::output::{print, say};
+use super::owner::as_owner_of;
 use super::rotate::Rotate;
 use super::store::StoreArguments;
 use super::{Failure, Format, examples};
 use crate::config::DEFAULT_KEY_PATH;
+use crate::files::directory_of;
 use crate::key::{KeyFileError, Store, attestation_key, describe, generate_in, migrate};
 
 /// `keygen`.
@@ -66,6 +68,7 @@ fn failure(e: &KeyFileError) -> Failure {
 
 impl Keygen {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        as_owner_of(&[&self.output_dir])?;
         let store = self.store.store()?.unwrap_or(Store::File);
         let made = generate_in(&self.output_dir, self.force, &store).map_err(|e| failure(&e))?;
         if self.output != Format::Text {
@@ -97,6 +100,7 @@ impl Key {
 }
 
 fn show(path: &Path, output: Format) -> Result<ExitCode, Failure> {
+    as_owner_of(&[directory_of(path)])?;
     let (public, place) = describe(path).map_err(|e| failure(&e))?;
     if output != Format::Text {
         return print(
@@ -109,6 +113,7 @@ fn show(path: &Path, output: Format) -> Result<ExitCode, Failure> {
 }
 
 fn show_attestation(path: &Path, output: Format) -> Result<ExitCode, Failure> {
+    as_owner_of(&[directory_of(path)])?;
     let (_, place) = describe(path).map_err(|e| failure(&e))?;
     let key = attestation_key(&place).map_err(|e| failure(&e))?;
     if output != Format::Text {
@@ -122,6 +127,7 @@ fn show_attestation(path: &Path, output: Format) -> Result<ExitCode, Failure> {
 }
 
 fn moved(path: &Path, store: &StoreArguments, output: Format) -> Result<ExitCode, Failure> {
+    as_owner_of(&[directory_of(path)])?;
     let store = store
         .store()?
         .ok_or_else(|| Failure::new(2, "--store says where the key is to live: file or tpm"))?;

@@ -11,6 +11,7 @@ mod install;
 mod inventory;
 mod keys;
 mod output;
+mod owner;
 mod probe_gpu;
 mod register;
 mod rotate;
@@ -31,6 +32,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use output::Format;
 
 use crate::config::{self, Config, ConfigError, HumanDuration, Overrides};
+use crate::files::directory_of;
 
 /// Measures this node, signs what it measured, reports it to the provider's gateway.
 #[derive(Debug, Parser)]
@@ -175,6 +177,18 @@ impl ConfigArguments {
         }
         .or_runbook(|name| std::env::var(name).ok())?;
         config::load(&self.config, &overrides)
+    }
+
+    /// The same; root goes on as the user to whom it and what it names belongs.
+    fn load_as_owner(&self) -> Result<Config, Failure> {
+        let config = self.load()?;
+        owner::as_owner_of(&[
+            &config.state_dir,
+            directory_of(&config.key_path),
+            directory_of(&config.tls.client_cert),
+            &self.config,
+        ])?;
+        Ok(config)
     }
 }
 

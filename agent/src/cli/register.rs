@@ -24,7 +24,7 @@ pub(super) struct Register {
 
 impl Register {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let config = self.config.load()?;
+        let config = self.config.load_as_owner()?;
         let key = crate::key::load(&config.key_path).map_err(|e| Failure::new(2, e))?;
         let progress = |reason: &str| eprintln!("{reason}");
         let outcome = runtime()?

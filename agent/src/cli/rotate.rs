@@ -42,7 +42,9 @@ fn key(e: KeyFileError) -> Failure {
 
 impl Rotate {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let mut config = self.config.load()?;
+        // A file that root names may be root's alone.
+        let named = self.named_token();
+        let mut config = self.config.load_as_owner()?;
         let state = StateDir::new(&config.state_dir);
         let registration = Registration::load(&state)
             .map_err(|e| Failure::new(1, e))?
@@ -62,11 +64,8 @@ impl Rotate {
             say!("the registered key stays: {}", old.public());
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(path) = &self.token_file {
-            let text = read_token_file(path)?.ok_or_else(|| {
-                Failure::new(2, format_args!("--token-file {}: no such file", path.display()))
-            })?;
-            config.token = Some(Token::new(&text));
+        if let Some(token) = named? {
+            config.token = Some(token);
         }
         if self.is_done(&config, &registration) {
             return self.tell(&registration);
@@ -86,6 +85,15 @@ impl Rotate {
             .block_on(rotate(&config, &rotation, Some(self.wait.0), progress))
             .map_err(|e| Failure::new(exit_code(&e), e))?;
         self.tell(&registration)
+    }
+
+    fn named_token(&self) -> Result<Option<Token>, Failure> {
+        let Some(path) = &self.token_file else {
+            return Ok(None);
+        };
+        let text = read_token_file(path)?
+            .ok_or_else(|| Failure::new(2, format_args!("--token-file {}: no such file", path.display())))?;
+        Ok(Some(Token::new(&text)))
     }
 
     /// The same command again, after it had come to its end.

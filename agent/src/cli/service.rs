@@ -7,6 +7,7 @@ use hpc_schema::time::UnixSeconds;
 use serde_json::json;
 
 use super::output::{print, say};
+use super::owner::as_owner_of;
 use super::{ConfigArguments, Failure, Format, examples};
 use crate::clock::unix_seconds;
 use crate::config::DEFAULT_STATE_DIR;
@@ -65,8 +66,9 @@ impl Place {
         let dir = match &self.state_dir {
             Some(dir) => dir.clone(),
             None if !self.config.config.exists() => DEFAULT_STATE_DIR.into(),
-            None => self.config.load()?.state_dir,
+            None => self.config.load_as_owner()?.state_dir,
         };
+        as_owner_of(&[&dir])?;
         Ok(StateDir::new(&dir))
     }
 }
@@ -104,6 +106,7 @@ fn line(c: &ServiceChange) {
 
 impl Return {
     fn run(self) -> Result<ExitCode, Failure> {
+        let by = person();
         let state = self.place.state()?;
         if !Lock::is_held(&state) {
             return Err(Failure::new(
@@ -115,7 +118,7 @@ impl Return {
         let wish = ServiceWish {
             id: hex::encode(id),
             at: unix_seconds(),
-            by: person(),
+            by,
             force: self.force,
             reason: self
                 .reason

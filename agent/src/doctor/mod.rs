@@ -7,7 +7,7 @@ mod host;
 mod identity;
 mod rows;
 mod slurm;
-mod user;
+pub(crate) mod user;
 
 use std::fmt::Display;
 

@@ -9,10 +9,10 @@ use crate::files::{Owner, directory_of, read_text};
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct User {
-    pub(super) uid: u32,
+pub(crate) struct User {
+    pub(crate) uid: u32,
     /// Its name; its number if it has none.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its groups by number.
     gids: Vec<u32>,
     /// Its groups by name.
@@ -21,14 +21,24 @@ pub(super) struct User {
 
 impl User {
     /// Whose the state directory is, else the key; before both are there, whoever asks.
-    pub(super) fn of_service(config: &Config) -> Self {
+    pub(crate) fn of_service(config: &Config) -> Self {
         let owner = Owner::of(&config.state_dir).or_else(|_| Owner::of(directory_of(&config.key_path)));
         let uid = owner.map_or_else(|_| rustix::process::geteuid().as_raw(), |o| o.uid);
-        let read = |name: &str| read_text(&config.roots.etc.join(name), 4 << 20).unwrap_or_default();
+        Self::of_host(uid, &config.roots.etc)
+    }
+
+    /// As the files of the host have it.
+    pub(crate) fn of_host(uid: u32, etc: &Path) -> Self {
+        let read = |name: &str| read_text(&etc.join(name), 4 << 20).unwrap_or_default();
         Self::find(uid, &read("passwd"), &read("group"))
     }
 
-    pub(super) fn find(uid: u32, passwd: &str, group: &str) -> Self {
+    /// Its groups by number, its own first; none of one that has no account.
+    pub(crate) fn gids(&self) -> &[u32] {
+        &self.gids
+    }
+
+    pub(crate) fn find(uid: u32, passwd: &str, group: &str) -> Self {
         let row = passwd.lines().find_map(|l| {
             let words: Vec<&str> = l.split(':').collect();
             let is = words.get(2)?.parse() == Ok(uid);
@@ -62,12 +72,12 @@ impl User {
     }
 
     /// Whether it is in this group, or root.
-    pub(super) fn is_in(&self, group: &str) -> bool {
+    pub(crate) fn is_in(&self, group: &str) -> bool {
         self.uid == 0 || self.groups.iter().any(|g| g == group)
     }
 
     /// Whether the file's mode lets it (`read` 4, `write` 2, both 6); none if there is no such file.
-    pub(super) fn may(&self, path: &Path, wanted: u32) -> Option<bool> {
+    pub(crate) fn may(&self, path: &Path, wanted: u32) -> Option<bool> {
         let meta = std::fs::metadata(path).ok()?;
         Some(self.uid == 0 || self.bits(&meta) & wanted == wanted)
     }

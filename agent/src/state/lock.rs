@@ -1,9 +1,9 @@
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::StateDir;
 use crate::files::{FileError, Owner, at, directory_of};
@@ -34,13 +34,22 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o644)
+            .custom_flags(flags())
             .open(path)
             .map_err(at("open", path))?;
+        let meta = file.metadata().map_err(at("read", path))?;
+        // Whoever owns the directory may have put a link there, to a file that is not theirs. No lock has a content.
+        if !meta.is_file() || meta.nlink() != 1 || meta.len() != 0 {
+            let what = "is no lock: it must be an empty file without another name; remove it";
+            return Err(at("lock", path)(std::io::Error::other(what)));
+        }
         // Made by root, it must still open for the service's user.
         if rustix::process::geteuid().is_root() {
             let owner = Owner::of(directory_of(path))?;
-            std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))
-                .map_err(at("change owner of", path))?;
+            if owner.uid != meta.uid() || owner.gid != meta.gid() {
+                std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))
+                    .map_err(at("change owner of", path))?;
+            }
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self(file))),
@@ -91,16 +100,51 @@ impl Lock {
     /// Whether a process holds a lock file.
     #[must_use]
     pub fn is_held_at(path: &Path) -> bool {
-        let Ok(file) = File::open(path) else {
+        let opened = OpenOptions::new().read(true).custom_flags(flags()).open(path);
+        let Ok(file) = opened else {
             return false;
         };
         flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK)
     }
 }
 
+/// No link is followed, and no pipe waited for.
+fn flags() -> i32 {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    i32::try_from(flags.bits()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_leads_to_another_file_gives_that_file_to_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (theirs, path) = (dir.path().join("shadow"), dir.path().join("service/rotate.lock"));
+        std::fs::create_dir(dir.path().join("service")).unwrap();
+        std::fs::write(&theirs, "").unwrap();
+        let owner = std::fs::metadata(&theirs).unwrap().uid();
+        if owner == 0 {
+            std::os::unix::fs::chown(dir.path().join("service"), Some(4711), Some(4711)).unwrap();
+        }
+        std::os::unix::fs::symlink(&theirs, &path).unwrap();
+        Lock::take_at(&path).unwrap_err();
+        assert!(!Lock::is_held_at(&path));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::hard_link(&theirs, &path).unwrap();
+        let e = Lock::take_at(&path).unwrap_err();
+        assert!(e.to_string().contains("rotate.lock: is no lock"), "{e}");
+        assert_eq!(std::fs::metadata(&theirs).unwrap().uid(), owner);
+        // One with a content was another's before.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "root:x:").unwrap();
+        Lock::take_at(&path).unwrap_err();
+        std::fs::write(&path, "").unwrap();
+        drop(Lock::take_at(&path).unwrap().unwrap());
+        let ours = if owner == 0 { 4711 } else { owner };
+        assert_eq!(std::fs::metadata(&path).unwrap().uid(), ours);
+    }
 
     #[test]
     fn two_agents_cannot_share_a_state_directory() {
