@@ -239,6 +239,16 @@ echo "$user $tag $restart $pause $syslog" >"DIR/options"
 echo $! >"$pidfile"
 "#;
 
+/// What a service that was taken over would have root run.
+const ENVIRONMENT_OF_A_THIEF: &str = "# of the runbook
+touch DIR/stolen
+NODE_AGENT_OS_FAMILY=$(touch DIR/stolen)`touch DIR/stolen`; touch DIR/stolen
+NODE_AGENT_X$(touch DIR/stolen)=y
+LD_PRELOAD=DIR/stolen.so
+PATH=DIR
+NODE_AGENT_HOST_ID=\"node-0007\"
+";
+
 /// Says how it was started, and that it was told to read its configuration again.
 const AGENT: &str = r#"#!/bin/sh
 trap 'echo reload >>"DIR/said"' HUP
@@ -267,7 +277,7 @@ fn the_rc_script_starts_restarts_reloads_and_stops_the_agent_under_daemon() {
         ("rc.subr", RC_SUBR),
         ("daemon", DAEMON),
         ("agent", AGENT),
-        ("environment", "# of the runbook\nNODE_AGENT_HOST_ID=node-0007\n"),
+        ("environment", ENVIRONMENT_OF_A_THIEF),
         ("rc.conf", ""),
     ] {
         fs::write(at(name), text.replace("DIR", root)).unwrap();
@@ -304,6 +314,7 @@ fn the_rc_script_starts_restarts_reloads_and_stops_the_agent_under_daemon() {
     );
     fs::write(at("rc.conf"), conf).unwrap();
     assert!(rc("start").0 && rc("status").0);
+    assert!(!at("stolen").exists(), "root ran what the service wrote");
     let started = format!("run --config {root}/config.yaml as node-0007\n");
     until("the start", &|said| said == started);
     assert_eq!(
