@@ -47,10 +47,12 @@ impl HelperCommand {
             user: uid,
             allowed: self.allow,
             slurm: SlurmConfig {
-                enabled: None,
+                // Who asks has seen it here; slurmd may be down.
+                enabled: Some(true),
                 bin_dir: self.slurm_bin_dir,
                 conf: self.slurm_conf,
                 node_name: self.slurm_node_name,
+                seen: None,
             },
             systemctl: self.systemctl,
         };

@@ -82,7 +82,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         reserve: agent.reserve,
         quote: super::tpm::resolve(agent.tpm)?,
         roots: roots(agent.roots),
-        slurm: super::sources::slurm(slurm)?,
+        slurm: super::sources::slurm(slurm, &state_dir)?,
         gpu: super::sources::gpu(gpu)?,
         responder: super::probe::resolve(&probe),
         commands: super::commands::resolve(commands)?,

@@ -1,19 +1,19 @@
 //! Sections `slurm` and `gpu` of the file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 use crate::probe::gpu::GpuConfig;
-use crate::probe::slurm::SlurmConfig;
+use crate::probe::slurm::{SlurmConfig, ledger_path};
 
 /// The batch system.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slurm {
-    /// Whether this node belongs to Slurm; default: if it is configured in `/etc/slurm` or slurmd runs.
+    /// Whether this node belongs to Slurm; default: if it is configured in `/etc/slurm`, slurmd or a job runs, or the agent has seen it here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Folder of scontrol, squeue and slurmd; default: where programs usually are, and `/opt/slurm`.
@@ -39,7 +39,7 @@ pub struct Gpu {
     pub nvml_library: Option<PathBuf>,
 }
 
-pub(super) fn slurm(section: Slurm) -> Result<SlurmConfig, ConfigError> {
+pub(super) fn slurm(section: Slurm, state_dir: &Path) -> Result<SlurmConfig, ConfigError> {
     if let Some(name) = &section.node_name {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         // It becomes an argument of scontrol.
@@ -55,6 +55,7 @@ pub(super) fn slurm(section: Slurm) -> Result<SlurmConfig, ConfigError> {
         bin_dir: absolute("slurm.bin_dir", section.bin_dir)?,
         conf: absolute("slurm.conf", section.conf)?,
         node_name: section.node_name,
+        seen: Some(ledger_path(state_dir)),
     })
 }
 

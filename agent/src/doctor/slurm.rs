@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Check;
 use super::user::User;
 use crate::config::Config;
+use crate::files::Owner;
 use crate::probe::process::Processes;
 use crate::probe::tool::{Tool, find};
 
@@ -28,7 +29,8 @@ struct Said {
 pub(super) fn checks(config: &Config, user: &User) -> [Check; 2] {
     let slurm = &config.slurm;
     let here = slurm.enabled.unwrap_or_else(|| {
-        config.roots.etc.join("slurm/slurm.conf").exists()
+        slurm.is_configured(&config.roots.etc)
+            || slurm.seen.as_ref().is_some_and(|path| path.exists())
             || !Processes::named("slurmd").find(&config.roots.proc).is_empty()
     });
     if !here {
@@ -56,7 +58,15 @@ pub(super) fn checks(config: &Config, user: &User) -> [Check; 2] {
 fn ask(config: &Config, user: &User) -> Result<Said, Check> {
     let slurm = &config.slurm;
     let program = |name: &str| {
-        let tool = find(name, slurm.bin_dir.as_deref()).map(|p| Tool::new(p, DEADLINE, LIMIT));
+        // The configuration that names them may be the service's: root runs them as the service.
+        let other = Owner {
+            uid: user.uid,
+            gid: user.gids().first().copied().unwrap_or(user.uid),
+        };
+        let root = rustix::process::geteuid().is_root();
+        let other =
+            (root && user.uid != 0 && (slurm.bin_dir.is_some() || slurm.conf.is_some())).then_some(other);
+        let tool = find(name, slurm.bin_dir.as_deref()).map(|p| Tool::new(p, DEADLINE, LIMIT).as_user(other));
         match &slurm.conf {
             Some(conf) => tool.map(|t| t.with("SLURM_CONF", conf)),
             None => tool,

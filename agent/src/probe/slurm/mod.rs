@@ -2,6 +2,7 @@
 //! an argument vector, a bare environment, a deadline and a bound on what they may print.
 
 mod by;
+mod client;
 mod control;
 mod hostlist;
 mod ledger;
@@ -9,7 +10,7 @@ mod node;
 mod queue;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use by::By;
 pub use control::{Control, Turned, drained_by};
@@ -17,23 +18,16 @@ pub use ledger::{Ended, Ledger};
 pub use node::SlurmNode;
 pub use queue::Queue;
 
+use super::Roots;
 use super::kept::Kept;
-use super::process::{Daemon, Processes, command_line};
-use super::tool::{Tool, ToolError, find};
-use super::{Roots, host};
-
-/// Slurm's own clients give up on a dead controller after 10 s by default.
-const DEADLINE: Duration = Duration::from_secs(8);
-/// After failures the controller is asked less often, up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Between two looks for a slurmd that was not there.
-const RARELY: Duration = Duration::from_secs(55);
-const LINE: usize = 64 << 10;
+use super::process::{Processes, command_line};
+use client::Client;
 
 /// What the administrator says of Slurm here.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct SlurmConfig {
-    /// Whether this node belongs to Slurm; none: if it is configured here or slurmd runs.
+    /// Whether this node belongs to Slurm; none: if it is configured here, slurmd or a job's step runs, or an agent has
+    /// seen it here.
     pub enabled: Option<bool>,
     /// Folder of `scontrol`, `squeue`, `slurmd`.
     pub bin_dir: Option<PathBuf>,
@@ -41,6 +35,19 @@ pub struct SlurmConfig {
     pub conf: Option<PathBuf>,
     /// The node's name in Slurm; none: slurmd's `-N`, else the short host name.
     pub node_name: Option<String>,
+    /// File that is there once an agent has seen Slurm here: its ledger of jobs.
+    pub seen: Option<PathBuf>,
+}
+
+impl SlurmConfig {
+    /// Whether a file says that this node belongs to Slurm.
+    #[must_use]
+    pub fn is_configured(&self, etc: &Path) -> bool {
+        self.enabled == Some(true)
+            || self.conf.is_some()
+            || etc.join("slurm/slurm.conf").exists()
+            || etc.join("slurm-llnl/slurm.conf").exists()
+    }
 }
 
 /// Jobs on this node.
@@ -56,23 +63,6 @@ pub struct SlurmJobs {
     pub since: u64,
 }
 
-/// Asks one of Slurm's programs about this node, less often while it fails.
-#[derive(Debug)]
-struct Client {
-    config: SlurmConfig,
-    roots: Roots,
-    program: &'static str,
-    tool: Option<Tool>,
-    slurmd: Daemon,
-    /// When it was looked for in vain.
-    missing: Option<Instant>,
-    pause: Duration,
-    not_before: Option<Instant>,
-    said: bool,
-    /// The last failure.
-    last: String,
-}
-
 /// Whether Slurm rules this node, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<T> {
@@ -82,119 +72,6 @@ pub enum Answer<T> {
     Silent,
     /// This.
     Said(T),
-}
-
-impl Client {
-    fn new(config: SlurmConfig, roots: &Roots, program: &'static str) -> Self {
-        Self {
-            config,
-            roots: roots.clone(),
-            program,
-            tool: None,
-            slurmd: Daemon::new("slurmd"),
-            missing: None,
-            pause: Duration::ZERO,
-            not_before: None,
-            said: false,
-            last: String::new(),
-        }
-    }
-
-    /// Why it does not answer.
-    fn trouble(&self) -> String {
-        if self.last.is_empty() {
-            format!("{} does not answer", self.program)
-        } else {
-            self.last.clone()
-        }
-    }
-
-    /// The node's name and whether Slurm is here.
-    fn node(&mut self) -> Option<String> {
-        if self.config.enabled == Some(false) {
-            return None;
-        }
-        let configured = self.config.enabled == Some(true)
-            || self.config.conf.is_some()
-            || self.roots.etc.join("slurm/slurm.conf").exists()
-            || self.roots.etc.join("slurm-llnl/slurm.conf").exists();
-        // Where there is neither a configuration nor the daemon, it is looked for once a minute.
-        let now = Instant::now();
-        if !configured
-            && self
-                .missing
-                .is_some_and(|at| now.saturating_duration_since(at) < RARELY)
-        {
-            return None;
-        }
-        let process = self.slurmd.find(&self.roots.proc);
-        self.missing = process.is_none().then_some(now);
-        if !configured && process.is_none() {
-            return None;
-        }
-        self.config
-            .node_name
-            .clone()
-            .or_else(|| super::process::option(&self.roots.proc, process?, "-N"))
-            .or_else(|| host::hostname(&self.roots)?.split('.').next().map(str::to_owned))
-    }
-
-    fn ask<T>(
-        &mut self,
-        now: Instant,
-        read: impl FnOnce(&mut Tool, &str) -> Result<Option<T>, ToolError>,
-    ) -> Answer<T> {
-        let Some(node) = self.node() else {
-            return Answer::NotHere;
-        };
-        if self.not_before.is_some_and(|at| now < at) {
-            return Answer::Silent;
-        }
-        if self.tool.is_none() {
-            self.tool = find(self.program, self.config.bin_dir.as_deref()).map(|path| {
-                let tool = Tool::new(path, DEADLINE, LINE).with("SLURM_TIME_FORMAT", "%s");
-                match &self.config.conf {
-                    Some(conf) => tool.with("SLURM_CONF", conf.as_os_str()),
-                    None => tool,
-                }
-            });
-        }
-        let asked = Instant::now();
-        let outcome = match &mut self.tool {
-            None => Err(format!("{} is not installed; set slurm.bin_dir", self.program)),
-            Some(tool) => match read(tool, &node) {
-                Ok(Some(answer)) => Ok(answer),
-                Ok(None) => Err(format!(
-                    "{} does not know node {node}; set slurm.node_name",
-                    self.program
-                )),
-                Err(e) => Err(e.to_string()),
-            },
-        };
-        match outcome {
-            Ok(answer) => {
-                if std::mem::take(&mut self.said) {
-                    tracing::info!("slurm answers {} again", self.program);
-                }
-                self.pause = Duration::ZERO;
-                self.not_before = None;
-                Answer::Said(answer)
-            }
-            Err(message) => {
-                if !std::mem::replace(&mut self.said, true) {
-                    tracing::warn!("slurm: {message}");
-                }
-                self.last = message;
-                self.pause = self
-                    .pause
-                    .saturating_mul(2)
-                    .clamp(Duration::from_secs(15), LONGEST_PAUSE);
-                // From the end of a long wait, not from its beginning.
-                self.not_before = now.checked_add(asked.elapsed().saturating_add(self.pause));
-                Answer::Silent
-            }
-        }
-    }
 }
 
 /// State and capacity of this node.
@@ -252,6 +129,7 @@ impl JobsProbe {
         });
         match answer {
             Answer::NotHere => Answer::NotHere,
+            // What jobs ran is not known, and that Slurm is here must outlive slurmd and this process.
             Answer::Silent => self.processes(unix).map_or(Answer::Silent, Answer::Said),
             Answer::Said(queue) => Answer::Said(self.follow(queue, unix)),
         }
@@ -280,10 +158,10 @@ impl JobsProbe {
     /// Without the controller; none if nothing runs here either: then nothing is known.
     fn processes(&mut self, unix: u64) -> Option<SlurmJobs> {
         let active = running_here(&mut self.steps, &self.client.roots.proc);
+        let ledger = self.ledger(unix);
         if active.is_empty() {
             return None;
         }
-        let ledger = self.ledger(unix);
         Some(SlurmJobs {
             active,
             pending: None,
@@ -294,8 +172,16 @@ impl JobsProbe {
 
     fn ledger(&mut self, unix: u64) -> &mut Ledger {
         let kept = &self.kept;
-        self.ledger
-            .get_or_insert_with(|| kept.load().unwrap_or_else(|| Ledger::new(unix)))
+        self.ledger.get_or_insert_with(|| {
+            kept.load().unwrap_or_else(|| {
+                let new = Ledger::new(unix);
+                // Without a job too it says that Slurm was here.
+                if let Err(e) = kept.save(&new) {
+                    tracing::warn!("transitions of jobs are not kept over a restart: {e}");
+                }
+                new
+            })
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 
@@ -171,4 +172,63 @@ fn without_the_controller_running_jobs_are_known_from_their_processes() {
         panic!()
     };
     assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], Some(0)));
+}
+
+/// Configless: the controller gives slurmd its configuration, and no file of it lies on the node.
+#[test]
+fn a_node_without_a_configuration_belongs_to_slurm_while_its_daemon_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    let ledger = dir.path().join("jobs.json");
+    let config = SlurmConfig {
+        seen: Some(ledger.clone()),
+        ..config
+    };
+    let (now, unix) = (Instant::now(), 1_795_303_803);
+    let slurmd = roots.proc.join("4711");
+    let process = |pid: &str, comm: &str, cmdline: &str| {
+        fs::create_dir_all(roots.proc.join(pid)).unwrap();
+        fs::write(roots.proc.join(pid).join("comm"), format!("{comm}\n")).unwrap();
+        fs::write(roots.proc.join(pid).join("cmdline"), cmdline).unwrap();
+    };
+    fs::create_dir_all(roots.proc.join("1")).unwrap();
+    assert_eq!(NodeProbe::new(config.clone(), &roots).read(now), Answer::NotHere);
+    let mut jobs = JobsProbe::new(config.clone(), &roots, ledger.clone());
+    assert_eq!(jobs.read(now, unix), Answer::NotHere);
+    assert!(!ledger.exists());
+
+    // It runs, and the controller does not answer: nothing but the daemon says so.
+    for program in ["scontrol", "squeue"] {
+        fs::write(dir.path().join("bin").join(program), "#!/bin/sh\nexit 1\n").unwrap();
+    }
+    process("4711", "slurmd", "/opt/slurm/sbin/slurmd\0-D\0-N\0gpu07\0");
+    let mut node = NodeProbe::new(config.clone(), &roots);
+    assert_eq!(node.read(now), Answer::Silent);
+    let mut jobs = JobsProbe::new(config.clone(), &roots, ledger.clone());
+    assert_eq!(jobs.read(now, unix), Answer::Silent);
+    fs::remove_dir_all(&slurmd).unwrap();
+    assert_eq!(node.read(now), Answer::Silent);
+    assert_eq!(node.0.node().as_deref(), Some("gpu07"));
+    assert_eq!(jobs.read(now, unix), Answer::Silent);
+
+    // The agent starts anew meanwhile.
+    assert_eq!(NodeProbe::new(config.clone(), &roots).read(now), Answer::Silent);
+    assert_eq!(
+        JobsProbe::new(config.clone(), &roots, ledger.clone()).read(now, unix),
+        Answer::Silent
+    );
+    // It remembers nothing, and a job runs on.
+    fs::remove_file(&ledger).unwrap();
+    process("50", "slurmstepd", "slurmstepd: [4711.batch]");
+    assert_eq!(NodeProbe::new(config.clone(), &roots).read(now), Answer::Silent);
+    let Answer::Said(found) = JobsProbe::new(config.clone(), &roots, ledger.clone()).read(now, unix) else {
+        panic!()
+    };
+    assert_eq!(found.active, [4711]);
+    // The administrator's word ends it.
+    let off = SlurmConfig {
+        enabled: Some(false),
+        ..config
+    };
+    assert_eq!(NodeProbe::new(off, &roots).read(now), Answer::NotHere);
 }
