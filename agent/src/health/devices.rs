@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use hpc_schema::heartbeat::SlurmState;
 
+use super::machine::{FLAPS, RECENT};
 use super::{Beside, Findings};
 use crate::probe::errors::xid::{self, Action};
-use crate::probe::gpu::Gpu;
+use crate::probe::gpu::{Gpu, POWER_CAP};
 use crate::probe::hardware::sensors::Kind;
 use crate::probe::slurm::{Answer, By, drained_by};
 use crate::sample::Figures;
@@ -69,10 +70,13 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
         if let Some(celsius) = gpu.temperature.filter(|c| *c >= GPU_HOT) {
             add("gpu_hot", format!("{name} has {celsius} °C"));
         }
-        if !gpu.throttled_by.is_empty() {
+        // At its power limit a GPU works as hard as it may: full use is what it is for.
+        let slowed = gpu.throttled_by.iter().map(String::as_str);
+        let slowed: Vec<&str> = slowed.filter(|by| *by != POWER_CAP).collect();
+        if !slowed.is_empty() {
             add(
                 "gpu_throttled",
-                format!("{name} is slowed down: {}", gpu.throttled_by.join(", ")),
+                format!("{name} is slowed down: {}", slowed.join(", ")),
             );
         }
         // None at all: nothing is plugged in.
@@ -145,7 +149,7 @@ pub(super) fn faults(figures: &Figures, now: Instant, into: &mut Findings) {
 }
 
 /// Memory errors, links, sensors.
-pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) {
+pub(super) fn instruments(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
     let Some(instruments) = figures.instruments.fresh(now) else {
         return;
     };
@@ -169,6 +173,22 @@ pub(super) fn instruments(figures: &Figures, now: Instant, into: &mut Findings) 
             port.device, port.port, port.state, port.physical
         );
         into.add_of("link_lost", &format!("{}/{}", port.device, port.port), message);
+    }
+    let recent = |at: u64| at.saturating_add(RECENT) > beside.unix;
+    for port in instruments
+        .ports
+        .iter()
+        .filter(|p| p.flaps >= FLAPS && p.last_flap.is_some_and(recent))
+    {
+        let message = format!(
+            "{} port {} went down {} times within 24 h",
+            port.device, port.port, port.flaps
+        );
+        into.add_of(
+            "link_flapping",
+            &format!("{}/{}", port.device, port.port),
+            message,
+        );
     }
     for sensor in instruments.sensors.iter().filter(|s| s.kind == Kind::Temperature) {
         if sensor.critical.is_some_and(|limit| sensor.value >= limit) {

@@ -14,7 +14,9 @@ const MEMORY_STALLED: u64 = 2000;
 /// The same for disks, which are waited for in normal work too.
 const IO_STALLED: u64 = 5000;
 /// An error is news for so long: it is on record for a day, and what it led to may have been mended since.
-const RECENT: u64 = 3600;
+pub(super) const RECENT: u64 = 3600;
+/// So often within a day a link may go down.
+pub(super) const FLAPS: u32 = 3;
 
 /// Want of memory.
 pub(super) fn memory(figures: &Figures, now: Instant, into: &mut Findings) {
@@ -81,19 +83,17 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
         }
     }
     let recent = |at: u64| at.saturating_add(RECENT) > beside.unix;
-    if let Some(last) = errors.last.as_ref().filter(|l| recent(l.at)) {
-        let code = match last.class.as_str() {
-            "io" => Some("disk_errors"),
-            "filesystem" => Some("filesystem_errors"),
-            "hang" => Some("kernel_hung"),
-            _ => None,
-        };
-        if let Some(code) = code {
+    for (class, code) in [
+        ("io", "disk_errors"),
+        ("filesystem", "filesystem_errors"),
+        ("hang", "kernel_hung"),
+    ] {
+        if let Some(last) = errors.last_of(class).filter(|l| recent(l.at)) {
             into.add_of(code, device_in(&last.text), last.text.clone());
         }
     }
     let links = count("link");
-    if links >= 3 && errors.last_link.is_some_and(recent) {
+    if links >= FLAPS && errors.last_link.is_some_and(recent) {
         into.add(
             "link_flapping",
             format!("{links} messages of link drivers within 24 h"),

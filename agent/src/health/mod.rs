@@ -97,7 +97,7 @@ pub fn findings(figures: &Figures, beside: &Beside<'_>, now: Instant) -> Vec<Fin
     devices::slurm(figures, beside, now, &mut all);
     devices::gpus(figures, now, &mut all);
     devices::faults(figures, now, &mut all);
-    devices::instruments(figures, now, &mut all);
+    devices::instruments(figures, beside, now, &mut all);
     let mut found = all.0;
     found.sort_by_key(|f| std::cmp::Reverse(f.kind.severity));
     found

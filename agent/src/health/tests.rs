@@ -111,11 +111,29 @@ fn port(lost: bool) -> Option<Instruments> {
         errors: [].into(),
         percent: None,
         lost,
+        flaps: 0,
+        last_flap: None,
     }];
     Some(Instruments {
         ports,
         ..Instruments::default()
     })
+}
+
+fn flaps(n: u32, at: u64) -> Option<Instruments> {
+    let mut found = port(false)?;
+    for p in &mut found.ports {
+        (p.flaps, p.last_flap) = (n, Some(at));
+    }
+    Some(found)
+}
+
+/// A file system failed, and something else wrote an error after it.
+fn masked(at: u64) -> Option<Errors> {
+    let mut errors = last("other", NOW)?;
+    let filesystem = last("filesystem", at)?.last?;
+    errors.lasts.insert("filesystem".into(), filesystem);
+    Some(errors)
 }
 
 fn sensor(value: i64) -> Option<Instruments> {
@@ -367,7 +385,7 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
         (
             "gpu_throttled",
             set(move |f, n| f.gpus.set(slowed(&["hw_thermal"]), n)),
-            set(move |f, n| f.gpus.set(slowed(&[]), n)),
+            set(move |f, n| f.gpus.set(slowed(&["power cap"]), n)),
         ),
         (
             "nvlink_down",
@@ -388,6 +406,21 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
             "link_lost",
             set(|f, n| f.instruments.set(port(true), n)),
             set(|f, n| f.instruments.set(port(false), n)),
+        ),
+        (
+            "link_flapping",
+            set(|f, n| f.instruments.set(flaps(3, NOW - 3599), n)),
+            set(|f, n| f.instruments.set(flaps(2, NOW), n)),
+        ),
+        (
+            "link_flapping",
+            set(|f, n| f.instruments.set(flaps(9, NOW - 3599), n)),
+            set(|f, n| f.instruments.set(flaps(9, NOW - 3600), n)),
+        ),
+        (
+            "filesystem_errors",
+            set(|f, n| f.errors.set(masked(NOW - 3599), n)),
+            set(|f, n| f.errors.set(masked(NOW - 3600), n)),
         ),
         (
             "sensor_critical",

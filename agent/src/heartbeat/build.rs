@@ -9,6 +9,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::Rfc3339;
 
 use crate::health::{Finding, Severity};
+use crate::probe::errors::Errors;
 use crate::probe::gpu::GpuReport;
 use crate::probe::latency::{Measured, average as average_latency};
 use crate::probe::memory::Memory;
@@ -56,6 +57,7 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
     };
     let gpus = figures.gpus.fresh(now);
     let errors = figures.errors.fresh(now);
+    let counted = errors.and_then(Errors::whole);
     // What makes the node less than healthy says more than the last line of the kernel's log.
     let grave = |f: &&Finding| f.kind.severity > Severity::Notice;
     let finding = context.findings.first().filter(grave).map(|f| f.message.as_str());
@@ -78,13 +80,13 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
             cpu_utilization_percent: percent(figures.cpu.fresh(now).copied()),
             memory_utilization_percent: percent(figures.memory.fresh(now).and_then(Memory::utilization)),
             disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
-            network_utilization_percent: percent(figures.network.fresh(now).map(|n| n.percent)),
+            network_utilization_percent: percent(network(figures, now)),
             temperature_celsius: figures.temperature.fresh(now).copied(),
             gpu_utilization_percent: percent(gpus.and_then(GpuReport::utilization)),
             gpu_memory_utilization_percent: percent(gpus.and_then(GpuReport::memory_utilization)),
             gpu_temperature_celsius: gpus.and_then(GpuReport::temperature),
-            error_count_24h: errors.map(|e| e.errors),
-            warning_count_24h: errors.map(|e| e.warnings),
+            error_count_24h: counted.map(|e| e.errors),
+            warning_count_24h: counted.map(|e| e.warnings),
             last_error_message: last_error.and_then(Text::cut),
             slurm_state: match figures.slurm.fresh(now) {
                 Some(Answer::Said(node)) => Some(node.state),
@@ -99,6 +101,13 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
     }
 }
 
+/// The busiest link, Ethernet's or InfiniBand's: what goes by RDMA no network device counts.
+fn network(figures: &Figures, now: Instant) -> Option<u8> {
+    let ports = figures.instruments.fresh(now).into_iter().flat_map(|i| &i.ports);
+    let link = figures.network.fresh(now).map(|n| n.percent);
+    ports.filter_map(|p| p.percent).max().max(link)
+}
+
 fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
     Some(LatencyMeasurement {
         target_node_id: m.peer.node_id.clone(),
@@ -106,4 +115,38 @@ fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
         packet_loss_percent: Percent::saturating(u64::from(m.loss_percent)),
         measured_at: Rfc3339::from_unix(m.measured_at, 0).ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::hardware::infiniband::InfinibandProbe;
+    use crate::probe::network::NetworkUse;
+    use crate::probe::recorded;
+    use crate::sample::Instruments;
+
+    #[test]
+    fn the_busiest_link_may_be_one_of_infiniband() {
+        let (dir, roots) = recorded("gpu-node");
+        let now = Instant::now();
+        let mut ports = InfinibandProbe::new(&roots, dir.path().join("ports.json")).read(now, 0);
+        let mut figures = Figures::default();
+        let mut with = |percent, link: Option<u8>| {
+            ports[0].percent = percent;
+            let instruments = Instruments {
+                ports: ports.clone(),
+                ..Instruments::default()
+            };
+            figures.instruments.set(Some(instruments), now);
+            let device = "eth0".to_owned();
+            figures
+                .network
+                .set(link.map(|percent| NetworkUse { device, percent }), now);
+            network(&figures, now)
+        };
+        assert_eq!(with(Some(93), Some(1)), Some(93));
+        assert_eq!(with(Some(2), Some(40)), Some(40));
+        assert_eq!(with(Some(7), None), Some(7));
+        assert_eq!(with(None, None), None);
+    }
 }

@@ -268,6 +268,7 @@ mod tests {
             nvidia: 8,
             amd: 0,
             passed: 2,
+            lost: 0,
         };
         f.pci_gpus.set(Some(bus), now);
         Reading::Gpus(Some(report(7))).apply(&mut f, now);

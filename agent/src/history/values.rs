@@ -48,8 +48,8 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
             vec![
                 get(&f.load, now, |l| whole(l.one)),
                 get(&f.uptime, now, |s| whole(*s)),
-                get(&f.errors, now, |e| whole(e.errors)),
-                get(&f.errors, now, |e| whole(e.warnings)),
+                get(&f.errors, now, |e| whole(e.whole()?.errors)),
+                get(&f.errors, now, |e| whole(e.whole()?.warnings)),
             ],
         ),
         Category::Utilization => (

@@ -13,8 +13,16 @@ use super::{Roots, percent};
 pub struct DiskProbe {
     diskstats: Source,
     sys_block: PathBuf,
-    /// Device → its state; none for names that are not physical disks.
-    disks: BTreeMap<String, Option<Before>>,
+    /// The names of the last look → state; none for names that are not physical disks.
+    disks: BTreeMap<String, Known>,
+    looks: u32,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The look that has shown it last.
+    look: u32,
+    before: Option<Before>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +49,7 @@ impl DiskProbe {
             diskstats: Source::new(roots.proc.join("diskstats")),
             sys_block: roots.sys.join("block"),
             disks: BTreeMap::new(),
+            looks: 0,
         }
     }
 
@@ -48,16 +57,20 @@ impl DiskProbe {
     #[must_use]
     pub fn busiest(&mut self, now: Instant) -> Option<DiskUse> {
         let text = self.diskstats.read().ok()?;
+        self.looks = self.looks.wrapping_add(1);
+        let look = self.looks;
         let mut best: Option<DiskUse> = None;
         for (name, io_ms) in lines(text).filter_map(parse) {
             if !self.disks.contains_key(name) {
                 let physical = self.sys_block.join(name).join("device").exists();
-                self.disks
-                    .insert(name.to_owned(), physical.then_some(Before { io_ms, at: None }));
+                let before = physical.then_some(Before { io_ms, at: None });
+                self.disks.insert(name.to_owned(), Known { look, before });
             }
-            let Some(Some(before)) = self.disks.get_mut(name) else {
+            let Some(known) = self.disks.get_mut(name) else {
                 continue;
             };
+            known.look = look;
+            let Some(before) = &mut known.before else { continue };
             let then = before.at.replace(now);
             // The counter is 32 bits wide on some kernels and wraps after 49 busy days.
             let busy = io_ms.checked_sub(std::mem::replace(&mut before.io_ms, io_ms));
@@ -74,6 +87,8 @@ impl DiskProbe {
                 });
             }
         }
+        // Mappings and loop devices come and go.
+        self.disks.retain(|_, known| known.look == look);
         best
     }
 }
@@ -142,5 +157,19 @@ mod tests {
                 percent: 1
             })
         );
+    }
+
+    #[test]
+    fn names_that_come_and_go_take_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(&roots.proc).unwrap();
+        let mut probe = DiskProbe::new(&roots);
+        for n in 0..100 {
+            let row = format!(" 253 {n} dm-{n} 1 2 3 4 5 6 7 8 0 9 11 0 0 0 0 0 0\n");
+            fs::write(roots.proc.join("diskstats"), row).unwrap();
+            assert_eq!(probe.busiest(Instant::now()), None);
+            assert_eq!(probe.disks.len(), 1);
+        }
     }
 }

@@ -30,6 +30,18 @@ impl Kept {
         Self { path, writes: false }
     }
 
+    /// Whether anything is written.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether the file is not there; false if that cannot be told.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.path.try_exists().is_ok_and(|there| !there)
+    }
+
     /// What was kept; none if there is nothing, or nothing that can be read.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<T> {

@@ -13,9 +13,21 @@ use super::{Roots, percent};
 pub struct NetworkProbe {
     dev: Source,
     sys_net: PathBuf,
-    /// Device → its state; none for names that are not physical devices.
-    links: BTreeMap<String, Option<Link>>,
+    /// The names of the last look → state; none for names that are not physical devices.
+    links: BTreeMap<String, Known>,
+    looks: u32,
 }
+
+#[derive(Debug)]
+struct Known {
+    /// The look that has shown it last.
+    look: u32,
+    link: Option<Link>,
+}
+
+/// Every so many looks a name that is no physical device is looked at anew: it may have been seen before all of it was
+/// there.
+const AFRESH: u32 = 16;
 
 #[derive(Debug)]
 struct Link {
@@ -43,6 +55,7 @@ impl NetworkProbe {
             dev: Source::new(roots.proc.join("net/dev")),
             sys_net: roots.sys.join("class/net"),
             links: BTreeMap::new(),
+            looks: 0,
         }
     }
 
@@ -51,9 +64,12 @@ impl NetworkProbe {
     #[must_use]
     pub fn busiest(&mut self, now: Instant) -> Option<NetworkUse> {
         let text = self.dev.read().ok()?;
+        self.looks = self.looks.wrapping_add(1);
+        let (look, afresh) = (self.looks, self.looks.is_multiple_of(AFRESH));
         let mut best: Option<NetworkUse> = None;
         for (name, received, sent) in lines(text).filter_map(parse) {
-            if !self.links.contains_key(name) {
+            let known = |k: &Known| k.link.is_some() || !afresh;
+            if !self.links.get(name).is_some_and(known) {
                 let dir = self.sys_net.join(name);
                 let link = dir.join("device").exists().then(|| Link {
                     speed: Source::new(dir.join("speed")),
@@ -61,11 +77,13 @@ impl NetworkProbe {
                     sent,
                     at: None,
                 });
-                self.links.insert(name.to_owned(), link);
+                self.links.insert(name.to_owned(), Known { look, link });
             }
-            let Some(Some(link)) = self.links.get_mut(name) else {
+            let Some(known) = self.links.get_mut(name) else {
                 continue;
             };
+            known.look = look;
+            let Some(link) = &mut known.link else { continue };
             if let Some(p) = link.step(received, sent, now)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
@@ -75,6 +93,8 @@ impl NetworkProbe {
                 });
             }
         }
+        // Names of containers' interfaces are made up anew each time.
+        self.links.retain(|_, known| known.look == look);
         best
     }
 }
@@ -152,5 +172,32 @@ mod tests {
         // Counters were reset: unknown, not a huge number.
         stats(0, 0);
         assert_eq!(probe.busiest(now + Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn names_that_come_and_go_take_no_memory_and_a_late_device_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(roots.proc.join("net")).unwrap();
+        let eth0 = roots.sys.join("class/net/eth0");
+        fs::create_dir_all(&eth0).unwrap();
+        fs::write(eth0.join("speed"), "1000\n").unwrap();
+        let mut probe = NetworkProbe::new(&roots);
+        let start = Instant::now();
+        let look = |probe: &mut NetworkProbe, n: u32| {
+            let bytes = u64::from(n) * 50_000_000;
+            let text = format!(
+                "  eth0: {bytes} 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n  veth{n}: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
+            );
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+            probe.busiest(start + Duration::from_secs(u64::from(n)))
+        };
+        for n in 1..100 {
+            assert_eq!(look(&mut probe, n), None, "no device yet");
+            assert!(probe.links.len() <= 2, "{:?}", probe.links.keys());
+        }
+        fs::create_dir_all(eth0.join("device")).unwrap();
+        let seen = (100..100 + 2 * AFRESH).find_map(|n| look(&mut probe, n));
+        assert_eq!(seen.map(|u| u.percent), Some(40));
     }
 }

@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::kept::Kept;
+use super::seen::Seen;
 use super::{Roots, line, names_in};
 
 /// How often the bus is walked anew; what hangs on which driver is looked at each time.
 const WALK: Duration = Duration::from_secs(3600);
 /// Drivers that keep a device for a machine of a guest.
-const PASSED: [&str; 2] = ["vfio-pci", "pci-stub"];
+pub(super) const PASSED: [&str; 2] = ["vfio-pci", "pci-stub"];
 
 /// Display, 3D and accelerator controllers of NVIDIA and AMD: compute devices.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +22,15 @@ pub struct Gpus {
     pub amd: u16,
     /// Set aside for guests: no driver of this host sees them.
     pub passed: u16,
+    /// Were on the bus once and are not any more.
+    pub lost: u16,
 }
 
 impl Gpus {
-    /// Those that a driver of this host should see.
+    /// Those that a driver of this host should see; a lost one too.
     #[must_use]
     pub fn driven(self) -> u16 {
-        self.nvidia.saturating_add(self.amd)
+        self.nvidia.saturating_add(self.amd).saturating_add(self.lost)
     }
 
     /// All.
@@ -42,13 +46,21 @@ enum Vendor {
     Amd,
 }
 
-type Devices = Vec<(PathBuf, Vendor)>;
+#[derive(Debug)]
+struct Device {
+    path: PathBuf,
+    vendor: Vendor,
+    /// A function that another device has made, and may take away again.
+    is_virtual: bool,
+}
 
 /// The bus, walked now and then. A device that has left it counts until the next walk: its driver shows the loss.
 #[derive(Debug)]
 pub struct Bus {
     roots: Roots,
-    walked: Option<(Instant, Option<Devices>)>,
+    walked: Option<(Instant, Option<Vec<Device>>)>,
+    /// How many devices there were at most.
+    seen: Option<Seen<u16>>,
 }
 
 impl Bus {
@@ -58,7 +70,15 @@ impl Bus {
         Self {
             roots: roots.clone(),
             walked: None,
+            seen: None,
         }
+    }
+
+    /// Keeps how many there were: what leaves the bus is lost, over restarts too.
+    #[must_use]
+    pub fn remembering(self, kept: Kept) -> Self {
+        let seen = Some(Seen::new(kept));
+        Self { seen, ..self }
     }
 
     /// Number of each; none if the bus cannot be read.
@@ -69,18 +89,24 @@ impl Bus {
             self.walked = Some((now, walk(&self.roots)));
         }
         let (_, devices) = self.walked.as_ref()?;
-        let mut found = Gpus::default();
-        for (device, vendor) in devices.as_ref()? {
-            let driver = driver(device);
-            let count = match (driver.as_deref(), vendor) {
+        let (mut found, mut there) = (Gpus::default(), 0u16);
+        for device in devices.as_ref()? {
+            let driver = driver(&device.path);
+            let count = match (driver.as_deref(), device.vendor) {
                 (Some(d), _) if PASSED.contains(&d) => &mut found.passed,
                 (_, Vendor::Nvidia) => &mut found.nvidia,
                 (Some("amdgpu"), Vendor::Amd) => &mut found.amd,
                 // On-board graphics of servers (radeon, or nothing) compute nothing; the others have lost their driver.
-                (None, Vendor::Amd) if !is_display(device) => &mut found.amd,
+                (None, Vendor::Amd) if !is_display(&device.path) => &mut found.amd,
                 (_, Vendor::Amd) => continue,
             };
             *count = count.saturating_add(1);
+            there = there.saturating_add(u16::from(!device.is_virtual));
+        }
+        if let Some(seen) = &mut self.seen {
+            let most = seen.value().max(there);
+            found.lost = most.saturating_sub(there);
+            seen.keep(most);
         }
         Some(found)
     }
@@ -93,7 +119,7 @@ pub fn driver(device: &Path) -> Option<String> {
     link.file_name()?.to_str().map(str::to_owned)
 }
 
-fn walk(roots: &Roots) -> Option<Devices> {
+fn walk(roots: &Roots) -> Option<Vec<Device>> {
     let dir = roots.sys.join("bus/pci/devices");
     if !dir.is_dir() {
         // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
@@ -106,7 +132,11 @@ fn walk(roots: &Roots) -> Option<Devices> {
             Some("0x1002") => Vendor::Amd,
             _ => return None,
         };
-        is_gpu(&device).then_some((device, vendor))
+        is_gpu(&device).then(|| Device {
+            is_virtual: device.join("physfn").exists(),
+            path: device,
+            vendor,
+        })
     };
     Some(names_in(&dir).iter().filter_map(gpu).collect())
 }
@@ -169,6 +199,7 @@ mod tests {
             nvidia: 1,
             amd: 1,
             passed: 0,
+            lost: 0,
         };
         assert_eq!(gpus(&roots), Some(expected));
         fs::remove_dir_all(roots.sys.join("bus/pci/devices")).unwrap();
@@ -191,7 +222,8 @@ mod tests {
             Some(Gpus {
                 nvidia: 1,
                 amd: 1,
-                passed: 0
+                passed: 0,
+                lost: 0
             })
         );
         device(&roots, "0000:3b:00.0", "0x10de", "0x030200", Some("vfio-pci"));
@@ -201,12 +233,41 @@ mod tests {
             Gpus {
                 nvidia: 0,
                 amd: 1,
-                passed: 1
+                passed: 1,
+                lost: 0
             }
         );
         assert_eq!((set_aside.driven(), set_aside.all()), (1, 2));
         // Fallen off the bus: still expected of its driver.
         fs::remove_dir_all(roots.sys.join("bus/pci/devices/0000:3b:00.0")).unwrap();
         assert_eq!(bus.read(now).unwrap().driven(), 2);
+    }
+
+    #[test]
+    fn one_that_left_the_bus_is_lost_over_restarts_until_a_person_accepts_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        let kept = dir.path().join("gpus.json");
+        let bus = || Bus::new(&roots).remembering(kept.clone().into());
+        let start = Instant::now();
+        for name in ["0000:1b:00.0", "0000:3b:00.0", "0000:3b:00.4"] {
+            device(&roots, name, "0x10de", "0x030200", Some("nvidia"));
+        }
+        // A function of the second, for a guest.
+        let functions = roots.sys.join("bus/pci/devices");
+        symlink("../0000:3b:00.0", functions.join("0000:3b:00.4/physfn")).unwrap();
+        let counts = |bus: &mut Bus, at| bus.read(at).map(|g| (g.nvidia, g.lost, g.driven()));
+        let mut running = bus();
+        assert_eq!(counts(&mut running, start), Some((3, 0, 3)));
+        for gone in ["0000:3b:00.0", "0000:3b:00.4"] {
+            fs::remove_dir_all(functions.join(gone)).unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(counts(&mut bus(), start), Some((1, 1, 2)));
+        }
+        assert_eq!(counts(&mut running, start + WALK), Some((1, 1, 2)));
+        fs::remove_file(&kept).unwrap();
+        assert_eq!(counts(&mut running, start + WALK), Some((1, 0, 1)));
+        assert_eq!(counts(&mut bus(), start), Some((1, 0, 1)));
     }
 }

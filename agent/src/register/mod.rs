@@ -154,5 +154,9 @@ async fn enrol(
         fingerprint,
         clock.seconds(),
     )?;
+    // The machine is registered as it is now; another key says nothing of it.
+    if consent.is_none() {
+        state.forget_devices();
+    }
     Ok(Outcome::Registered(registration))
 }

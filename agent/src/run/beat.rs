@@ -156,11 +156,15 @@ impl Agent {
     fn count(&mut self, now: Instant) {
         let unix = self.clock.seconds();
         let figures = self.sampler.figures();
-        self.status.errors_24h = figures.errors.fresh(now).map(|e| ErrorCounts {
-            errors: e.errors,
-            warnings: e.warnings,
-            since: e.since,
-        });
+        self.status.errors_24h = figures
+            .errors
+            .fresh(now)
+            .and_then(|e| e.whole())
+            .map(|e| ErrorCounts {
+                errors: e.errors,
+                warnings: e.warnings,
+                since: e.since,
+            });
         self.status.jobs_24h = figures.jobs.fresh(now).and_then(|answer| match answer {
             Slurm::Said(j) => Some(JobCounts {
                 completed: j.ended.completed,

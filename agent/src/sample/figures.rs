@@ -153,6 +153,7 @@ impl Figures {
         let all = [
             self.memory.taken,
             self.storage.taken,
+            self.pci_gpus.taken,
             self.gpus.taken,
             self.slurm.taken,
             self.pressure.taken,

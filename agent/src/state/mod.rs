@@ -11,6 +11,8 @@
 //! diagnostics/        reports of diagnostics, the last few
 //! versions/           programs that were fetched on order, and which of them runs
 //! outages.json        when heartbeats did not arrive, the last few
+//! gpus.json           how many GPUs were on the bus, until a person accepts that there are fewer
+//! ports.json          InfiniBand ports that were active, in the same way
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
 //! registration.lock   held for the moment in which registration.json is written
@@ -102,6 +104,30 @@ impl StateDir {
     #[must_use]
     pub fn diagnostics(&self) -> PathBuf {
         self.0.join("diagnostics")
+    }
+
+    /// How many GPUs were on the bus.
+    #[must_use]
+    pub fn gpus(&self) -> PathBuf {
+        self.0.join("gpus.json")
+    }
+
+    /// InfiniBand ports that were active.
+    #[must_use]
+    pub fn ports(&self) -> PathBuf {
+        self.0.join("ports.json")
+    }
+
+    /// What is not there any more is not missed: a person has accepted it.
+    pub fn forget_devices(&self) {
+        for path in [self.gpus(), self.ports()] {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!("what was there is not forgotten: {}: {e}", path.display());
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Whether the node is in service.

@@ -260,6 +260,8 @@ fn provoke(code: &str, now: Instant, unix: u64) -> (Category, Reading) {
                 errors: [].into(),
                 percent: None,
                 lost: true,
+                flaps: 0,
+                last_flap: None,
             }],
             ..Instruments::default()
         }),

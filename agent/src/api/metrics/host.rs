@@ -161,7 +161,7 @@ pub(super) fn work(page: &mut Page, view: &View, now: Instant) {
                 .filter_map(|(state, n)| Some((vec![label("state", state)], n?))),
         );
     }
-    if let Some(e) = f.errors.fresh(now) {
+    if let Some(e) = f.errors.fresh(now).and_then(|e| e.whole()) {
         page.family(
             Kind::Gauge,
             "virtengine_node_messages_24h",

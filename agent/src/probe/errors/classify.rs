@@ -57,7 +57,10 @@ impl Class {
     /// One incident writes many lines: those within a second are one.
     #[must_use]
     pub fn comes_in_bursts(self) -> bool {
-        matches!(self, Self::Mce | Self::Hang | Self::Other | Self::Pcie)
+        matches!(
+            self,
+            Self::Mce | Self::Hang | Self::Other | Self::Pcie | Self::Link
+        )
     }
 }
 
@@ -143,6 +146,10 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
         return Some((Class::Link, Error));
     }
     if (has("mlx5_core") || has("mlx4_") || has("ib0") || has("hfi1")) && has("ink down") {
+        return Some((Class::Link, Warning));
+    }
+    // Drivers of network cards, by one of two words of the kernel's own.
+    if has("ink is down") || has("ink is Down") {
         return Some((Class::Link, Warning));
     }
     match level {
@@ -258,6 +265,28 @@ mod tests {
                 "mlx5_core 0000:0c:00.0 ibp12s0: Link down",
                 Some((C::Link, Warning)),
             ),
+            (
+                6,
+                "ice 0000:98:00.0 ens1f0: NIC Link is Down",
+                Some((C::Link, Warning)),
+            ),
+            (
+                6,
+                "ixgbe 0000:01:00.1 eth1: NIC Link is Down",
+                Some((C::Link, Warning)),
+            ),
+            (
+                3,
+                "bnxt_en 0000:41:00.0 eth2: NIC Link is Down",
+                Some((C::Link, Warning)),
+            ),
+            (6, "tg3 0000:02:00.0 eth0: Link is down", Some((C::Link, Warning))),
+            (
+                6,
+                "ice 0000:98:00.0 ens1f0: NIC Link is up 25 Gbps Full Duplex",
+                None,
+            ),
+            (6, "ata3: SATA link down (SStatus 0 SControl 300)", None),
             (
                 3,
                 "usb 1-1: device descriptor read/64, error -71",

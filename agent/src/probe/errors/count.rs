@@ -35,6 +35,8 @@ pub(super) struct ErrorLog {
     classes: BTreeMap<String, DayCount>,
     /// The last error.
     last: Option<LastError>,
+    /// The last error of each class: one of another class says nothing of the first.
+    lasts: BTreeMap<String, LastError>,
     /// When a link's driver last wrote, in UNIX seconds.
     last_link: Option<u64>,
     xids: Vec<XidSeen>,
@@ -73,14 +75,33 @@ pub struct Errors {
     pub warnings: u32,
     /// UNIX seconds since which messages are counted.
     pub since: u64,
+    /// The kernel's log cannot be read: the counts are not all.
+    pub without_kernel: bool,
     /// Both, by what they are about; without zeros.
     pub classes: BTreeMap<String, u32>,
     /// The last error, if it is of the last 24 hours.
     pub last: Option<LastError>,
+    /// The same of each class.
+    pub lasts: BTreeMap<String, LastError>,
     /// When a link's driver last wrote, in UNIX seconds.
     pub last_link: Option<u64>,
     /// Faults of GPUs of the last 24 hours, since the last boot.
     pub xids: Vec<XidSeen>,
+}
+
+impl Errors {
+    /// The counts, if nothing is missing in them: part of one would say that the rest is 0.
+    #[must_use]
+    pub fn whole(&self) -> Option<&Self> {
+        (!self.without_kernel).then_some(self)
+    }
+
+    /// The last error of a class.
+    #[must_use]
+    pub fn last_of(&self, class: &str) -> Option<&LastError> {
+        let last = || self.last.as_ref().filter(|l| l.class == class);
+        self.lasts.get(class).or_else(last)
+    }
 }
 
 /// The clocks at a look.
@@ -171,17 +192,22 @@ impl ErrorLog {
             .entry(class.as_str().to_owned())
             .or_default()
             .add(at, now, 1);
-        if weight == Weight::Error && self.last.as_ref().is_none_or(|l| at >= l.at) {
+        let newer = |l: Option<&LastError>| l.is_none_or(|l| at >= l.at);
+        if weight == Weight::Error && newer(self.lasts.get(class.as_str())) {
             let text = text
                 .chars()
                 .map(|c| if c.is_control() { ' ' } else { c })
                 .take(256)
                 .collect();
-            self.last = Some(LastError {
+            let error = LastError {
                 at,
                 class: class.as_str().to_owned(),
                 text,
-            });
+            };
+            if newer(self.last.as_ref()) {
+                self.last = Some(error.clone());
+            }
+            self.lasts.insert(error.class.clone(), error);
         }
     }
 
@@ -193,6 +219,7 @@ impl ErrorLog {
             errors: self.errors.total(now),
             warnings: self.warnings.total(now),
             since: self.since.max(now.saturating_sub(DAY)),
+            without_kernel: false,
             classes: self
                 .classes
                 .iter()
@@ -200,6 +227,12 @@ impl ErrorLog {
                 .filter(|(_, n)| *n > 0)
                 .collect(),
             last: self.last.clone().filter(|l| recent(l.at)),
+            lasts: self
+                .lasts
+                .iter()
+                .filter(|(_, l)| recent(l.at))
+                .map(|(class, l)| (class.clone(), l.clone()))
+                .collect(),
             last_link: self.last_link.filter(|at| recent(*at)),
             xids: self.xids.iter().filter(|x| recent(x.at)).cloned().collect(),
         }
@@ -278,6 +311,32 @@ mod tests {
         let c = log.counts(NOW + 600);
         assert_eq!((c.errors, c.xids.len()), (8, 0));
         assert_eq!(log.missed, 4);
+    }
+
+    #[test]
+    fn an_error_of_another_class_hides_none() {
+        let mut log = ErrorLog::new(NOW);
+        take(
+            &mut log,
+            "2,1,9000000000,-;EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2\n\
+             3,2,9060000000,-;usb 1-1: device descriptor read/64, error -71\n",
+            CLOCKS,
+        );
+        let c = log.counts(NOW);
+        assert_eq!(c.last.as_ref().unwrap().class, "other");
+        assert!(c.last_of("filesystem").unwrap().text.contains("sda1"));
+        assert_eq!(c.last_of("io"), None);
+        // At most one of each class is kept.
+        for n in 3..1000 {
+            take(
+                &mut log,
+                &format!("3,{n},9070000000,-;I/O error, dev sd{n}, sector 0\n"),
+                CLOCKS,
+            );
+        }
+        let kept = log.counts(NOW).lasts;
+        assert_eq!(kept.keys().collect::<Vec<_>>(), ["filesystem", "io", "other"]);
+        assert!(kept["io"].text.contains("sd999"));
     }
 
     #[test]

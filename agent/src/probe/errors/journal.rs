@@ -71,6 +71,11 @@ impl Journal {
         }
     }
 
+    /// Whether there is a journal to ask.
+    pub(super) fn is_there(&self) -> bool {
+        self.tool.is_some()
+    }
+
     /// Reads what is new, if it is time to.
     pub(super) fn read(&mut self, log: &mut ErrorLog, now: Instant, unix: u64) {
         let Some(tool) = &mut self.tool else { return };

@@ -51,7 +51,7 @@ impl ErrorsProbe {
         }
     }
 
-    /// What is known; none if the kernel's log cannot be read. `unix` is the wall clock in seconds.
+    /// What is known; none if neither the kernel's log nor a journal can be read. `unix` is the wall clock in seconds.
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Option<Errors> {
         let clocks = Clocks {
@@ -64,16 +64,19 @@ impl ErrorsProbe {
             .log
             .get_or_insert_with(|| kept.load().unwrap_or_else(|| ErrorLog::new(unix)));
         log.boot(&boot);
-        if let Err(e) = self.kmsg.read(|r| log.kernel(r, clocks)) {
+        let kernel = self.kmsg.read(|r| log.kernel(r, clocks));
+        if let Err(e) = &kernel {
             if !std::mem::replace(&mut self.said, true) {
                 tracing::warn!(
-                    "errors and warnings are not counted: {}: {e}",
+                    "errors and warnings of the kernel are not counted: {}: {e}",
                     self.roots.dev.join("kmsg").display()
                 );
             }
-            return None;
+            if !self.journal.is_there() {
+                return None;
+            }
         }
-        self.said = false;
+        self.said = kernel.is_err();
         self.journal.read(log, now, unix);
         if self.saved.as_ref() != Some(log) {
             match self.kept.save(log) {
@@ -81,7 +84,10 @@ impl ErrorsProbe {
                 Err(e) => tracing::warn!("counts of errors are not kept over a restart: {e}"),
             }
         }
-        Some(log.counts(unix))
+        Some(Errors {
+            without_kernel: kernel.is_err(),
+            ..log.counts(unix)
+        })
     }
 }
 
@@ -118,5 +124,23 @@ mod tests {
         fs::write(roots.dev.join("kmsg"), "").unwrap();
         let anew = ErrorsProbe::new(&roots, state).read(now, NOW).unwrap();
         assert_eq!((anew.errors, anew.since), (0, NOW));
+    }
+
+    #[test]
+    fn where_the_kernels_log_cannot_be_read_the_journal_is() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(roots.proc.join("sys/kernel/random")).unwrap();
+        fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
+        let program = dir.path().join("journalctl");
+        fs::write(&program, format!("#!/bin/sh\ncat {}\n", recorded.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut probe = ErrorsProbe::new(&roots, dir.path().join("errors.json"));
+        probe.journal = Journal::new(&roots, Some(&program));
+        let found = probe.read(Instant::now(), NOW).unwrap();
+        assert!(found.without_kernel);
+        assert_eq!((found.errors, found.classes.get("service")), (2, Some(&3)));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use child::{COMMAND, NvidiaError, NvidiaProbe, report};
-pub use report::{Gpu, GpuReport, Links, Remapped};
+pub use report::{Gpu, GpuReport, Links, POWER_CAP, Remapped};
 
 use super::{Roots, pci};
 

@@ -16,7 +16,7 @@ use nvml_wrapper::sys_exports::field_id::{
 };
 use nvml_wrapper::{Device, Nvml};
 
-use super::{Gpu, GpuReport, Links, Remapped};
+use super::{Gpu, GpuReport, Links, POWER_CAP, Remapped};
 
 /// What drivers install; the name without a number comes with development packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -28,7 +28,7 @@ const LINKS: u32 = 18;
 const INSTANCES: u32 = 8;
 
 const REASONS: [(ThrottleReasons, &str); 5] = [
-    (ThrottleReasons::SW_POWER_CAP, "power cap"),
+    (ThrottleReasons::SW_POWER_CAP, POWER_CAP),
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
     (ThrottleReasons::SW_THERMAL_SLOWDOWN, "temperature (software)"),
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "temperature (hardware)"),

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::probe::percent;
 
+/// Why a GPU that works as hard as its power limit lets it is no faster.
+pub const POWER_CAP: &str = "power cap";
+
 /// One GPU. What its driver does not tell is absent.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

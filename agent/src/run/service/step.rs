@@ -106,7 +106,12 @@ impl Agent {
             Some(missing) if !wish.force => {
                 self.note("refused", by, &format!("it waits for {missing}"), Some(id));
             }
-            Some(missing) => self.force(by, reason, &missing, findings, Some(id)),
+            Some(missing) => {
+                self.force(by, reason, &missing, findings, Some(id));
+                if self.keeps() {
+                    self.state.forget_devices();
+                }
+            }
         }
     }
 

@@ -1,10 +1,12 @@
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
+use crate::clock::unix_seconds;
 use crate::probe::gpu::{GpuConfig, GpuProbe};
 use crate::probe::hardware::energy::EnergyProbe;
 use crate::probe::hardware::infiniband::InfinibandProbe;
 use crate::probe::hardware::{memory_errors, sensors};
+use crate::probe::kept::Kept;
 use crate::probe::temperature::TemperatureProbe;
 use crate::probe::{Roots, pci};
 use crate::sample::{Category, Instruments};
@@ -16,9 +18,9 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    pub(super) fn new(config: &GpuConfig, roots: &Roots) -> Self {
+    pub(super) fn new(config: &GpuConfig, roots: &Roots, kept: Kept) -> Self {
         Self {
-            bus: pci::Bus::new(roots),
+            bus: pci::Bus::new(roots).remembering(kept),
             enabled: config.enabled != Some(false),
         }
     }
@@ -66,11 +68,11 @@ pub(super) struct Sensors {
 }
 
 impl Sensors {
-    pub(super) fn new(roots: &Roots) -> Self {
+    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
         Self {
             roots: roots.clone(),
             energy: EnergyProbe::new(roots),
-            infiniband: InfinibandProbe::new(roots),
+            infiniband: InfinibandProbe::new(roots, kept),
         }
     }
 }
@@ -90,7 +92,7 @@ impl Collector for Sensors {
             sensors: sensors::read(&self.roots),
             power: self.energy.read(now),
             memory_errors: memory_errors::read(&self.roots),
-            ports: self.infiniband.read(now),
+            ports: self.infiniband.read(now, unix_seconds()),
         })]
     }
 }

@@ -22,6 +22,7 @@ use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
 use crate::probe::storage::Storage;
 use crate::probe::{Roots, pci};
+use crate::state::StateDir;
 
 /// Reads some figures. Runs on a worker thread; may hang, then it is left alone until it comes back.
 pub trait Collector: Send {
@@ -162,15 +163,16 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
             Kept::read_only(path)
         }
     };
+    let state = StateDir::new(memory_dir);
     vec![
         Box::new(host::Machine::new(roots)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots)),
         Box::new(host::Utilization::new(roots)),
         Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
-        Box::new(devices::Bus::new(gpu, roots)),
+        Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
         Box::new(devices::Temperature::new(roots)),
-        Box::new(devices::Sensors::new(roots)),
+        Box::new(devices::Sensors::new(roots, kept(state.ports()))),
         Box::new(devices::Gpus::new(gpu, roots)),
         Box::new(work::Programs::new(roots, slurm)),
         Box::new(work::Node::new(roots, slurm)),
