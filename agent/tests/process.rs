@@ -91,6 +91,34 @@ async fn keygen_makes_relative_folders_and_a_missing_key_or_file_is_told_with_it
 }
 
 #[tokio::test]
+async fn what_root_makes_in_the_services_folder_is_made_by_the_service_and_its_links_lead_nowhere() {
+    use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    for name in ["service", "roots"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    chown(at("service"), Some(4711), Some(4711)).unwrap();
+    let out = output(&["keygen", "--output-dir", at("service/keys").to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(code(out.status), 0, "{said}");
+    assert!(said.starts_with("as 4711, to whom "), "{said}");
+    assert_eq!(
+        std::fs::metadata(at("service/keys/agent.key")).unwrap().uid(),
+        4711
+    );
+    symlink(at("roots"), at("service/link")).unwrap();
+    lchown(at("service/link"), Some(4711), Some(4711)).unwrap();
+    let out = output(&["keygen", "--output-dir", at("service/link").to_str().unwrap()]).await;
+    assert_eq!(code(out.status), 1);
+    assert_eq!(std::fs::read_dir(at("roots")).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn keygen_register_run_and_status_as_the_specification_shows_them() {
     let gateway = Gateway::start().await;
     let dir = tempfile::tempdir().unwrap();
