@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use gateway::{Gateway, Home, Signed, order, read, rotation};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState};
@@ -485,5 +487,90 @@ async fn diagnostics_are_bounded_to_those_compiled_in_and_updates_need_a_release
         (AcknowledgementStatus::Refused, Some("wrong_mode"))
     );
     assert!(ack.detail.unwrap().contains("release key"));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_that_is_too_large_for_the_gateway_does_not_silence_the_node() {
+    let site = Site::start().await;
+    let running = site.run("");
+    site.gateway.until_heartbeats(1).await;
+    site.gateway.behaviour().no_reports = true;
+    site.tell(&[order("health", "run_diagnostic", r#"{"name":"health"}"#)]);
+    let ack = site.outcome("health").await;
+    let detail = ack.detail.unwrap();
+    assert_eq!((ack.status, ack.report), (AcknowledgementStatus::Done, None));
+    assert!(detail.contains("413"), "{detail}");
+    assert_eq!(
+        fs::read_dir(site.home.path("state/diagnostics")).unwrap().count(),
+        1
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_download_that_hangs_holds_up_neither_drain_nor_resume_nor_shutdown() {
+    let site = Site::start().await.with_slurm("");
+    // It takes a connection and then says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    fs::write(site.home.path("downloads.pem"), gateway::Authority::new().pem()).unwrap();
+    let release = NodeKey::from_seed([9; 32]).unwrap().public();
+    let key = [b"Edrelease1".as_slice(), release.as_bytes()].concat();
+    let running = site.run(&format!(
+        "commands: {{shutdown: agent}}\nupdate: {{release_key: {}, ca_file: {}}}\n",
+        STANDARD.encode(key),
+        site.home.path("downloads.pem").display()
+    ));
+    let update = format!(
+        r#"{{"version":"99.0.0","url":"https://localhost:{port}/agent","sha256":"{}"}}"#,
+        "0".repeat(64)
+    );
+    site.tell(&[order("u", "update_agent", &update)]);
+    let waits = tokio::time::timeout(Duration::from_secs(10), silent.accept()).await;
+    let _hangs = waits.expect("no download").unwrap();
+    for (id, kind) in [("d", "drain"), ("r", "resume"), ("s", "shutdown")] {
+        site.tell(&[order(id, kind, "{}")]);
+        let ack = site.outcome(id).await;
+        assert_eq!(
+            ack.status,
+            AcknowledgementStatus::Done,
+            "{kind}: {:?}",
+            ack.detail
+        );
+    }
+    assert!(
+        last(&site.gateway.seen().acknowledgements, "u").is_none(),
+        "the download did not hang"
+    );
+    running.ended().await;
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_be_written_down_as_begun_is_not_begun() {
+    // The first attempt fails: the second has to be kept.
+    let site = Site::start()
+        .await
+        .with_slurm("[ -e failed ] || { touch failed; exit 1; }");
+    let running = site.run("");
+    site.gateway.until_heartbeats(1).await;
+    site.tell(&[order("d", "drain", "{}")]);
+    let begun = std::time::Instant::now();
+    while site.called().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (orders, away) = (site.home.path("state/orders.json"), site.home.path("orders.away"));
+    fs::rename(&orders, away).unwrap();
+    fs::create_dir_all(orders.join("in the way")).unwrap();
+    // Five seconds later it is tried again.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(site.called().len(), 1, "{:?}", site.called());
+    fs::remove_dir_all(&orders).unwrap();
+    let ack = site.outcome("d").await;
+    assert_eq!(
+        (ack.status, site.called().len()),
+        (AcknowledgementStatus::Done, 2)
+    );
     running.stop().await;
 }

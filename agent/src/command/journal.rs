@@ -2,12 +2,11 @@
 
 use hpc_schema::code::Code;
 use hpc_schema::command::{
-    Acknowledgement, AcknowledgementStatus, Command, CommandType, MAX_ACKNOWLEDGEMENT_REPORT,
-    MAX_ACKNOWLEDGEMENTS,
+    Acknowledgement, AcknowledgementStatus, Command, CommandType, MAX_ACKNOWLEDGEMENTS,
 };
 use serde::{Deserialize, Serialize};
 
-use super::detail;
+use super::outcome::Outcome;
 use crate::files::{Durability, FileError};
 use crate::state::{StateDir, read_json, write_json};
 
@@ -78,64 +77,6 @@ enum Heard {
     Outcome,
 }
 
-/// How an order ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// UNIX seconds.
-    pub at: u64,
-    /// Done, failed or refused.
-    pub status: AcknowledgementStatus,
-    /// Why not; a code's word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// For people, or a diagnostic's result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// All of a diagnostic's result, until the gateway has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub report: Option<String>,
-}
-
-impl Outcome {
-    /// Carried out.
-    #[must_use]
-    pub fn done(at: u64, text: &str) -> Self {
-        Self {
-            at,
-            status: AcknowledgementStatus::Done,
-            code: None,
-            detail: Some(detail(text)).filter(|d| !d.is_empty()),
-            report: None,
-        }
-    }
-
-    /// With the whole report, unless it is longer than one may be.
-    #[must_use]
-    pub fn with_report(self, report: &serde_json::Value) -> Self {
-        let report = Some(report.to_string()).filter(|r| r.len() <= MAX_ACKNOWLEDGEMENT_REPORT);
-        Self { report, ..self }
-    }
-
-    /// Begun and not carried out.
-    #[must_use]
-    pub fn failed(at: u64, text: &str) -> Self {
-        Self {
-            status: AcknowledgementStatus::Failed,
-            ..Self::done(at, text)
-        }
-    }
-
-    /// Not begun.
-    #[must_use]
-    pub fn refused(at: u64, code: Code, text: &str) -> Self {
-        Self {
-            status: AcknowledgementStatus::Refused,
-            code: Some(code.as_str().to_owned()),
-            ..Self::done(at, text)
-        }
-    }
-}
-
 /// What became of a verified order that was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -189,7 +130,7 @@ impl Journal {
         }
         self.entries
             .retain(|e| e.deadline.saturating_add(REMEMBERED) >= now);
-        if self.entries.len() >= LIMIT {
+        if self.entries.len() >= LIMIT && !self.evict() {
             return Taken::Full;
         }
         let issued_at = command.issued_at.seconds().0;
@@ -226,16 +167,48 @@ impl Journal {
         Taken::New
     }
 
+    /// Forgets the finished order that is missed least; false if none has finished. A new one must not be lost for it.
+    fn evict(&mut self) -> bool {
+        // By the last word on draining, older ones are known to be old.
+        let last_word = self.entries.iter().filter(|e| turns(e.kind)).map(|e| e.issued_at);
+        let last_word = last_word.max();
+        let finished = self
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| e.outcome.is_some() && !(turns(e.kind) && Some(e.issued_at) == last_word));
+        let least = finished.min_by_key(|(n, e)| {
+            let diagnostic = e.kind == CommandType::RunDiagnostic;
+            (!diagnostic, e.heard != Heard::Outcome, *n)
+        });
+        let Some(n) = least.map(|(n, _)| n) else {
+            return false;
+        };
+        let gone = self.entries.remove(n);
+        if !turns(gone.kind) && gone.kind != CommandType::RunDiagnostic {
+            // Told again, it is not known as carried out any more: too old from now on.
+            self.since = self.since.max(gone.issued_at.saturating_add(1));
+        }
+        true
+    }
+
     /// Takes a new order back that could not be kept.
     pub fn drop_newest(&mut self) {
         self.entries.pop();
     }
 
-    /// The order that is to be carried out next: the oldest, a shutdown after all others.
+    /// The order that is to be carried out next, of those that are `ready`: drain and resume before all others, the
+    /// oldest of the others, a shutdown after all of them but updates: a download may take long.
     #[must_use]
-    pub fn next(&self) -> Option<&Entry> {
-        let open = self.entries.iter().filter(|e| e.outcome.is_none());
-        open.min_by_key(|e| (e.kind == CommandType::Shutdown, e.issued_at, e.taken_at))
+    pub fn next(&self, ready: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        let open = || self.entries.iter().filter(|e| e.outcome.is_none());
+        let waits = open().any(|e| !matches!(e.kind, CommandType::Shutdown | CommandType::UpdateAgent));
+        open()
+            .filter(|e| (e.kind != CommandType::Shutdown || !waits) && ready(e))
+            .min_by_key(|e| {
+                let last = e.kind == CommandType::Shutdown;
+                (!turns(e.kind), last, e.issued_at, e.taken_at)
+            })
     }
 
     /// It is begun, or begun again.
@@ -313,6 +286,19 @@ impl Journal {
         news
     }
 
+    /// The gateway refuses a heartbeat with these as too large: reports are left out of what it hears from now on.
+    /// Whether there was one.
+    pub fn too_large(&mut self, told: &[Acknowledgement]) -> bool {
+        let mut news = false;
+        for ack in told.iter().filter(|a| a.report.is_some()) {
+            if let Some(outcome) = self.find(&ack.command_id).and_then(|e| e.outcome.as_mut()) {
+                outcome.without_report();
+                news = true;
+            }
+        }
+        news
+    }
+
     fn find(&mut self, command_id: &str) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|e| e.command_id == command_id)
     }
@@ -347,6 +333,10 @@ mod tests {
         }
     }
 
+    fn ready(_: &Entry) -> bool {
+        true
+    }
+
     fn statuses(j: &Journal) -> Vec<(String, &'static str)> {
         j.acknowledgements()
             .into_iter()
@@ -362,11 +352,11 @@ mod tests {
         assert_eq!(statuses(&j), [("c1".to_owned(), "accepted")]);
         let told = j.acknowledgements();
         assert!(j.heard(&told) && !j.heard(&told) && statuses(&j).is_empty() && !j.has_news());
-        assert_eq!(j.next().unwrap().command_id, "c1");
+        assert_eq!(j.next(ready).unwrap().command_id, "c1");
         j.begin("c1");
         j.finish("c1", Outcome::done(120, "drained"));
         j.finish("c1", Outcome::failed(121, "late"));
-        assert!(j.next().is_none() && j.has_news());
+        assert!(j.next(ready).is_none() && j.has_news());
         assert_eq!(statuses(&j), [("c1".to_owned(), "done")]);
         j.heard(&j.clone().acknowledgements());
         assert!(statuses(&j).is_empty());
@@ -376,7 +366,7 @@ mod tests {
             Taken::Known
         );
         assert_eq!(statuses(&j), [("c1".to_owned(), "done")]);
-        assert!(j.next().is_none());
+        assert!(j.next(ready).is_none());
     }
 
     #[test]
@@ -384,7 +374,7 @@ mod tests {
         let mut j = Journal::new(0);
         j.take(&command("drain", 10, 999), CommandType::Drain, 20);
         j.take(&command("resume", 30, 999), CommandType::Resume, 40);
-        assert_eq!(j.next().unwrap().command_id, "resume");
+        assert_eq!(j.next(ready).unwrap().command_id, "resume");
         assert_eq!(
             j.entries()
                 .next()
@@ -397,7 +387,7 @@ mod tests {
             Some("invalid_state")
         );
         j.take(&command("old", 20, 999), CommandType::Drain, 50);
-        assert_eq!(j.next().unwrap().command_id, "resume");
+        assert_eq!(j.next(ready).unwrap().command_id, "resume");
     }
 
     #[test]
@@ -406,10 +396,10 @@ mod tests {
         for (id, kind) in [("s", CommandType::Shutdown), ("u", CommandType::UpdateAgent)] {
             j.take(&command(id, 99, 999), kind, 101);
         }
-        assert!(j.next().is_none() && j.has_news());
+        assert!(j.next(ready).is_none() && j.has_news());
         j.take(&command("d", 99, 999), CommandType::Drain, 102);
         j.take(&command("s2", 100, 999), CommandType::Shutdown, 103);
-        assert_eq!(j.next().unwrap().command_id, "d");
+        assert_eq!(j.next(ready).unwrap().command_id, "d");
     }
 
     #[test]
@@ -433,6 +423,80 @@ mod tests {
         assert_eq!(j.entries().count(), 1);
     }
 
+    #[test]
+    fn finished_orders_make_room_diagnostics_first_and_what_does_harm_is_not_begun_again() {
+        let mut j = Journal::new(0);
+        let take = |j: &mut Journal, id: &str, issued, kind| j.take(&command(id, issued, 10_000), kind, 50);
+        take(&mut j, "drain", 1, CommandType::Drain);
+        take(&mut j, "shutdown", 2, CommandType::Shutdown);
+        for id in ["drain", "shutdown"] {
+            j.finish(id, Outcome::done(50, ""));
+        }
+        for n in 2..LIMIT {
+            let id = format!("d{n}");
+            take(&mut j, &id, 3, CommandType::RunDiagnostic);
+            j.finish(&id, Outcome::done(50, ""));
+        }
+        // d3 was heard, d2 was not.
+        j.find("d3").unwrap().heard = Heard::Outcome;
+        let there = |j: &Journal, id: &str| j.entries().any(|e| e.command_id == id);
+        assert_eq!(take(&mut j, "u1", 4, CommandType::UpdateAgent), Taken::New);
+        assert!(!there(&j, "d3") && there(&j, "d2"));
+        for n in 2..LIMIT {
+            take(&mut j, &format!("u{n}"), 5, CommandType::UpdateAgent);
+        }
+        // Open orders are never forgotten, nor is the last word on draining.
+        assert!(there(&j, "u1") && there(&j, "drain") && !there(&j, "shutdown"));
+        assert_eq!(take(&mut j, "x", 6, CommandType::RunDiagnostic), Taken::Full);
+        j.finish("u1", Outcome::done(50, ""));
+        assert_eq!(take(&mut j, "shutdown", 2, CommandType::Shutdown), Taken::New);
+        let told_again = j.entries().next_back().unwrap().outcome.as_ref().unwrap();
+        assert_eq!(told_again.code.as_deref(), Some("invalid_state"));
+    }
+
+    #[test]
+    fn drain_and_resume_go_first_and_a_shutdown_waits_for_all_but_updates() {
+        let mut j = Journal::new(0);
+        for (id, issued, kind) in [
+            ("shutdown", 1, CommandType::Shutdown),
+            ("update", 2, CommandType::UpdateAgent),
+            ("diagnostic", 3, CommandType::RunDiagnostic),
+            ("drain", 4, CommandType::Drain),
+        ] {
+            j.take(&command(id, issued, 999), kind, 10);
+        }
+        let next = |j: &Journal, not: &[&str]| {
+            let ready = |e: &Entry| !not.contains(&e.command_id.as_str());
+            j.next(ready).map(|e| e.command_id.clone())
+        };
+        assert_eq!(next(&j, &[]).as_deref(), Some("drain"));
+        assert_eq!(next(&j, &["drain"]).as_deref(), Some("update"));
+        assert_eq!(next(&j, &["drain", "update"]).as_deref(), Some("diagnostic"));
+        assert_eq!(next(&j, &["drain", "update", "diagnostic"]), None);
+        j.finish("drain", Outcome::done(11, ""));
+        j.finish("diagnostic", Outcome::done(11, ""));
+        assert_eq!(next(&j, &["update"]).as_deref(), Some("shutdown"));
+    }
+
+    #[test]
+    fn a_report_that_the_gateway_refuses_is_left_out_and_said_to_be() {
+        let mut j = Journal::new(0);
+        j.take(&command("d", 1, 999), CommandType::RunDiagnostic, 10);
+        j.finish(
+            "d",
+            Outcome::done(11, "all well").with_report(&serde_json::json!({"a": 1})),
+        );
+        let told = j.acknowledgements();
+        assert!(told[0].report.is_some() && j.too_large(&told));
+        let again = j.acknowledgements();
+        let detail = again[0].detail.clone().unwrap();
+        assert!(
+            again[0].report.is_none() && detail.contains("413") && detail.ends_with("all well"),
+            "{detail}"
+        );
+        assert!(!j.too_large(&again));
+    }
+
     proptest! {
         /// Whatever is told again, and wherever the process is killed after the journal was kept: each order that
         /// does not turn the node is begun until it has one outcome, and that outcome never changes.
@@ -445,7 +509,7 @@ mod tests {
                 let id = format!("c{id}");
                 match step {
                     0 | 1 => { j.take(&command(&id, 1, 1000), CommandType::RunDiagnostic, now); }
-                    2 => if let Some(next) = j.next().map(|e| e.command_id.clone()) {
+                    2 => if let Some(next) = j.next(ready).map(|e| e.command_id.clone()) {
                         prop_assert!(!ended.contains_key(&next));
                         j.begin(&next);
                         j.finish(&next, Outcome::done(now, &format!("at {now}")));

@@ -3,6 +3,7 @@
 
 mod diagnostic;
 mod journal;
+mod outcome;
 mod work;
 
 use hpc_schema::code::Code;
@@ -15,7 +16,8 @@ use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 
 pub use diagnostic::{Diagnostic, Facts, keep};
-pub use journal::{Entry, Journal, OrderedDrain, Outcome, Taken};
+pub use journal::{Entry, Journal, OrderedDrain, Taken};
+pub use outcome::Outcome;
 pub use work::{End, Update, Work};
 
 use crate::state::Registration;

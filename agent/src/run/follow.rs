@@ -70,6 +70,9 @@ impl Agent {
             }
             return self.failed(answer.retry_after);
         }
+        if answer.status == 413 && self.orders_too_large(&sent.request.acknowledgements) {
+            return self.timing.out_of_turn;
+        }
         self.refused(&Refused {
             code,
             message,

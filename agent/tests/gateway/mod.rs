@@ -53,6 +53,8 @@ pub struct Behaviour {
     pub refuse: VecDeque<Code>,
     /// Status and code to refuse the next registrations with.
     pub refuse_registration: VecDeque<(u16, Code)>,
+    /// Heartbeats with a report are too large.
+    pub no_reports: bool,
     /// HTTP errors to answer the next heartbeats with.
     pub http_errors: VecDeque<u16>,
     /// `next_heartbeat_seconds`.
@@ -89,6 +91,7 @@ impl Default for Behaviour {
             pending_answers: 0,
             refuse: VecDeque::new(),
             refuse_registration: VecDeque::new(),
+            no_reports: false,
             http_errors: VecDeque::new(),
             next_heartbeat_seconds: 30,
             settles: true,

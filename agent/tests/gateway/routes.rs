@@ -237,6 +237,12 @@ fn ids() -> (ClusterId, NodeId) {
     (CLUSTER.parse().unwrap(), NODE.parse().unwrap())
 }
 
+fn has_report(body: &[u8]) -> bool {
+    let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+    let told = body["acknowledgements"].as_array();
+    told.is_some_and(|all| all.iter().any(|a| a["report"].is_string()))
+}
+
 async fn heartbeat(
     State(s): State<Arc<Shared>>,
     Path(path): Path<String>,
@@ -252,6 +258,9 @@ async fn heartbeat(
     };
     if let Some(status) = s.behaviour.lock().unwrap().http_errors.pop_front() {
         return problem(status, &Refusal::whole(Code::RateLimited, "told to"));
+    }
+    if s.behaviour.lock().unwrap().no_reports && has_report(&body) {
+        return problem(413, &Refusal::whole(Code::BodyTooLarge, "told to"));
     }
     let key = s.registered.lock().unwrap().as_ref().map(|r| r.0);
     let epoch = s.epoch.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Orders are carried out, one after the other.
+//! Orders are carried out: one after the other in each lane.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hpc_schema::command::{AcknowledgementStatus, CommandType, Parameters};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Begun;
+use super::{Begun, lane};
 use crate::clock::instant;
 use crate::command::{Diagnostic, End, Entry, OrderedDrain, Outcome, Work};
 use crate::config::Shutdown;
@@ -16,28 +16,27 @@ use crate::helper::Helper;
 use crate::probe::slurm::{By, Control};
 use crate::run::Agent;
 
-/// First wait before an order is tried again; it doubles.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// First wait before an order, or keeping it, is tried again; that of an order doubles.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Attempts before an order has failed: about ten minutes.
 const ATTEMPTS: u32 = 8;
 
 impl Agent {
-    /// Begins the next order, unless one is under way.
+    /// Begins what can be begun: an order that waits, or takes long, holds up no order of another lane.
     pub(in crate::run) fn step_orders(&mut self) {
-        if self.orders.relaunches
-            || self.orders.running.is_some()
-            || self.service.talks()
-            || self.orders.again_at.is_some_and(|at| instant() < at)
-        {
+        let now = instant();
+        self.orders.again_at.retain(|_, at| now < *at);
+        // What was begun, and how it ended, must be known after a restart.
+        if self.orders.unsaved && self.orders.save_at.is_none_or(|at| now >= at) {
+            self.keep_orders();
+        }
+        if self.orders.relaunches || self.service.talks() {
             return;
         }
-        self.orders.again_at = None;
-        // What was begun must be known after a restart.
-        if self.orders.journal.next().is_some() && !self.keeps() {
-            self.orders.again_at = instant().checked_add(PATIENCE);
-            return;
-        }
-        while let Some(entry) = self.orders.journal.next().cloned() {
+        while !self.orders.unsaved && !self.orders.stops {
+            let Some(entry) = self.orders.next().cloned() else {
+                return;
+            };
             let now = self.clock.seconds();
             if now > entry.deadline {
                 let text = "its deadline passed before it could be carried out";
@@ -49,31 +48,42 @@ impl Agent {
                 self.finish_order(&entry.command_id, outcome);
                 continue;
             }
+            let before = self.orders.journal.clone();
             self.orders.journal.begin(&entry.command_id);
             match self.begin_order(&entry, now) {
                 Begun::Ended(outcome) => self.finish_order(&entry.command_id, outcome),
-                Begun::Later(pause) => {
-                    self.orders.again_at = instant().checked_add(pause);
-                    return;
-                }
+                Begun::Later(pause) => self.later(&entry.command_id, pause),
                 Begun::OnThread(work) => {
                     self.orders.unsaved = true;
                     self.keep_orders();
-                    self.start_thread(entry.command_id, work);
-                    return;
+                    if self.orders.unsaved {
+                        // Not kept is not begun.
+                        self.orders.journal = before;
+                    } else if let Err(e) = self.start_thread(&entry, work) {
+                        tracing::warn!(command = %entry.command_id, "order not begun, no thread: {e}");
+                        self.orders.journal = before;
+                        self.orders.unsaved = true;
+                        self.later(&entry.command_id, PATIENCE);
+                        self.keep_orders();
+                    }
                 }
             }
         }
     }
 
-    fn start_thread(&mut self, id: String, work: Work) {
-        let (sender, name) = (self.orders.ends.clone(), id.clone());
-        // One at a time: there is room for its end.
-        let started = work.begin(move |end| drop(sender.try_send((name, end))));
-        match started {
-            Ok(()) => self.orders.running = Some(id),
-            Err(e) => self.order_ended(&id, End::Again(format!("no thread: {e}"))),
-        }
+    fn later(&mut self, id: &str, pause: Duration) {
+        let at = instant().checked_add(pause);
+        self.orders.again_at.extend(at.map(|at| (id.to_owned(), at)));
+    }
+
+    fn start_thread(&mut self, entry: &Entry, work: Work) -> std::io::Result<()> {
+        let (sender, name) = (self.orders.ends.clone(), entry.command_id.clone());
+        // One a lane: there is room for its end.
+        work.begin(move |end| drop(sender.try_send((name, end))))?;
+        self.orders
+            .running
+            .insert(entry.command_id.clone(), lane(entry.kind));
+        Ok(())
     }
 
     fn begin_order(&mut self, entry: &Entry, now: u64) -> Begun {
@@ -131,7 +141,7 @@ impl Agent {
 
     /// A thread has carried out an order, or has not.
     pub(in crate::run) fn order_ended(&mut self, id: &str, end: End) {
-        self.orders.running = None;
+        self.orders.running.remove(id);
         let now = self.clock.seconds();
         let entry = self.orders.journal.entries().find(|e| e.command_id == id);
         let Some(entry) = entry.cloned() else { return };
@@ -153,7 +163,7 @@ impl Agent {
             End::Again(text) => {
                 let pause = PATIENCE.saturating_mul(1u32.checked_shl(attempts).unwrap_or(u32::MAX) / 2);
                 tracing::warn!(command = %id, "order not carried out yet, again in {pause:?}: {text}");
-                self.orders.again_at = instant().checked_add(pause);
+                self.later(id, pause);
                 return;
             }
             End::Restart => {

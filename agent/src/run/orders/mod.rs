@@ -1,9 +1,10 @@
-//! The provider's orders: taken from the gateway's answer, kept, carried out one after the other, acknowledged.
+//! The provider's orders: taken from the gateway's answer, kept, carried out, acknowledged.
 
 mod carry_out;
 mod take;
 mod task_key;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENTS};
@@ -15,6 +16,27 @@ use crate::state::{OrderStatus, StateDir};
 /// Orders that `status` shows.
 const SHOWN: usize = 5;
 
+/// Orders that are carried out one after the other; those of another lane are not waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// Drain and resume: they talk to Slurm.
+    Turn,
+    /// A download may take as long as a server likes.
+    Update,
+    Other,
+}
+
+/// All lanes.
+const LANES: usize = 3;
+
+fn lane(kind: CommandType) -> Lane {
+    match kind {
+        CommandType::Drain | CommandType::Resume => Lane::Turn,
+        CommandType::UpdateAgent => Lane::Update,
+        CommandType::RunDiagnostic | CommandType::Shutdown => Lane::Other,
+    }
+}
+
 /// Orders and how far they are.
 #[derive(Debug)]
 pub(super) struct Orders {
@@ -23,10 +45,12 @@ pub(super) struct Orders {
     unsaved: bool,
     /// What cannot be acted on is not kept: it must not stand in a genuine order's way.
     refusals: Vec<Acknowledgement>,
-    /// The order that a thread carries out.
-    running: Option<String>,
-    /// Not before then.
-    again_at: Option<Instant>,
+    /// The disk has not taken the journal: it is tried again then.
+    save_at: Option<Instant>,
+    /// The orders that threads carry out, one a lane at most.
+    running: BTreeMap<String, Lane>,
+    /// Orders that are not begun again before then.
+    again_at: BTreeMap<String, Instant>,
     /// Where threads put how an order ended.
     ends: mpsc::Sender<(String, End)>,
     ended: mpsc::Receiver<(String, End)>,
@@ -41,13 +65,14 @@ impl Orders {
             tracing::error!("the journal of orders is lost: {e}");
             Journal::new(now)
         });
-        let (ends, ended) = mpsc::channel(1);
+        let (ends, ended) = mpsc::channel(LANES);
         Self {
             journal,
             unsaved: false,
             refusals: Vec::new(),
-            running: None,
-            again_at: None,
+            save_at: None,
+            running: BTreeMap::new(),
+            again_at: BTreeMap::new(),
             ends,
             ended,
             stops: false,
@@ -62,7 +87,8 @@ impl Orders {
 
     /// Whether the provider has ordered the agent to stop.
     pub(super) fn stops(&self) -> bool {
-        self.stops
+        // What is not kept would stop the next life as well.
+        self.stops && !self.unsaved
     }
 
     /// Whether another version is to run from now on.
@@ -72,19 +98,20 @@ impl Orders {
 
     /// Whether a thread talks to Slurm: health waits.
     pub(super) fn talks_to_slurm(&self) -> bool {
-        let kind = |id: &String| {
-            self.journal
-                .entries()
-                .find(|e| e.command_id == *id)
-                .map(|e| e.kind)
-        };
-        let running = self.running.as_ref().and_then(kind);
-        matches!(running, Some(CommandType::Drain | CommandType::Resume))
+        self.running.values().any(|lane| *lane == Lane::Turn)
     }
 
-    /// When an order is tried again.
+    /// The next order whose lane is free and whose time has come.
+    fn next(&self) -> Option<&Entry> {
+        self.journal.next(|e| {
+            let free = !self.running.values().any(|running| *running == lane(e.kind));
+            free && !self.again_at.contains_key(&e.command_id)
+        })
+    }
+
+    /// When an order, or keeping them, is tried again.
     pub(super) fn again_at(&self) -> Option<Instant> {
-        self.again_at
+        self.again_at.values().copied().chain(self.save_at).min()
     }
 
     /// Whether the gateway should hear something soon.

@@ -2,6 +2,8 @@
 
 use hpc_schema::command::{Acknowledgement, Command};
 
+use super::carry_out::PATIENCE;
+use crate::clock::instant;
 use crate::command::{Taken, refused, verify};
 use crate::run::Agent;
 
@@ -65,19 +67,40 @@ impl Agent {
         }
     }
 
+    /// The gateway takes no heartbeat with these: too large. Whether the next one is smaller.
+    pub(in crate::run) fn orders_too_large(&mut self, told: &[Acknowledgement]) -> bool {
+        let smaller = self.orders.journal.too_large(told);
+        if smaller {
+            tracing::warn!("the gateway takes no heartbeat with the report of a diagnostic: it is left out");
+            self.orders.unsaved = true;
+            self.keep_orders();
+        }
+        smaller
+    }
+
     /// Writes the journal, if the disk does not hold it yet.
     pub(super) fn keep_orders(&mut self) {
         self.status.drain.clone_from(&self.orders.journal.drain);
         self.status.orders = self.orders.shown();
-        if !self.orders.unsaved || !self.keeps() {
+        if !self.orders.unsaved {
             return;
+        }
+        self.orders.save_at = instant().checked_add(PATIENCE);
+        if !self.keeps() {
+            return self.warn_once(
+                "orders",
+                "orders cannot be kept, and none is begun: the state directory does not answer",
+            );
         }
         match self.orders.journal.save(&self.state) {
             Ok(()) => {
-                self.orders.unsaved = false;
+                (self.orders.unsaved, self.orders.save_at) = (false, None);
                 self.over("orders", "orders can be kept again");
             }
-            Err(e) => self.warn_once("orders", &format!("orders cannot be kept: {e}")),
+            Err(e) => self.warn_once(
+                "orders",
+                &format!("orders cannot be kept, and none is begun: {e}"),
+            ),
         }
     }
 }
