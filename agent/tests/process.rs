@@ -326,6 +326,42 @@ async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
 }
 
 #[tokio::test]
+async fn a_probe_ends_with_1_where_a_check_fails_and_with_0_where_none_does() {
+    let home = Home::new();
+    let config = home.configure(&["https://localhost:1".to_owned()], None);
+    let (proc, sys) = (home.path("proc"), home.path("sys"));
+    for folder in [&proc, &sys] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let roots = format!(
+        "agent:\n  roots: {{proc: {}, sys: {}}}\n",
+        proc.display(),
+        sys.display()
+    );
+    let text = read(&config).replace("agent:\n", &roots);
+    std::fs::write(&config, text).unwrap();
+    for (free, status, exit) in [("9000000", "pass", 0), ("1000", "fail", 1)] {
+        let text = format!("MemTotal: 9999999 kB\nMemAvailable: {free} kB\n");
+        std::fs::write(proc.join("meminfo"), text).unwrap();
+        for form in ["text", "json"] {
+            let out = output(&["tasks", "probe", "--config", config.to_str().unwrap(), "-o", form]).await;
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            let errors = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(code(out.status), exit, "{said} {errors}");
+            if form == "json" {
+                let all: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+                let memory = all["checks"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .find(|c| c["check"] == "memory");
+                assert_eq!(memory.unwrap()["status"], status);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn inventory_names_every_figure_with_its_source() {
     let home = Home::new();
     let config = home.configure(&["https://localhost:1".to_owned()], None);

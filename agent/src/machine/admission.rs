@@ -29,6 +29,22 @@ pub struct Holding {
     pub unwritten: u64,
 }
 
+impl Holding {
+    /// Beside a machine of libvirt: its disks are its own. Where nobody knows how much of its memory is `resident`, all
+    /// of it may still be touched.
+    #[must_use]
+    pub fn beside(self, vcpus: u32, memory_mib: u64, resident_mib: Option<u64>) -> Self {
+        let promised = memory_mib.saturating_add(OVERHEAD_MIB);
+        let untouched = promised.saturating_sub(resident_mib.unwrap_or(0));
+        Self {
+            vcpus: self.vcpus.saturating_add(vcpus),
+            memory_mib: self.memory_mib.saturating_add(promised),
+            untouched_mib: self.untouched_mib.saturating_add(untouched),
+            ..self
+        }
+    }
+}
+
 /// What there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {

@@ -203,6 +203,12 @@ impl Context<'_> {
         self.ledger.held(kind)
     }
 
+    /// As [`Ledger::promised`].
+    #[must_use]
+    pub fn promised(&self, kind: &str, admitted: &str) -> Vec<BTreeMap<String, Value>> {
+        self.ledger.promised(kind, admitted)
+    }
+
     /// Ids of users that tasks have made and not given back, whether or not the host still has the users.
     #[must_use]
     pub fn held_user_ids(&self) -> std::collections::BTreeSet<u32> {

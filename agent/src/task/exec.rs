@@ -271,7 +271,10 @@ impl Program {
         }
         match ended {
             Ok((status, stdout, stderr)) => match status.code() {
-                Some(code) => Ok(Output { code, stdout, stderr }),
+                Some(code) => match gate.not_begun(code, &stderr) {
+                    Some(source) => Err(ExecError::Start { path, source }),
+                    None => Ok(Output { code, stdout, stderr }),
+                },
                 None => Err(ExecError::Failed {
                     path,
                     status: status.to_string(),

@@ -186,6 +186,23 @@ impl Ledger {
         held
     }
 
+    /// Facts of what owners of this kind have, given back or not, and of what tasks are making once they have noted
+    /// `admitted`.
+    #[must_use]
+    pub fn promised(&self, kind: &str, admitted: &str) -> Vec<BTreeMap<String, Value>> {
+        let of = |j: &Shared| {
+            let journal = lock(j);
+            let story = journal.story();
+            let counts = match story.ended {
+                None => story.facts.contains_key(admitted),
+                Some(_) => story.remains() && !story.released,
+            };
+            let is_kind = story.owner.as_ref().is_some_and(|o| o.kind() == kind);
+            (counts && is_kind).then(|| story.facts.clone())
+        };
+        self.all().iter().filter_map(of).collect()
+    }
+
     /// What this owner holds, newest first: mostly by one task.
     #[must_use]
     pub fn held_by(&self, owner: &Owner) -> Vec<Holding> {

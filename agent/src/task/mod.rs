@@ -11,6 +11,7 @@ pub mod guard;
 mod handler;
 pub mod handlers;
 mod host;
+mod images;
 pub mod jail;
 pub mod journal;
 mod ledger;

@@ -13,6 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The hidden command of that process.
 pub const START_COMMAND: &str = "task-start";
+/// Exit code of one that could not become the program, as shells say it. A program may end with it too:
+pub const NOT_STARTED: u8 = 126;
+/// with this on the error output it is not the program's own.
+pub const NOT_STARTED_WORDS: &str = "task-start: not begun: ";
 /// Says that the program reads nothing.
 const NO_INPUT: &str = "--no-input";
 /// Found whatever has become of its file meanwhile.
@@ -40,6 +44,16 @@ impl Gate {
         } else {
             Ok(())
         }
+    }
+
+    /// Why the program was not begun, where what was started has ended without it.
+    pub(super) fn not_begun(self, code: i32, stderr: &[u8]) -> Option<io::Error> {
+        if !self.waits || code != i32::from(NOT_STARTED) {
+            return None;
+        }
+        let said = String::from_utf8_lossy(stderr);
+        let (_, why) = said.split_once(NOT_STARTED_WORDS)?;
+        Some(io::Error::other(why.trim().to_owned()))
     }
 
     /// Where a program's input comes from that reads nothing itself.
@@ -95,4 +109,20 @@ pub fn become_program(words: &[OsString], no_input: bool) -> io::Error {
         command.stdin(Stdio::null());
     }
     command.exec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_begun_is_told_from_a_program_that_ends_with_the_same_code() {
+        let said = format!("error: {NOT_STARTED_WORDS}/bin/x: no such file\n");
+        let gate = Gate { waits: true };
+        let why = gate.not_begun(126, said.as_bytes()).unwrap();
+        assert_eq!(why.to_string(), "/bin/x: no such file");
+        assert!(gate.not_begun(126, b"permission denied").is_none());
+        assert!(gate.not_begun(1, said.as_bytes()).is_none());
+        assert!(Gate { waits: false }.not_begun(126, said.as_bytes()).is_none());
+    }
 }

@@ -10,6 +10,7 @@ use super::place::{self, Place};
 use super::process::end_marked;
 use super::{Act, EffectError, Note, Scene, Seen, Trace};
 use crate::task::exec::{ExecError, Program};
+use crate::task::images;
 
 /// How often it is taken up again, and the pause between.
 const ATTEMPTS: u32 = 10;
@@ -108,6 +109,9 @@ impl Act for Fetched {
 
     fn undo(&self, scene: Scene<'_>, trace: Option<&Trace>) -> Result<(), EffectError> {
         end_marked(scene)?;
+        // Another task may be reading what this one has fetched.
+        let wait = || scene.stop.check().map_err(EffectError::Stopped);
+        let _alone = images::alone(Path::new(self.path.as_str()), &wait)?;
         place::remove(&self.path, scene, trace)
     }
 

@@ -16,6 +16,9 @@ const LOW_MIB: u64 = 512;
 const NVIDIA: &str = "0x10de";
 const AMD: &str = "0x1002";
 
+/// Stands after the state of a port that was never up.
+const UNUSED: &str = " (never up)";
+
 pub(super) struct HealthProbe;
 
 impl Handler for HealthProbe {
@@ -119,14 +122,13 @@ impl Seen {
             HealthCheck::Gpu => self.gpu(),
             HealthCheck::Fabric if self.links.is_empty() => (Absent, "there is no fabric".to_owned()),
             HealthCheck::Fabric => {
-                let down: Vec<&str> = self
-                    .links
-                    .iter()
-                    .filter(|l| !l.ends_with("ACTIVE"))
-                    .map(String::as_str)
-                    .collect();
+                let up = self.links.iter().filter(|l| l.ends_with("ACTIVE")).count();
+                // Beside one that is up, nobody misses a port that was never used.
+                let missed = |l: &&str| !l.ends_with("ACTIVE") && (up == 0 || !l.ends_with(UNUSED));
+                let links = self.links.iter().map(String::as_str);
+                let down: Vec<&str> = links.filter(missed).collect();
                 match down.as_slice() {
-                    [] => (Pass, format!("{} ports are up", self.links.len())),
+                    [] => (Pass, format!("{up} ports are up")),
                     down => (Fail, down.join(", ")),
                 }
             }
@@ -199,9 +201,10 @@ fn links(sys: &Path) -> Vec<String> {
             };
             // "4: ACTIVE"
             let word = state.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+            let unused = if unused(&port.path()) { UNUSED } else { "" };
             let (device, port) = (device.file_name(), port.file_name());
             found.push(format!(
-                "{}/{} {word}",
+                "{}/{} {word}{unused}",
                 device.to_string_lossy(),
                 port.to_string_lossy()
             ));
@@ -209,4 +212,56 @@ fn links(sys: &Path) -> Vec<String> {
     }
     found.sort();
     found
+}
+
+/// Switched off by the site, or waiting for a cable and without a word received so far.
+fn unused(port: &Path) -> bool {
+    let read = |name: &str| read_text(&port.join(name), 64).unwrap_or_default();
+    // "2: Polling"
+    match read("phys_state").trim().rsplit(' ').next() {
+        Some("Disabled") => true,
+        Some("Polling" | "Sleep") => read("counters/port_rcv_data").trim() == "0",
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_was_never_up_is_missed_only_where_no_other_is_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        let port = |device: &str, state: &str, physical: &str, received: &str| {
+            let port = roots.sys.join(format!("class/infiniband/{device}/ports/1"));
+            fs::create_dir_all(port.join("counters")).unwrap();
+            for (name, text) in [
+                ("state", state),
+                ("phys_state", physical),
+                ("counters/port_rcv_data", received),
+            ] {
+                fs::write(port.join(name), format!("{text}\n")).unwrap();
+            }
+        };
+        let fabric = || probe(&roots, Some(vec![HealthCheck::Fabric])).checks.remove(0);
+        port("mlx5_0", "4: ACTIVE", "5: LinkUp", "77");
+        port("mlx5_1", "1: DOWN", "2: Polling", "0");
+        port("mlx5_2", "1: DOWN", "3: Disabled", "9");
+        let check = fabric();
+        assert_eq!(
+            (check.status, check.detail.as_str()),
+            (CheckStatus::Pass, "1 ports are up")
+        );
+        // It was in use: somebody misses it.
+        port("mlx5_1", "1: DOWN", "2: Polling", "5");
+        let check = fabric();
+        assert_eq!(
+            (check.status, check.detail.as_str()),
+            (CheckStatus::Fail, "mlx5_1/1 DOWN")
+        );
+        port("mlx5_1", "1: DOWN", "2: Polling", "0");
+        port("mlx5_0", "1: DOWN", "2: Polling", "0");
+        assert_eq!(fabric().status, CheckStatus::Fail);
+    }
 }

@@ -1,5 +1,6 @@
 //! What tasks do, a file each.
 
+mod admission;
 mod checked;
 mod health_probe;
 mod packages;

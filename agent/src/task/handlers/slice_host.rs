@@ -5,12 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use hpc_schema::code::Code;
 use hpc_schema::task::{Accel, PackageName, SliceSlot};
+use serde_json::json;
 
+use super::admission::{self, ADMITTED};
 use super::checked::text;
 use super::packages;
 use super::slice_work::Work;
 use super::vm_launch::select;
 use crate::machine::Tools;
+use crate::machine::admission::Ask;
 use crate::probe::names_in;
 use crate::probe::tool::find;
 use crate::slice::{SliceTools, disk, lease, pci};
@@ -115,7 +118,7 @@ pub(super) fn bind(c: &mut Context<'_>, slots: &[&SliceSlot]) -> Result<(), Fail
     Ok(())
 }
 
-/// Bridge and disks, at the last moment before they are used.
+/// Bridge, room and disks, at the last moment before they are used.
 pub(super) fn validate(
     c: &mut Context<'_>,
     work: &Work<'_>,
@@ -141,6 +144,18 @@ pub(super) fn validate(
             )));
         }
     }
+    let ask = Ask {
+        vcpus: work.slots.iter().fold(0, |n, s| n.saturating_add(s.vcpu_count)),
+        memory_mib: work
+            .slots
+            .iter()
+            .fold(0, |n, s| n.saturating_add(u64::from(s.memory_mib))),
+        disk: 0,
+    };
+    let one = admission::admit(c, ask, None)?
+        .map_err(|full| Failure::new(Code::ResourceBusy, format_args!("slots.{full}")))?;
+    c.fact(ADMITTED, json!(true))?;
+    drop(one);
     for slot in &work.slots {
         disk::unused(&slot.nvme_device).map_err(|e| Failure::new(Code::ResourceBusy, e))?;
     }

@@ -9,13 +9,21 @@ use crate::slice::SliceTools;
 use crate::task::context::Context;
 use crate::task::effect::{Disk, Fetched};
 use crate::task::failure::Failure;
+use crate::task::images::{self, Reading};
 
-/// Fetches the image if it is not there and it is said where it is.
-pub(super) fn present(c: &mut Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Result<(), Failure> {
+/// Fetches the image if it is not there and it is said where it is; nobody takes it away while what comes back is held.
+pub(super) fn present(c: &mut Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Result<Reading, Failure> {
     let path = Path::new(work.p.image_path.as_str());
-    let Some(url) = work.p.image_url.as_ref().filter(|_| !path.exists()) else {
+    let stop = c.stop().clone();
+    let wait = || stop.check();
+    images::present(path, &wait, || fetch(c, work, tools))
+}
+
+fn fetch(c: &mut Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Result<(), Failure> {
+    let Some(url) = &work.p.image_url else {
         return Ok(());
     };
+    let path = Path::new(work.p.image_path.as_str());
     let machines = c.host().policy.machines.clone();
     // The folder is one of the allowed ones, before anything is put there.
     let below = |d: &&hpc_schema::task::HostPath| path.parent() == Some(Path::new(d.as_str()));

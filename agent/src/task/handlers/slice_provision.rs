@@ -159,7 +159,7 @@ fn provision(c: &mut Context<'_>, p: &SliceVmProvision) -> Result<SliceVmProvisi
     host::bind(c, &work.slots)?;
     passed("vfio_bind_check")?;
     c.phase("image_stat_download")?;
-    image::present(c, &work, &tools)?;
+    let reading = image::present(c, &work, &tools)?;
     passed("image_stat_download")?;
     c.phase("image_digest_verify")?;
     let (image, bytes) = image::verified(c, &work)?;
@@ -187,6 +187,8 @@ fn provision(c: &mut Context<'_>, p: &SliceVmProvision) -> Result<SliceVmProvisi
     passed("dhcp_reservation")?;
     c.phase("image_write_convert")?;
     image::write(c, &work, &tools, &image)?;
+    // Its disk has it all.
+    drop(reading);
     passed("image_write_convert")?;
     c.phase("virt_install")?;
     install(c, &work, &tools, accel)?;

@@ -1,23 +1,20 @@
 //! What a machine is made of before QEMU is started: its room, its disk, its seed, its user's rights.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use hpc_schema::code::Code;
 use hpc_schema::task::VmLaunch;
 
+use super::admission;
 use super::checked::{most, text};
 use crate::files::at;
-use crate::machine::admission::{Ask, Room, admit};
-use crate::machine::{Folder, Image, Size, Tools, User, documents, held, user_ids, writer};
+use crate::machine::admission::Ask;
+use crate::machine::{Folder, Image, Size, Tools, User, documents, user_ids, writer};
 use crate::task::context::Context;
-use crate::task::effect::{Directory, Effect, File, Machine, Produced};
+use crate::task::effect::{Directory, Effect, File, Produced};
 use crate::task::failure::Failure;
 use crate::task::host::Host;
 use crate::task::users::{entries, free_id, groups, processes, taken_ids};
-
-/// Who is let in next sees those that are being made.
-static ADMISSION: Mutex<()> = Mutex::new(());
 
 pub(super) fn disk_size(host: &Host, p: &VmLaunch, image: u64) -> Result<u64, Failure> {
     const GIB: u64 = 1 << 30;
@@ -38,14 +35,12 @@ pub(super) fn disk_size(host: &Host, p: &VmLaunch, image: u64) -> Result<u64, Fa
 pub(super) fn reserve(context: &mut Context<'_>, folder: &Folder, mut size: Size) -> Result<User, Failure> {
     let host = context.host().clone();
     let machines = host.dir.machines();
-    let _one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
-    let resident = |name: &str| Machine::group_of(&host.roots.sys, &host.dir.group(name)).resident_mib();
     let ask = Ask {
         vcpus: size.vcpus,
         memory_mib: size.memory_mib,
         disk: size.disk,
     };
-    admit(ask, held(&machines, &resident), room(&host, &machines)?)
+    let _one = admission::admit(context, ask, Some(host.policy.machines.max_count))?
         .map_err(|full| Failure::new(Code::ResourceBusy, full))?;
     context.apply(Effect::Directory(Directory {
         path: text(folder.path())?,
@@ -79,25 +74,6 @@ fn draw(host: &Host, machines: &Path) -> Result<u32, Failure> {
     }
     let what = "all ids from machines.min_uid to machines.max_uid of the policy are in use";
     Err(Failure::new(Code::ResourceBusy, what))
-}
-
-fn room(host: &Host, machines: &Path) -> Result<Room, Failure> {
-    let bounds = &host.policy.machines;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = crate::probe::memory::MemoryProbe::new(&host.roots)
-        .read()
-        .ok_or_else(|| Failure::failed("/proc/meminfo cannot be read"))?;
-    let disk = rustix::fs::statvfs(machines).map_err(|e| at("read", machines)(e.into()))?;
-    let mib = |bytes: u64| bytes >> 20;
-    Ok(Room {
-        vcpus: u32::try_from(cores)
-            .unwrap_or(u32::MAX)
-            .saturating_sub(bounds.reserve_vcpus),
-        memory_mib: mib(memory.total).saturating_sub(u64::from(bounds.reserve_memory_mib)),
-        memory_available_mib: mib(memory.available),
-        disk_free: disk.f_bavail.saturating_mul(disk.f_frsize),
-        machines: bounds.max_count,
-    })
 }
 
 pub(super) fn overlay(

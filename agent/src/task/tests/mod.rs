@@ -8,5 +8,6 @@ mod kill;
 mod leftovers;
 mod packages;
 mod races;
+mod release;
 mod safety;
 mod slices;

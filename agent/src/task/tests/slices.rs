@@ -3,9 +3,10 @@
 use hpc_schema::code::Code;
 use serde_json::{Value, json};
 
+use super::super::Ledger;
 use super::super::Owner;
 use super::super::effect::{Disk, Effect, Lease, Trace};
-use super::super::journal::{Journal, Record};
+use super::super::journal::{Journal, Record, lock};
 use super::super::verify::hash_of;
 use super::bench::*;
 use crate::heartbeat::HoldingsFile;
@@ -162,6 +163,42 @@ fn interrupted(node: &super::super::Host, site: &Site) -> hpc_schema::task::Task
         journal.add(Record::Fact { name, value }).unwrap();
     }
     task
+}
+
+#[test]
+fn what_a_slice_was_promised_counts_once_it_is_let_in_and_until_nothing_of_it_remains() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, site) = (host(dir.path()), Site::new());
+    let task = interrupted(&host, &site);
+    let promised = |ledger: &Ledger| {
+        let all = ledger.promised("slice", "admitted");
+        all.iter()
+            .map(|f| f["public.memory_mib"].clone())
+            .collect::<Vec<_>>()
+    };
+    let ledger = Ledger::open(host.dir.journal()).unwrap();
+    assert!(promised(&ledger).is_empty(), "it is not let in yet");
+    let journal = ledger.find(&task.task_id).unwrap();
+    let fact = Record::Fact {
+        name: "admitted".to_owned(),
+        value: json!(true),
+    };
+    lock(&journal).add(fact).unwrap();
+    assert_eq!(promised(&ledger), [json!(1024)]);
+    assert!(ledger.promised("vm", "admitted").is_empty());
+    drop((journal, ledger));
+    let node = Node::with(host, site);
+    // Its disk cannot be wiped: it goes on counting.
+    node.run(&task);
+    let domain = node.domain;
+    domain.stop();
+    let ledger = Ledger::open(node.host.dir.journal()).unwrap();
+    assert_eq!(promised(&ledger), [json!(1024)]);
+    let journal = ledger.find(&task.task_id).unwrap();
+    for step in 0..2 {
+        lock(&journal).add(Record::Undone { step }).unwrap();
+    }
+    assert!(promised(&ledger).is_empty());
 }
 
 #[test]
