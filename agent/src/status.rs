@@ -114,7 +114,7 @@ fn inspect(s: &Status, running: bool, now: u64, problems: &mut Vec<Trouble>) {
             add(
                 "not_registered",
                 format!("this node is not registered yet: {reason}"),
-                "approval is virtengine-provider node approve; the rest the agent tries again by itself",
+                "approval is virtengine-provider node-token approve; the rest the agent tries again by itself",
             );
         }
         return;

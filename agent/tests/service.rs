@@ -287,9 +287,13 @@ async fn each_finding_is_in_payload_and_status_and_where_the_policy_says_so_in_a
 impl Node {
     /// What came of a wish.
     async fn wish(&self, id: &str, force: bool) -> (String, String) {
+        self.wish_of(id, force, self.site.world.clock.seconds()).await
+    }
+
+    async fn wish_of(&self, id: &str, force: bool, at: u64) -> (String, String) {
         let wish = ServiceWish {
             id: id.into(),
-            at: 0,
+            at,
             by: "uid 0 (alice)".into(),
             force,
             reason: "a new card".into(),
@@ -333,6 +337,9 @@ async fn a_drain_outlives_a_restart_and_only_proof_or_recorded_force_ends_it() {
         what == "refused" && why.contains("waits for the findings to end"),
         "{what} {why}"
     );
+    let late = node.site.world.clock.seconds() - 61;
+    let (what, why) = node.wish_of("late", true, late).await;
+    assert!(what == "refused" && why.contains("ask again"), "{what} {why}");
     let (what, why) = node.wish("w2", true).await;
     assert!(
         what == "forced" && why.starts_with("uid 0 (alice): a new card (without "),

@@ -78,6 +78,8 @@ struct Shared {
     tls: Option<TlsAcceptor>,
     token: Option<Token>,
     rate: Rate,
+    /// Of those without the token: they leave whoever has it its share.
+    strangers: Rate,
 }
 
 /// Binds the interface that `config` asks for; none if it asks for none.
@@ -94,6 +96,7 @@ pub async fn bind(config: &Config, board: Arc<Board>) -> Result<Option<Api>, Api
         tls: config.api.tls.as_ref().map(acceptor).transpose()?,
         token: config.api.token_file.as_deref().map(Token::read).transpose()?,
         rate: Rate::new(now),
+        strangers: Rate::new(now),
     };
     let listener = TcpListener::bind(address)
         .await
@@ -220,9 +223,11 @@ impl Shared {
         let now = instant();
         let head = request.method() == Method::HEAD;
         let header = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let answer = if !self.rate.take(now) {
+        let known = self.token.as_ref().is_none_or(|t| t.is_in(header));
+        let rate = if known { &self.rate } else { &self.strangers };
+        let answer = if !rate.take(now) {
             Answer::refused(429, "too many requests", "ask again in a second")
-        } else if self.token.as_ref().is_some_and(|t| !t.is_in(header)) {
+        } else if !known {
             Answer::refused(
                 401,
                 "the token is missing or wrong",

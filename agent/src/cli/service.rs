@@ -128,9 +128,17 @@ impl Return {
                 .collect(),
         };
         wish.put(&state).map_err(|e| Failure::new(1, e))?;
+        let answered = self.answered(&state, &wish);
+        // Not to be granted when nobody waits for it any more.
+        wish.withdraw(&state);
+        answered
+    }
+
+    /// Waits for what comes of the wish.
+    fn answered(&self, state: &StateDir, wish: &ServiceWish) -> Result<ExitCode, Failure> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            let record = ServiceRecord::load(&state).map_err(|e| Failure::new(1, e))?;
+            let record = ServiceRecord::load(state).map_err(|e| Failure::new(1, e))?;
             let answer = record.log.iter().find(|c| c.wish.as_ref() == Some(&wish.id));
             match answer {
                 Some(c) if c.what == "refused" => {

@@ -75,7 +75,7 @@ async fn one_try(client: &mut Client, body: &[u8]) -> Result<Try, RegisterError>
         202 => {
             let reason = match serde_json::from_slice::<RegisterPending>(&answer.body) {
                 Ok(p) if p.waiting_for == Some(WaitingFor::Approval) => {
-                    "waiting for the operator's approval (virtengine-provider node approve)".to_owned()
+                    "waiting for the operator's approval (virtengine-provider node-token approve)".to_owned()
                 }
                 Ok(p) => format!("waiting for the chain ({})", p.code),
                 Err(_) => "waiting for the chain".to_owned(),

@@ -117,6 +117,14 @@ impl ServiceWish {
     pub fn put(&self, state: &StateDir) -> Result<(), FileError> {
         write_json(&state.service_wish(), self, 0o600, Durability::Atomic)
     }
+
+    /// Takes it back, if it lies there still: whoever put it there waits no longer.
+    pub fn withdraw(&self, state: &StateDir) {
+        let path = state.service_wish();
+        if matches!(read_json::<Self>(&path), Ok(Some(lies)) if lies.id == self.id) {
+            std::fs::remove_file(&path).ok();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -136,7 +144,16 @@ mod tests {
             reason: "new card".into(),
         };
         wish.put(&state).unwrap();
-        assert_eq!(ServiceWish::take(&state), Some(wish));
+        assert_eq!(ServiceWish::take(&state), Some(wish.clone()));
+        // Only one's own is taken back.
+        wish.put(&state).unwrap();
+        ServiceWish {
+            id: "w2".into(),
+            ..wish.clone()
+        }
+        .withdraw(&state);
+        assert!(state.service_wish().exists());
+        wish.withdraw(&state);
         assert_eq!(ServiceWish::take(&state), None);
         std::fs::write(state.service_wish(), "nonsense").unwrap();
         assert_eq!(ServiceWish::take(&state), None);

@@ -37,6 +37,8 @@ pub struct Responder {
     sessions: BTreeMap<SessionId, Session>,
     signing: BTreeSet<SessionId>,
     known: Bucket,
+    /// Hellos that claim to be of known ones, true or not.
+    claims: Bucket,
     strangers: Bucket,
 }
 
@@ -68,6 +70,7 @@ impl Responder {
             // The neighbours that the gateway gives us need not have us as theirs, so strangers are answered too,
             // but they cannot crowd out those we know. A hello costs a quarter of a millisecond.
             known: Bucket::new(20, 40),
+            claims: Bucket::new(100, 200),
             strangers: Bucket::new(10, 20),
         }
     }
@@ -126,13 +129,17 @@ impl Responder {
         if self.signing.len() >= SIGNING {
             return None;
         }
-        // Before anything that costs.
-        let bucket = if known.contains(&hello.prober) {
-            &mut self.known
+        // Before anything that costs. Anybody can name a known one's key: that takes nothing from its own share.
+        let is_known = known.contains(&hello.prober);
+        let looks = if is_known {
+            &mut self.claims
         } else {
             &mut self.strangers
         };
-        if !bucket.take(now) || !verify_hello(bytes, &self.cluster, &self.node) {
+        if !looks.take(now) || !verify_hello(bytes, &self.cluster, &self.node) {
+            return None;
+        }
+        if is_known && !self.known.take(now) {
             return None;
         }
         let secret = Secret::generate()?;
@@ -379,6 +386,18 @@ mod tests {
                 .answer(&h, s.from, &known, s.start, u64::from(NOW))
                 .is_some()
         );
+        // Who claims to be known and is not takes nothing from those who are.
+        for n in 0..100 {
+            let mut forged = s.hello(n, &exchange);
+            *forged.last_mut().unwrap() ^= 1;
+            let answer = s
+                .responder
+                .answer(&forged, s.from, &known, s.start, u64::from(NOW));
+            assert!(answer.is_none());
+        }
+        let h = s.hello(203, &exchange);
+        let answer = s.responder.answer(&h, s.from, &known, s.start, u64::from(NOW));
+        assert!(answer.is_some());
         let (later, more) = (
             s.start + Duration::from_millis(100),
             [s.hello(201, &exchange), s.hello(202, &exchange)],

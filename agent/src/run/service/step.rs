@@ -13,6 +13,8 @@ use crate::state::{ServiceChange, ServiceWish};
 
 /// Between two attempts to tell Slurm.
 const AGAIN: Duration = Duration::from_secs(30);
+/// How long a person's wish counts.
+const WISH_SECONDS: u64 = 60;
 /// What was asked of Slurm before it was told has been answered by then.
 const SETTLED: Duration = Duration::from_secs(15);
 
@@ -98,6 +100,11 @@ impl Agent {
     /// What a person wishes: with proof at once, without only by force, which is on record.
     fn grant(&mut self, wish: &ServiceWish, findings: &[Finding], proof: Proof) {
         let ServiceWish { id, by, reason, .. } = wish;
+        // Whoever wished waits no longer than that; what comes true afterwards surprises everybody.
+        if self.clock.seconds().abs_diff(wish.at) > WISH_SECONDS {
+            let why = format!("the wish is not of the last {WISH_SECONDS} s; ask again");
+            return self.note("refused", by, &why, Some(id));
+        }
         if self.service.record.out.is_none() {
             return self.note("refused", by, "the node is in service", Some(id));
         }
