@@ -268,7 +268,7 @@ async fn a_node_that_waits_a_gateway_of_another_ca_and_a_host_that_withholds_are
     is_wrong(&doctor, "shutdown_rights");
     let kvm = check(&doctor, "kvm_permission");
     assert!(
-        kvm["grade"] == "note" && kvm["remedy"].as_str().unwrap().contains("--groups kvm"),
+        kvm["grade"] == "note" && kvm["remedy"].as_str().unwrap().contains("chgrp kvm"),
         "{kvm}"
     );
     let notes = json(&["status"], &config).await.1["notes"].clone();

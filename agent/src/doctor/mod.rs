@@ -111,7 +111,7 @@ pub fn local(config: &Config, unix: u64) -> Vec<Check> {
         host::kernel_log(&config.roots, &user),
         host::journal(&config.roots, &user),
         host::accel(config.accel, supported),
-        host::kvm(&config.roots, &user),
+        host::kvm(&config.roots),
         host::tpm(config, &user),
     ];
     all.extend(slurm::checks(config, &user));
