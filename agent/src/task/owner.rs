@@ -1,5 +1,8 @@
 use serde::{Deserialize, Serialize};
 
+/// Kind of the owners of what slices' machines leave on the host.
+pub(crate) const SLICE: &str = "slice";
+
 /// Under which name effects stay on the host: `kind/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner(String);

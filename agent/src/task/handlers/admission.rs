@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::slice_provision::KIND;
 use crate::files::at;
 use crate::machine::admission::{self, Ask, Full, Holding, Room};
 use crate::machine::held;
@@ -14,6 +13,7 @@ use crate::task::context::Context;
 use crate::task::effect::Machine;
 use crate::task::failure::Failure;
 use crate::task::host::Host;
+use crate::task::owner::SLICE;
 
 /// What a provision notes once its machine was let in.
 pub(super) const ADMITTED: &str = "admitted";
@@ -37,7 +37,7 @@ pub(super) fn admit(
     let all = held(&host.dir.machines(), &resident);
     // Before libvirt was first asked, nothing is known of their memory.
     let known = Statistics::load(&host.dir).unwrap_or_default();
-    let all = with_slices(all, &c.promised(KIND, ADMITTED), &known);
+    let all = with_slices(all, &c.promised(SLICE, ADMITTED), &known);
     Ok(admission::admit(ask, all, room(host, most)?).map(|()| one))
 }
 

@@ -19,11 +19,8 @@ use crate::task::context::Context;
 use crate::task::effect::Domain;
 use crate::task::failure::Failure;
 use crate::task::handler::Handler;
-use crate::task::owner::Owner;
+use crate::task::owner::{Owner, SLICE};
 use crate::task::policy::Policy;
-
-/// Kind of owners.
-pub(super) const KIND: &str = "slice";
 
 /// The handler.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +29,7 @@ pub(super) struct Provision;
 impl Handler for Provision {
     fn owner(&self, params: &Params) -> Option<Owner> {
         match params {
-            Params::SliceVmProvision(p) => Some(Owner::new(KIND, p.vm_name.as_str())),
+            Params::SliceVmProvision(p) => Some(Owner::new(SLICE, p.vm_name.as_str())),
             _ => None,
         }
     }
@@ -129,7 +126,7 @@ fn passed(phase: &'static str) -> Result<(), Failure> {
 }
 
 fn provision(c: &mut Context<'_>, p: &SliceVmProvision) -> Result<SliceVmProvisioned, Failure> {
-    let owner = Owner::new(KIND, p.vm_name.as_str());
+    let owner = Owner::new(SLICE, p.vm_name.as_str());
     if !c.holdings(&owner).is_empty() {
         let what = format!(
             "vm_name: {} is a slice's machine already; release it, or choose another name",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::checked::text;
 use super::slice_host as host;
 use super::slice_proof::{self as proof, Look};
-use super::slice_provision::{KIND, device};
+use super::slice_provision::device;
 use crate::slice::SliceTools;
 use crate::slice::libvirt::{Libvirt, Word};
 use crate::task::context::Context;
@@ -17,7 +17,7 @@ use crate::task::effect::{Disk, Effect};
 use crate::task::failure::Failure;
 use crate::task::handler::{Handler, Recovery};
 use crate::task::ledger::Holding;
-use crate::task::owner::Owner;
+use crate::task::owner::{Owner, SLICE};
 use crate::task::policy::Policy;
 use crate::task::undo::Undone;
 
@@ -35,7 +35,7 @@ impl Handler for Release {
 
     fn owner(&self, params: &Params) -> Option<Owner> {
         match params {
-            Params::SliceVmRelease(p) => Some(Owner::new(KIND, p.vm_name.as_str())),
+            Params::SliceVmRelease(p) => Some(Owner::new(SLICE, p.vm_name.as_str())),
             _ => None,
         }
     }
@@ -56,7 +56,7 @@ impl Handler for Release {
 }
 
 fn release(c: &mut Context<'_>, p: &SliceVmRelease) -> Result<SliceVmReleased, Failure> {
-    let owner = Owner::new(KIND, p.vm_name.as_str());
+    let owner = Owner::new(SLICE, p.vm_name.as_str());
     let folder = c.host().policy.machines.programs.clone();
     let tools =
         SliceTools::find(folder.as_ref().map(|f| std::path::Path::new(f.as_str()))).map_err(|missing| {

@@ -123,7 +123,7 @@ mod tests {
         next.store.history = Span::seconds(120);
         next.chain.id = "hpc-2".to_owned();
         next.gateway.max_connections = 10;
-        next.gateway.max_body_bytes = 8192;
+        next.gateway.max_body_bytes = 40_000;
         let change = live.update(&next).unwrap();
         assert_eq!(
             change.changed,
