@@ -142,7 +142,7 @@ mod tests {
                 now.gateway.max_connections,
                 now.gateway.max_body_bytes
             ),
-            ("", 12_000, 8192)
+            ("", 12_000, 40_000)
         );
         // The same again changes nothing, and still says what waits.
         let again = live.update(&next).unwrap();
