@@ -322,7 +322,7 @@ async fn a_drain_outlives_a_restart_and_only_proof_or_recorded_force_ends_it() {
     let mut node = Node::start().await;
     node.until_healthy("the start", 2 * MINUTE).await;
     assert_eq!(
-        node.wish("w0", true).await,
+        node.wish("w0", false).await,
         ("refused".into(), "uid 0 (alice): the node is in service".into())
     );
     node.drained().await;

@@ -181,12 +181,13 @@ impl ConfigArguments {
 
     /// The same; root goes on as the user to whom it and what it names belongs.
     fn load_as_owner(&self) -> Result<Config, Failure> {
+        // First of all the file itself: it names a file with a token.
+        owner::as_owner_of(&[&self.config])?;
         let config = self.load()?;
         owner::as_owner_of(&[
             &config.state_dir,
             directory_of(&config.key_path),
             directory_of(&config.tls.client_cert),
-            &self.config,
         ])?;
         Ok(config)
     }

@@ -39,14 +39,17 @@ impl Lock {
             .map_err(at("open", path))?;
         let meta = file.metadata().map_err(at("read", path))?;
         // Whoever owns the directory may have put a link there, to a file that is not theirs. No lock has a content.
-        if !meta.is_file() || meta.nlink() != 1 || meta.len() != 0 {
-            let what = "is no lock: it must be an empty file without another name; remove it";
-            return Err(at("lock", path)(std::io::Error::other(what)));
+        let refused = |what: &str| Err(at("lock", path)(std::io::Error::other(what)));
+        if !meta.is_file() || meta.len() != 0 {
+            return refused("is no lock: it must be an empty file; remove it");
         }
         // Made by root, it must still open for the service's user.
         if rustix::process::geteuid().is_root() {
             let owner = Owner::of(directory_of(path))?;
             if owner.uid != meta.uid() || owner.gid != meta.gid() {
+                if meta.nlink() != 1 {
+                    return refused("has another name, whose owner would change; remove it");
+                }
                 std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))
                     .map_err(at("change owner of", path))?;
             }
@@ -133,8 +136,14 @@ mod tests {
         assert!(!Lock::is_held_at(&path));
         std::fs::remove_file(&path).unwrap();
         std::fs::hard_link(&theirs, &path).unwrap();
-        let e = Lock::take_at(&path).unwrap_err();
-        assert!(e.to_string().contains("rotate.lock: is no lock"), "{e}");
+        // Who is not root can give nothing away: a copy of the state by links is no reason not to start.
+        let taken = Lock::take_at(&path);
+        if owner == 0 {
+            let e = taken.unwrap_err();
+            assert!(e.to_string().contains("rotate.lock: has another name"), "{e}");
+        } else {
+            drop(taken.unwrap());
+        }
         assert_eq!(std::fs::metadata(&theirs).unwrap().uid(), owner);
         // One with a content was another's before.
         std::fs::remove_file(&path).unwrap();

@@ -134,8 +134,8 @@ impl InfinibandProbe {
         for device in names_in(&self.class) {
             let of = self.class.join(&device);
             let guid = line(&of.join("node_guid"));
-            // What a device makes for a guest comes and goes.
-            let stays = !of.join("device/physfn").exists();
+            // What a device makes for a guest comes and goes, and so does what a program makes without a device.
+            let stays = !is_soft(&of) && !of.join("device/physfn").exists();
             for port in names_in(&of.join("ports")) {
                 let Some(mut p) = describe(&of.join("ports").join(&port), &device, &port) else {
                     continue;
@@ -256,6 +256,11 @@ fn describe(path: &Path, device: &str, port: &str) -> Option<Port> {
         flaps: 0,
         last_flap: None,
     })
+}
+
+/// Made of a network card by a program (`rxe`, `siw`).
+fn is_soft(device: &Path) -> bool {
+    std::fs::read_link(device).is_ok_and(|to| to.iter().any(|part| part == "virtual"))
 }
 
 fn count(dir: &Path, name: &str) -> Option<u64> {

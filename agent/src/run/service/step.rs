@@ -106,7 +106,15 @@ impl Agent {
             return self.note("refused", by, &why, Some(id));
         }
         if self.service.record.out.is_none() {
-            return self.note("refused", by, "the node is in service", Some(id));
+            if !wish.force {
+                return self.note("refused", by, "the node is in service", Some(id));
+            }
+            // Where findings drain nothing, what is gone for good is accepted all the same.
+            self.note("forced", by, reason, Some(id));
+            if self.keeps() {
+                self.state.forget_devices();
+            }
+            return;
         }
         match self.service.watch.unproven(proof) {
             None => self.return_to_service("returned", by, reason, Some(id)),

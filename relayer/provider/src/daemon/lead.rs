@@ -148,6 +148,8 @@ impl Duties {
     async fn take_up(&self, signers: &[Signers]) -> Result<Vec<settle::Driver>, DriverError> {
         // The one connection that writes: whatever was still being written is, or is not.
         drop(self.shared.store.begin().await?);
+        // Who was put apart is known to those that have ended; whoever is at fault still is put apart anew.
+        self.shared.health.forget(|code| code == "transactions_refused");
         let settling = settle::Shared {
             // Who has which pages under way is read from the store.
             claims: Claims::default().into(),

@@ -99,7 +99,8 @@ impl Driver {
             let next = self
                 .looked_at
                 .saturating_add(self.limits().interval_ms / LOOK_PART);
-            if now < next {
+            // A clock that went back says nothing.
+            if now >= self.looked_at && now < next {
                 self.look_at = self.look_at.min(next);
                 return Ok(false);
             }
