@@ -31,7 +31,7 @@ impl Nonces {
         true
     }
 
-    /// Takes a nonce back unless it is used ([`Unused`]): of a heartbeat that was not accepted for no fault of its own, or that
+    /// Takes a nonce back unless it is used for good: of a heartbeat that was not accepted for no fault of its own, or that
     /// nobody waits for any more, the same request may come again.
     pub fn unless_used<'a>(
         &'a self,
