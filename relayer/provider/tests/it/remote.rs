@@ -253,8 +253,9 @@ async fn a_listener_is_reached_by_tls_and_whatever_is_in_the_way_has_its_exit_co
     assert!(code == 78 && err.contains("--credential-file"), "{err}");
     std::fs::copy(there.file("viewer"), there.file("forged")).unwrap();
     let forged = std::fs::read_to_string(there.file("forged")).unwrap();
-    let (head, _) = forged.trim().rsplit_once('_').unwrap();
-    std::fs::write(there.file("forged"), format!("{head}_{}", "0".repeat(64))).unwrap();
+    let head: Vec<_> = forged.splitn(3, '_').take(2).collect();
+    let forged = format!("{}_{}", head.join("_"), "0".repeat(64));
+    std::fs::write(there.file("forged"), forged).unwrap();
     let (_, err, code) = there.run("forged", &["node", "list"]);
     assert!(code == 1 && err.contains("not_authorized"), "{err}");
 }

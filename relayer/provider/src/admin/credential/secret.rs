@@ -116,7 +116,8 @@ mod tests {
         assert_eq!(presented.id, secret.id());
         assert!(presented.is(&secret.hash()));
         assert!(!presented.is(&Secret::draw().unwrap().hash()));
-        let (_, hidden) = text.rsplit_once('_').unwrap_or_default();
+        // Its last part may have the sign that parts them.
+        let hidden = text.splitn(3, '_').last().unwrap_or_default();
         assert!(!format!("{secret:?}{presented:?}").contains(hidden));
         for bad in [
             "",
