@@ -101,8 +101,9 @@ impl Machine {
     /// If it does not come in time, or the payload or the machine has ended before.
     pub fn wait(&mut self, word: &str, limit: Duration) -> Result<String> {
         let find = |text: &str| {
-            text.lines()
-                .find_map(|l| Some(l.strip_prefix(word)?.trim().to_owned()))
+            // Of a line that is still being written only a part may be there.
+            text.split_inclusive('\n')
+                .find_map(|l| Some(l.strip_suffix('\n')?.strip_prefix(word)?.trim().to_owned()))
         };
         let found = wait::until(&format!("{word:?} of the machine"), limit, || {
             let text = self.said();
