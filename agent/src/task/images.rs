@@ -86,18 +86,27 @@ pub(super) fn read<E>(path: &Path, wait: &dyn Fn() -> Result<(), E>) -> Result<R
 /// What `wait` says.
 pub(super) fn alone<E>(path: &Path, wait: &dyn Fn() -> Result<(), E>) -> Result<Alone, E> {
     change(path, |u| u.waiting = u.waiting.saturating_add(1));
-    let free = |u: &mut Use| {
+    let alone = loop {
+        if let Some(alone) = alone_now(path) {
+            break Ok(alone);
+        }
+        if let Err(e) = wait() {
+            break Err(e);
+        }
+        std::thread::sleep(LOOK);
+    };
+    change(path, |u| u.waiting = u.waiting.saturating_sub(1));
+    alone
+}
+
+/// The path alone, if nobody else uses it now.
+fn alone_now(path: &Path) -> Option<Alone> {
+    change(path, |u| {
         let free = !u.alone && u.readers == 0;
         u.alone |= free;
         free
-    };
-    let mut waited = Ok(());
-    while waited.is_ok() && !change(path, free) {
-        waited = wait();
-        std::thread::sleep(LOOK);
-    }
-    change(path, |u| u.waiting = u.waiting.saturating_sub(1));
-    waited.map(|()| Alone(path.to_owned()))
+    })
+    .then(|| Alone(path.to_owned()))
 }
 
 /// The image, once it is there: fetched by the first that misses it, used by all.
@@ -109,17 +118,22 @@ pub(super) fn present<E>(
     wait: &dyn Fn() -> Result<(), E>,
     fetch: impl FnOnce() -> Result<(), E>,
 ) -> Result<Reading, E> {
-    let reading = read(path, wait)?;
-    if path.exists() {
-        return Ok(reading);
+    loop {
+        let reading = read(path, wait)?;
+        if path.exists() {
+            return Ok(reading);
+        }
+        drop(reading);
+        // Whoever comes too late for it looks again: to wait for the first's readers would be to wait for its machine.
+        if let Some(alone) = alone_now(path) {
+            if !path.exists() {
+                fetch()?;
+            }
+            return Ok(alone.share());
+        }
+        wait()?;
+        std::thread::sleep(LOOK);
     }
-    drop(reading);
-    let alone = alone(path, wait)?;
-    // Another one may have fetched it meanwhile.
-    if !path.exists() {
-        fetch()?;
-    }
-    Ok(alone.share())
 }
 
 #[cfg(test)]
@@ -133,6 +147,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.img");
         let (fetched, go_on) = (AtomicUsize::new(0), || Ok::<_, String>(()));
+        // Both have looked, and missed it, before either has it alone.
+        let missed = [read(&path, &go_on).unwrap(), read(&path, &go_on).unwrap()];
         let present = || {
             present(&path, &go_on, || {
                 fetched.fetch_add(1, Ordering::AcqRel);
@@ -142,6 +158,8 @@ mod tests {
         };
         let both: Vec<Reading> = std::thread::scope(|s| {
             let threads = [s.spawn(present), s.spawn(present)];
+            std::thread::sleep(LOOK * 2);
+            drop(missed);
             threads.map(|t| t.join().unwrap().unwrap()).into()
         });
         assert_eq!(fetched.load(Ordering::Acquire), 1);
