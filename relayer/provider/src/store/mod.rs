@@ -348,6 +348,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn sqlite_is_built_as_cargo_s_configuration_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store/provider.db")).await.unwrap();
+        let rows = db::query("PRAGMA compile_options")
+            .fetch_all(store.reader())
+            .await
+            .unwrap();
+        let options: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
+        // One of .cargo/config.toml's flags that it tells of, and one that is not there.
+        assert!(
+            options.iter().any(|o| o == "DEFAULT_MEMSTATUS=0"),
+            "{options:?}"
+        );
+        assert!(
+            !options.iter().any(|o| o == "ENABLE_MEMORY_MANAGEMENT"),
+            "{options:?}"
+        );
+    }
+
+    #[tokio::test]
     async fn a_store_belongs_to_one_contract_and_only_to_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store/provider.db");
