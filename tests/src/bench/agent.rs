@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -18,35 +20,83 @@ pub struct Cost {
     pub switches: u64,
 }
 
+/// Looks before a child counts that has not become a program: perhaps it never does.
+const LOOKS: u32 = 50;
+/// Between two of them.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What a process and all below it cost, and the memory of each.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Of all together.
+    pub cost: Cost,
+    /// Name and proportional set size in KiB of each process.
+    pub parts: Vec<(String, u64)>,
+    /// A child is on its way to a program.
+    unborn: bool,
+}
+
 /// Reads it from `/proc`.
 ///
 /// # Errors
 /// If the process has ended.
 pub fn cost(pid: u32) -> Result<Cost> {
-    let mut sum = Cost::default();
-    let mut waiting = vec![pid];
-    while let Some(next) = waiting.pop() {
-        let one = match one(next, &mut waiting) {
+    look(pid).map(|look| look.cost)
+}
+
+/// Reads it from `/proc`. Until a child becomes a program it lives in its parent's memory (`vfork`): counted then, that
+/// would count twice. So it is looked at again, and counts as the program that it is by then.
+///
+/// # Errors
+/// If the process has ended.
+pub fn look(pid: u32) -> Result<Look> {
+    for _ in 0..LOOKS {
+        let look = all(pid)?;
+        if !look.unborn {
+            return Ok(look);
+        }
+        sleep(PAUSE);
+    }
+    all(pid)
+}
+
+fn all(pid: u32) -> Result<Look> {
+    let mut look = Look::default();
+    let mut waiting = vec![(pid, 0)];
+    while let Some((next, parents_stack)) = waiting.pop() {
+        let mut below = Vec::new();
+        let one = match one(next, &mut below) {
             Ok(one) => one,
             // A child may have ended meanwhile; the process itself must be there.
             Err(_) if next != pid => continue,
             Err(e) => return Err(e),
         };
-        sum.pss_kib += one.pss_kib;
-        sum.cpu_ns += one.cpu_ns;
-        sum.ended_ns += one.ended_ns;
-        sum.switches += one.switches;
+        look.unborn |= one.stack != 0 && one.stack == parents_stack;
+        waiting.extend(below.into_iter().map(|child| (child, one.stack)));
+        look.cost.pss_kib += one.cost.pss_kib;
+        look.cost.cpu_ns += one.cost.cpu_ns;
+        look.cost.ended_ns += one.cost.ended_ns;
+        look.cost.switches += one.cost.switches;
+        look.parts.push((one.name, one.cost.pss_kib));
     }
-    Ok(sum)
+    Ok(look)
 }
 
-fn one(pid: u32, children: &mut Vec<u32>) -> Result<Cost> {
+struct One {
+    cost: Cost,
+    name: String,
+    /// Where its stack begins: by chance, anew for each program.
+    stack: u64,
+}
+
+fn one(pid: u32, children: &mut Vec<u32>) -> Result<One> {
     let folder = Path::new("/proc").join(pid.to_string());
     let mut cost = Cost {
         pss_kib: field(&fs::read_to_string(folder.join("smaps_rollup"))?, "Pss:")?,
         ..Cost::default()
     };
-    cost.ended_ns = ended(&fs::read_to_string(folder.join("stat"))?)?;
+    let stat = fs::read_to_string(folder.join("stat"))?;
+    cost.ended_ns = ended(&stat)?;
     for task in fs::read_dir(folder.join("task"))? {
         let task = task?.path();
         let Ok(schedstat) = fs::read_to_string(task.join("schedstat")) else {
@@ -63,14 +113,25 @@ fn one(pid: u32, children: &mut Vec<u32>) -> Result<Cost> {
                 .filter_map(|p| p.parse::<u32>().ok()),
         );
     }
-    Ok(cost)
+    Ok(One {
+        cost,
+        name: stat
+            .split_once('(')
+            .and_then(|(_, rest)| rest.rsplit_once(')'))
+            .map_or_else(String::new, |(name, _)| name.to_owned()),
+        stack: after_name(&stat)?.nth(25).context("a short stat")?.parse()?,
+    })
 }
 
-/// `cutime` and `cstime` of `/proc/<pid>/stat`, the 16th and 17th field; the second one is a name in brackets.
-fn ended(stat: &str) -> Result<u64> {
+/// The words of `/proc/<pid>/stat` from the third on; the second one is a name in brackets.
+fn after_name(stat: &str) -> Result<std::str::SplitAsciiWhitespace<'_>> {
     let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
-    let ticks = rest
-        .split_ascii_whitespace()
+    Ok(rest.split_ascii_whitespace())
+}
+
+/// `cutime` and `cstime` of `/proc/<pid>/stat`, the 16th and 17th word.
+fn ended(stat: &str) -> Result<u64> {
+    let ticks = after_name(stat)?
         .skip(13)
         .take(2)
         .map(str::parse::<u64>)
@@ -109,7 +170,7 @@ mod tests {
         let seen = |what: &str, holds: &dyn Fn(Cost, Cost) -> bool| {
             wait::until(what, Duration::from_secs(60), || {
                 let (mut below, all) = (Vec::new(), cost(id)?);
-                let alone = one(id, &mut below)?;
+                let alone = one(id, &mut below)?.cost;
                 Ok(holds(all, alone).then_some(all))
             })
         };
@@ -124,5 +185,23 @@ mod tests {
         }
         assert!(both.unwrap().pss_kib > 0 && later.ended_ns >= first.ended_ns);
         assert!(cost(id).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn a_child_that_becomes_no_program_counts_after_all() {
+        // A part of a shell in brackets is the shell itself, forked; it waits for the end of its input.
+        let mut shell = Command::new("sh")
+            .args(["-c", "exec 3<&0; (read -r x <&3; :) & wait"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let id = shell.id();
+        let both = wait::until("the part of it", Duration::from_secs(60), || {
+            Ok(Some(look(id)?).filter(|look| look.parts.len() == 2))
+        })
+        .unwrap();
+        assert!(both.unborn && both.parts.iter().all(|(name, kib)| name == "sh" && *kib > 0));
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use hpc_tests::agent::Agent;
-use hpc_tests::bench::agent::{Cost, cost};
+use hpc_tests::bench::agent::{Cost, Look, cost, look};
 use hpc_tests::chain::Kind;
 use hpc_tests::process::{self, Process};
 use hpc_tests::scene::Scene;
@@ -143,7 +143,7 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         while Instant::now() < next {
             // Often enough to meet programs that live for a moment.
             std::thread::sleep(LOOK);
-            memory.look(cost(agent_process.id())?.pss_kib);
+            memory.look(look(agent_process.id())?);
         }
         other_most = other_most.max(cost(exporter.id())?.pss_kib);
     }
@@ -162,6 +162,7 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         "heartbeats": heartbeats,
         "scrapes": scrapes,
         "rss_mb": mb(memory.most),
+        "rss_of_mb": memory.parts.iter().map(|(name, kib)| json!([name, mb(*kib)])).collect::<Vec<_>>(),
         "rss_mean_mb": mb(memory.mean()),
         "node_exporter_rss_mb": mb(other_most),
         "cpu_ms_per_heartbeat": each(first, last, heartbeats),
@@ -179,13 +180,18 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
 #[derive(Debug, Default)]
 struct Memory {
     most: u64,
+    /// What that was made of.
+    parts: Vec<(String, u64)>,
     sum: u64,
     looks: u64,
 }
 
 impl Memory {
-    fn look(&mut self, kib: u64) {
-        self.most = self.most.max(kib);
+    fn look(&mut self, look: Look) {
+        let kib = look.cost.pss_kib;
+        if kib > self.most {
+            (self.most, self.parts) = (kib, look.parts);
+        }
         self.sum = self.sum.saturating_add(kib);
         self.looks = self.looks.saturating_add(1);
     }
@@ -261,7 +267,7 @@ fn each(first: Cost, last: Cost, n: u64) -> f64 {
 fn print(figures: &Value) -> Result<()> {
     println!("{:<34} {:>12}", "one run, every collector on", "");
     for (name, value) in figures.as_object().context("no figures")? {
-        println!("{name:<34} {value:>12}");
+        println!("{name:<34} {:>12}", value.to_string());
     }
     Ok(())
 }
