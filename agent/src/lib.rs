@@ -25,6 +25,7 @@ pub mod run;
 pub mod sample;
 pub mod sequence;
 pub mod slice;
+pub mod socket;
 pub mod state;
 pub mod status;
 pub mod task;

@@ -7,7 +7,6 @@
 mod serve;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use serve::{Allowed, Peer, Rules, peer, serve};
 
 use crate::probe::slurm::By;
+use crate::socket::connect_at_once;
 
 /// Where the helper's unit listens.
 pub const SOCKET: &str = "/run/virtengine-node-helper.sock";
@@ -92,7 +92,7 @@ impl Helper {
     }
 
     fn exchange(&self, verb: &Verb) -> std::io::Result<Answer> {
-        let mut stream = UnixStream::connect(&self.0)?;
+        let mut stream = connect_at_once(&self.0)?;
         stream.set_write_timeout(Some(Duration::from_secs(5)))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut line = serde_json::to_vec(verb)?;

@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::{Value, json};
+
+use crate::socket::connect_at_once;
 
 /// Longest line; the longest answer in use is 64 KiB of console in base64.
 const LINE: usize = 256 << 10;
@@ -61,16 +62,8 @@ impl Qmp {
     /// # Errors
     /// See [`QmpError`].
     pub fn connect(path: &Path, patience: Duration) -> Result<Self, QmpError> {
-        let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
-        // Not blocking: a monitor that is not served any more would hold us at connect.
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(io::Error::from)?;
-        connect(&fd, &address).map_err(io::Error::from)?;
-        let stream = UnixStream::from(fd);
-        stream.set_nonblocking(false)?;
         let mut qmp = Self {
-            stream,
+            stream: connect_at_once(path)?,
             buffer: Vec::new(),
             events: VecDeque::new(),
             patience,

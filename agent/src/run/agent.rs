@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::report::Tag;
+use tokio::task::JoinHandle;
 
 use super::error::RunError;
 use super::keep::Keeper;
@@ -49,6 +50,8 @@ pub struct Agent {
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
     pub(super) certificate_refused: bool,
+    /// A look for keys on the disk that has not come back yet.
+    pub(super) other_keys: Option<JoinHandle<Vec<SharedSigner>>>,
     pub(super) renew_not_before: Instant,
     pub(super) renew_backoff: Backoff,
     pub(super) backoff: Backoff,
@@ -162,6 +165,7 @@ impl Agent {
             out_of_turn: false,
             last_early: None,
             certificate_refused: false,
+            other_keys: None,
             last_health: None,
             last_findings: Vec::new(),
             // Until the batch system has answered, what ran at the last look goes on running.

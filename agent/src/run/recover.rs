@@ -2,12 +2,18 @@
 //! been replaced. Protocol decision 4.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::Agent;
 use super::identity::tls;
 use crate::key::{SharedSigner, others};
 use crate::register::{RecoverError, recover};
 use crate::uplink::Client;
+
+/// How long keys are looked for: devices take their time, and a file system may hang.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Agent {
     /// With the key in use, else with another one on the disk: a rotation or a new registration by another process may
@@ -19,9 +25,16 @@ impl Agent {
             other => return other,
         };
         let (path, known) = (self.config.key_path.clone(), present.public());
-        // Keys may lie in devices that take their time.
-        let keys = tokio::task::spawn_blocking(move || others(&path, &known));
-        for key in keys.await.unwrap_or_default() {
+        // One look at a time: the threads that could hang in it resolve names too.
+        let look = self
+            .other_keys
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || others(&path, &known)));
+        let Ok(keys) = timeout(PATIENCE, look).await else {
+            tracing::warn!("the folder of agent.key_path has not answered within {PATIENCE:?}");
+            return Err(refused);
+        };
+        self.other_keys = None;
+        for key in keys.unwrap_or_default() {
             match self.recover_with(&key).await {
                 Err(e) if e.is_other_key() => {}
                 other => return other,

@@ -36,6 +36,8 @@ const QUEUE: usize = 512;
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 /// How long the link may take to read a word.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// For the domain's end; its tasks have twenty seconds of it.
+const LONGEST_STOP: Duration = Duration::from_secs(40);
 
 /// A task domain with its process for the gateway.
 #[derive(Debug)]
@@ -147,9 +149,13 @@ impl TaskProcess {
             () = ended => true,
         };
         let domain = self.domain;
-        tokio::task::spawn_blocking(move || domain.stop())
-            .await
-            .map_err(Failure::failed)?;
+        // Whatever it hangs in: what is under way is taken up again at the next start.
+        match timeout(LONGEST_STOP, tokio::task::spawn_blocking(move || domain.stop())).await {
+            Ok(stopped) => stopped.map_err(Failure::failed)?,
+            Err(_) => {
+                tracing::error!("the task domain has not stopped within {LONGEST_STOP:?}; it is left behind");
+            }
+        }
         if failed {
             return Err(Failure::failed(
                 "the task domain has stopped unexpectedly; see the log",

@@ -36,7 +36,7 @@ pub fn fetch(url: &str, ca_file: &Path) -> Result<(Release, Vec<u8>), String> {
         .build()
         .map_err(|e| e.to_string())?;
     let tls = client(ca_file)?;
-    runtime.block_on(async {
+    let fetched = runtime.block_on(async {
         let get = |url: String, most: usize| {
             let tls = Arc::clone(&tls);
             async move {
@@ -52,7 +52,10 @@ pub fn fetch(url: &str, ca_file: &Path) -> Result<(Release, Vec<u8>), String> {
             String::from_utf8(signature).map_err(|e| format!("{url}.manifest.json.minisig: {e}"))?;
         let program = get(url.to_owned(), LARGE).await?;
         Ok((Release { manifest, signature }, program))
-    })
+    });
+    // A name server that does not answer has had its time.
+    runtime.shutdown_background();
+    fetched
 }
 
 fn client(ca_file: &Path) -> Result<Arc<ClientConfig>, String> {
