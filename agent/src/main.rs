@@ -1,8 +1,5 @@
 use std::process::ExitCode;
 
-use clap::Parser;
-use virtengine_node_agent::cli::{Arguments, dispatch};
-
 fn main() -> ExitCode {
-    dispatch(Arguments::parse())
+    virtengine_node_agent::cli::main()
 }

@@ -5,6 +5,7 @@
 
 mod check;
 mod doctor;
+mod entry;
 mod examples;
 mod helper;
 mod install;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+pub use entry::main;
 pub use output::Format;
 
 use crate::config::{self, Config, ConfigError, HumanDuration, Overrides};
@@ -216,9 +218,8 @@ impl From<ConfigError> for Failure {
 }
 
 /// Runs the command.
-#[must_use]
-pub fn dispatch(arguments: Arguments) -> ExitCode {
-    let result = match arguments.command {
+fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match arguments.command {
         Command::Keygen(c) => c.run(),
         Command::Key(c) => c.run(),
         Command::Register(c) => c.run(),
@@ -242,13 +243,6 @@ pub fn dispatch(arguments: Arguments) -> ExitCode {
         Command::Config(ConfigCommand::Check(c)) => c.run(),
         Command::Completion { shell } => completion(shell),
         Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),
-    };
-    match result {
-        Ok(code) => code,
-        Err(Failure { code, message }) => {
-            eprintln!("error: {message}");
-            ExitCode::from(code)
-        }
     }
 }
 

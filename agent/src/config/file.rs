@@ -249,6 +249,15 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
     if value.is_null() {
         return Ok(File::default());
     }
+    // Its errors name line and column.
+    let file = serde_yaml_ng::from_str::<File>(text);
+    // The schema names what is wrong. It takes time and memory, and nearly always nothing is.
+    let understood = file.as_ref().ok().and_then(|f| serde_json::to_value(f).ok());
+    if let Ok(file) = &file
+        && understood.is_some_and(|u| agrees(&value, &u))
+    {
+        return Ok(file.clone());
+    }
     let (mut unknown, mut wrong) = (Vec::new(), Vec::new());
     inspect(&value, &json_schema(), "", &mut unknown, &mut wrong);
     if !unknown.is_empty() {
@@ -263,11 +272,27 @@ pub fn parse(text: &str, path: &Path) -> Result<File, ConfigError> {
             message: wrong.join("; "),
         });
     }
-    // Again from the text: its errors name line and column.
-    serde_yaml_ng::from_str(text).map_err(|e| ConfigError::Syntax {
+    file.map_err(|e| ConfigError::Syntax {
         path: at(),
         message: e.to_string(),
     })
+}
+
+/// Whether each value was understood as what it is: a number that was taken for text was not. In doubt it was not.
+fn agrees(value: &Value, understood: &Value) -> bool {
+    match (value, understood) {
+        (Value::Object(all), Value::Object(known)) => all.iter().all(|(key, inner)| match known.get(key) {
+            Some(known) => agrees(inner, known),
+            // The token is text, and is never shown.
+            None => key == "registration_token" && inner.is_string(),
+        }),
+        (Value::Array(all), Value::Array(known)) => {
+            all.len() == known.len() && all.iter().zip(known).all(|(inner, known)| agrees(inner, known))
+        }
+        (Value::Number(n), Value::Number(_)) => n.is_u64(),
+        (Value::String(_), Value::String(_)) | (Value::Bool(_), Value::Bool(_)) => true,
+        _ => false,
+    }
 }
 
 /// Walks the file beside its schema: keys that it does not know, values of another type. The parser knows the types
@@ -333,6 +358,33 @@ fn mismatch(value: &Value, schema: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_right_needs_no_schema_and_what_was_mistaken_for_text_does() {
+        let agree = |text: &str| {
+            let value: Value = serde_yaml_ng::from_str(text).unwrap();
+            serde_yaml_ng::from_str::<File>(text)
+                .is_ok_and(|file| agrees(&value, &serde_json::to_value(file).unwrap()))
+        };
+        for right in [
+            "node: {id: node-1}\nprovider_daemon: {endpoint: 'https://a:1', request_timeout: 5s}",
+            "agent: {registration_token: a.b.c, reserve: {cpu_cores: 2}}\ntasks: {}",
+            "provider_daemon: {endpoints: ['https://a:1', 'https://b:1']}\nslurm: {enabled: false}",
+        ] {
+            assert!(agree(right), "{right}");
+        }
+        for wrong in [
+            "node: {id: 123}",
+            "nod: {id: abcd}",
+            "node: {id: abcd, hostname: true}",
+            "agent: {registration_token: 1}",
+            "provider_daemon: {endpoints: [1]}",
+            "sampling: {base_interval: 30}",
+        ] {
+            assert!(!agree(wrong), "{wrong}");
+            assert!(parse(wrong, Path::new("c")).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_committed_schema_is_that_of_the_code() {
