@@ -100,6 +100,8 @@ pub struct Agent {
     pub(super) timer: Timer,
     /// What the local interface shows.
     pub(super) board: Arc<Board>,
+    /// There are figures that it does not show yet.
+    pub(super) unshown: bool,
     _lock: Lock,
 }
 
@@ -179,6 +181,7 @@ impl Agent {
             log: None,
             timer: (world.timer)(),
             board: Arc::default(),
+            unshown: false,
             config,
             timing,
             clock,

@@ -149,6 +149,7 @@ impl Agent {
         self.status.findings = findings.iter().map(crate::health::Finding::shown).collect();
         self.status.sequence = number;
         self.count(now);
+        self.show(judged, findings);
         Ok(signed)
     }
 

@@ -56,6 +56,7 @@ impl Agent {
         let watchdog = sd_notify::watchdog_enabled().map(|d| d / 2);
         let mut next_beat = instant();
         let mut next_ping = instant();
+        let mut waited = false;
         let ended = loop {
             let now = instant();
             if let Some(period) = watchdog
@@ -66,7 +67,12 @@ impl Agent {
             }
             self.kept();
             self.step_orders();
-            self.step_service();
+            let (health, findings) = self.judge();
+            if std::mem::take(&mut waited) && now < next_beat && self.changed(health, &findings) {
+                next_beat = self.early(next_beat);
+            }
+            self.step_service(&findings);
+            self.show(health, findings);
             if self.orders.stops() {
                 tracing::warn!("the provider has ordered this agent to stop");
                 break Ended::Ordered;
@@ -102,11 +108,14 @@ impl Agent {
                 },
                 Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
                 Some(end) = self.service.ended() => self.slurm_told(end),
-                () = self.timer.until(wake) => self.sample_due().await,
+                () = self.timer.until(wake) => {
+                    // A heartbeat measures for itself what is due.
+                    if instant() < next_beat {
+                        self.sample_due().await;
+                    }
+                }
             }
-            if self.changed() {
-                next_beat = self.early(next_beat);
-            }
+            waited = true;
         };
         if ended.is_for_good() {
             tell_service_manager(&[sd_notify::NotifyState::Stopping]);

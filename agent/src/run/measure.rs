@@ -57,12 +57,14 @@ impl Agent {
         for category in due {
             self.remember(*category, now);
         }
-        self.show();
+        self.unshown = true;
     }
 
-    /// Puts what is known where the local interface finds it.
-    pub(super) fn show(&mut self) {
-        let (health, findings) = self.judge();
+    /// Puts what is known where the local interface finds it, once after each round of measuring.
+    pub(super) fn show(&mut self, health: HealthStatus, findings: Vec<Finding>) {
+        if !std::mem::take(&mut self.unshown) {
+            return;
+        }
         let held = self.task_holdings().held;
         self.board.put(View {
             figures: self.sampler.figures().clone(),
@@ -138,13 +140,12 @@ impl Agent {
 
     /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a
     /// draining node has ended, an order has its outcome.
-    pub(super) fn changed(&mut self) -> bool {
+    pub(super) fn changed(&self, health: HealthStatus, findings: &[Finding]) -> bool {
         let Some(last) = self.last_health else {
             return false;
         };
-        let (health, findings) = self.judge();
         last != health
-            || kinds(&findings).iter().any(|k| !self.last_findings.contains(k))
+            || kinds(findings).iter().any(|k| !self.last_findings.contains(k))
             || self.work_ended()
             || self.orders.has_news()
     }

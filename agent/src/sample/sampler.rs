@@ -298,8 +298,11 @@ impl Sampler {
     fn next_deadline(&self, now: Instant) -> Instant {
         let running = self.worker.as_ref().and_then(Worker::running);
         let deadline = running.and_then(|(i, since)| since.checked_add(self.slots.get(i)?.patience()));
-        // Between two jobs: look again soon.
+        let waiting = self.slots.iter().filter(|s| s.since.is_some() && !s.left);
+        // The thread is about to begin one of them: whichever it is, it has its time from now on.
+        let soonest = || now.checked_add(waiting.map(Slot::patience).min()?);
         deadline
+            .or_else(soonest)
             .unwrap_or(now)
             .max(now.checked_add(Duration::from_millis(20)).unwrap_or(now))
     }

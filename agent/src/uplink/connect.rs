@@ -95,7 +95,8 @@ pub(super) async fn connect(
         });
         Ok(sender)
     };
-    match timeout(limit, work).await {
+    // Large; what lies on the stack once counts as memory for years.
+    match timeout(limit, Box::pin(work)).await {
         Ok(result) => result,
         Err(_) => Err(UplinkError::Timeout {
             endpoint: shown.clone(),

@@ -56,7 +56,8 @@ impl Prober {
         let lane = |n: usize| async move {
             let mut measured = Vec::new();
             for (at, peer) in peers.iter().take(MOST_PEERS).enumerate().skip(n).step_by(LANES) {
-                if let Some(m) = self.measure(peer, unix).await {
+                // Large, and four of them at once: kept off the stack.
+                if let Some(m) = Box::pin(self.measure(peer, unix)).await {
                     measured.push((at, m));
                 }
             }

@@ -4,6 +4,7 @@
 //! process group, killed as a whole at the deadline. What cannot be killed (a process in uninterruptible sleep) is
 //! kept and never started a second time before it has ended.
 
+mod ended;
 mod error;
 
 use std::ffi::{OsStr, OsString};
@@ -22,6 +23,7 @@ pub use error::ToolError;
 
 use super::source::lines;
 use crate::files::Owner;
+use ended::{settle, wait};
 
 /// What is kept of the error output.
 const STDERR_LIMIT: usize = 1024;
@@ -212,6 +214,7 @@ impl Tool {
             // A program that does not want it tells by its exit.
             stdin.write_all(input).ok();
         }
+        settle(&child, end);
         let read = self.read(&mut child, end, sink);
         let status = match &read {
             Ok(_) => wait(&mut child, end),
@@ -329,21 +332,6 @@ fn chunk(stream: Option<&mut impl Read>, into: &mut Vec<u8>, limit: usize) -> io
     let room = limit.saturating_sub(into.len());
     into.extend(buffer.iter().take(n.min(room)));
     Ok(n > 0)
-}
-
-/// Its end, if it comes before `end`.
-fn wait(child: &mut Child, end: Option<Instant>) -> io::Result<Option<ExitStatus>> {
-    let mut pause = Duration::from_micros(200);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if end.is_none_or(|e| Instant::now() >= e) {
-            return Ok(None);
-        }
-        std::thread::sleep(pause);
-        pause = pause.saturating_mul(2).min(Duration::from_millis(10));
-    }
 }
 
 #[cfg(test)]

@@ -19,12 +19,11 @@ const WISH_SECONDS: u64 = 60;
 const SETTLED: Duration = Duration::from_secs(15);
 
 impl Agent {
-    /// Looks at the findings once more, and at what a person wishes.
-    pub(in crate::run) fn step_service(&mut self) {
+    /// Looks at the findings of this moment, and at what a person wishes.
+    pub(in crate::run) fn step_service(&mut self, findings: &[Finding]) {
         if self.service.unsaved && self.keeps() {
             self.keep_service();
         }
-        let (_, findings) = self.judge();
         let now = instant();
         let proof = self.proof();
         let service = &mut self.service;
@@ -37,7 +36,7 @@ impl Agent {
         let changed = pardoned != service.record.pardoned.len();
         let step = service.watch.step(
             service.record.out.as_ref(),
-            &findings,
+            findings,
             &service.record.pardoned,
             proof,
             &self.config.policy,
@@ -58,9 +57,9 @@ impl Agent {
             Step::Return => self.return_to_service("returned", "policy", "proven", None),
         }
         if let Some(wish) = self.wish.take() {
-            self.grant(&wish, &findings, proof);
+            self.grant(&wish, findings, proof);
         }
-        self.look_at_slurm(&findings, proof, now);
+        self.look_at_slurm(findings, proof, now);
         self.status.service.clone_from(&self.service.record.out);
         self.tell_slurm(now);
     }
