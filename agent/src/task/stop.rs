@@ -1,10 +1,13 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
 
 use super::failure::Failure;
+
+/// Between two looks whether a lock is free.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// When a task has to end: it was taken back, or its time is over.
 #[derive(Debug, Clone)]
@@ -66,5 +69,40 @@ impl Stop {
             ));
         }
         Ok(())
+    }
+
+    /// Waits for a lock that others may hold for long, while the task may go on.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub(super) fn lock<'a, T>(&self, lock: &'a Mutex<T>) -> Result<MutexGuard<'a, T>, Failure> {
+        loop {
+            match lock.try_lock() {
+                Ok(guard) => return Ok(guard),
+                // Whoever held it has broken; what it guards is only whose turn it is.
+                Err(TryLockError::Poisoned(e)) => return Ok(e.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            self.check()?;
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_lock_waits_no_longer_than_the_task_may_run() {
+        let lock = Mutex::new(());
+        let held = Stop::after(Duration::from_secs(60)).lock(&lock).unwrap();
+        let late = Stop::after(Duration::from_millis(50)).lock(&lock).unwrap_err();
+        assert_eq!(late.code, Code::TaskTimeout);
+        let stop = Stop::after(Duration::from_secs(60));
+        stop.cancel();
+        assert_eq!(stop.lock(&lock).unwrap_err().code, Code::TaskCancelled);
+        drop(held);
+        assert!(Stop::after(Duration::from_secs(60)).lock(&lock).is_ok());
     }
 }

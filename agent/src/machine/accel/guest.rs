@@ -1,18 +1,18 @@
 //! The probe's guest: a stock kernel without a root file system. It prints its command line when it starts and, having
 //! initialised everything, that it cannot mount its root; `panic=-1` then ends it.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Accel, Evidence};
+use super::{Accel, Evidence, Stopped};
 use crate::files::{Durability, FileError, Owner, Replace, at, write};
 use crate::machine::arguments::common;
-use crate::probe::tool::{Tool, ToolError};
+use crate::probe::tool::find;
+use crate::task::Stop;
+use crate::task::exec::{ExecError, Program};
+use crate::task::jail::Jail;
 
-/// Of a line of the console.
-const LINE: usize = 64 << 10;
 /// What a kernel says that has come through: `init/do_mounts.c`, unchanged since Linux 2.4.
 const THROUGH: &str = "VFS: Unable to mount root fs";
 const MEMORY_MIB: u32 = 256;
@@ -76,15 +76,18 @@ impl Drop for Kernel {
     }
 }
 
-/// Runs the guest once, at most for `limit`, as `user`.
+/// Runs the guest once, at most for `limit`, as `user`, within the bounds that every program has.
+///
+/// # Errors
+/// It was `stop` that ended it: nothing was seen.
 pub(super) fn run(
     qemu: &Path,
     kernel: &Kernel,
     accel: Accel,
     limit: Duration,
     user: Option<Owner>,
-    now: u64,
-) -> Evidence {
+    (now, stop): (u64, &Stop),
+) -> Result<Evidence, Stopped> {
     let start = Instant::now();
     let mut seen = Seen::default();
     let mark = crate::random::bytes::<8>().map_or_else(|_| now.to_string(), hex::encode);
@@ -93,18 +96,34 @@ pub(super) fn run(
     for word in ["-no-reboot", "-serial", "stdio", "-append", &append] {
         arguments.push(word.to_owned());
     }
-    let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-    arguments.extend(["-kernel".into(), kernel.path.clone().into()]);
-    let ended = Tool::new(qemu.to_owned(), limit, LINE)
+    arguments.extend(["-kernel".to_owned(), kernel.path.display().to_string()]);
+    let ended = bounded(qemu, limit)
+        .vector(arguments)
+        .within(limit)
         .as_user(user)
-        .run_lines(&arguments, |line| seen.line(line, &mark));
+        // As a machine that has no folder.
+        .jailed(Jail::Machine(PathBuf::from("/nonexistent")))
+        .run_lines(stop, &mut |line| seen.line(line, &mark));
+    let error = match ended {
+        Err(ExecError::Stopped { failure, .. }) => return Err(Stopped(failure)),
+        ended => ended.err(),
+    };
     let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Evidence {
-        works: ended.is_ok() && seen.begun && seen.through,
-        detail: seen.tell(ended.err().as_ref(), limit),
+    Ok(Evidence {
+        works: error.is_none() && seen.begun && seen.through,
+        detail: seen.tell(error.as_ref(), limit),
         took_ms: took,
         at: now,
-    }
+    })
+}
+
+/// QEMU, which a hanging guest does not outlive the agent by.
+fn bounded(qemu: &Path, limit: Duration) -> Program {
+    let Some(timeout) = find("timeout", None) else {
+        return Program::new(qemu);
+    };
+    let seconds = limit.as_secs().saturating_add(5).to_string();
+    Program::new(&timeout).vector(["--signal=KILL".to_owned(), seconds, qemu.display().to_string()])
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +144,7 @@ impl Seen {
         }
     }
 
-    fn tell(&self, error: Option<&ToolError>, limit: Duration) -> String {
+    fn tell(&self, error: Option<&ExecError>, limit: Duration) -> String {
         let last = if self.last.is_empty() {
             "nothing on its console".to_owned()
         } else {
@@ -134,7 +153,7 @@ impl Seen {
         match error {
             None if self.begun && self.through => "a stock kernel ran through".to_owned(),
             None => format!("a stock kernel ended before it had run through; {last}"),
-            Some(ToolError::Deadline { .. }) => {
+            Some(ExecError::Late { .. }) => {
                 format!("a stock kernel hangs: not through within {limit:?}; {last}")
             }
             Some(e) => e.to_string(),
@@ -158,9 +177,9 @@ mod tests {
             seen.tell(None, Duration::ZERO)
                 .contains("before it had run through")
         );
-        let late = ToolError::Deadline {
-            path: String::new(),
-            deadline: Duration::from_secs(1),
+        let late = ExecError::Late {
+            path: PathBuf::new(),
+            limit: Duration::from_secs(1),
         };
         assert!(seen.tell(Some(&late), Duration::from_secs(15)).contains("hangs"));
         seen.line(

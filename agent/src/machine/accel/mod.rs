@@ -9,9 +9,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use cache::{Evidence, Known, key};
+use hpc_schema::code::Code;
 pub use hpc_schema::task::Accel;
 
 use super::tools::User;
+use crate::task::{Failure, Stop};
+
+/// The task for which it was tried was taken back, or its time is over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Stopped(pub Failure);
 
 /// Why a machine cannot run as it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +39,18 @@ pub enum AccelError {
         /// Where was looked.
         looked: String,
     },
+    /// It was not tried to its end.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl From<AccelError> for Failure {
+    fn from(e: AccelError) -> Self {
+        match e {
+            AccelError::Stopped(Stopped(failure)) => failure,
+            e => Self::new(Code::NotSupported, e),
+        }
+    }
 }
 
 /// Tries accelerators and remembers what came of it.
@@ -89,13 +108,16 @@ impl Prober {
 
     /// What was seen of this accelerator on this host, kernel and QEMU; tried now if nothing is known, or if what is
     /// known is old.
-    pub fn evidence(&mut self, accel: Accel, now: u64) -> Evidence {
+    ///
+    /// # Errors
+    /// [`Stopped`]: nothing was seen, and nothing is kept.
+    pub fn evidence(&mut self, accel: Accel, now: u64, stop: &Stop) -> Result<Evidence, Stopped> {
         if let Some(known) = self.known.of(accel, now) {
-            return known;
+            return Ok(known);
         }
         let owner = self.user.for_accel(&self.dev, accel).0;
         let seen = match guest::Kernel::readable(&self.kernel, self.known.folder(), owner) {
-            Ok(kernel) => guest::run(&self.qemu, &kernel, accel, limit(accel), owner, now),
+            Ok(kernel) => guest::run(&self.qemu, &kernel, accel, limit(accel), owner, (now, stop))?,
             Err(e) => Evidence {
                 works: false,
                 detail: e.to_string(),
@@ -104,21 +126,21 @@ impl Prober {
             },
         };
         self.known.put(accel, &seen);
-        seen
+        Ok(seen)
     }
 
     /// The accelerator to run by: the one that is wanted, or the best that works.
     ///
     /// # Errors
-    /// [`AccelError::Unsupported`], with what was seen.
-    pub fn select(&mut self, wanted: Accel, now: u64) -> Result<Accel, AccelError> {
+    /// [`AccelError::Unsupported`], with what was seen; [`AccelError::Stopped`].
+    pub fn select(&mut self, wanted: Accel, now: u64, stop: &Stop) -> Result<Accel, AccelError> {
         let candidates = match wanted {
             Accel::Auto => supported(),
             ref one => std::slice::from_ref(one),
         };
         let mut said = Vec::new();
         for accel in candidates {
-            let seen = self.evidence(*accel, now);
+            let seen = self.evidence(*accel, now, stop)?;
             if seen.works {
                 return Ok(*accel);
             }

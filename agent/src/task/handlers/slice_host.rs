@@ -1,7 +1,7 @@
 //! What a host must have and give before a slice's machine is made.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use hpc_schema::code::Code;
 use hpc_schema::task::{Accel, PackageName, SliceSlot};
@@ -58,7 +58,7 @@ pub(super) fn dependencies(c: &mut Context<'_>) -> Result<SliceTools, Failure> {
         );
         return Err(Failure::new(Code::NotSupported, what));
     }
-    let _one = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = c.stop().lock(&INSTALL)?;
     packages::install(c, &missing.packages)?;
     SliceTools::find(folder).map_err(|missing| {
         let what = format!(
@@ -78,7 +78,7 @@ pub(super) fn passthrough(c: &mut Context<'_>, work: &Work<'_>) -> Result<Accel,
         .programs
         .as_ref()
         .map(|p| Path::new(p.as_str()));
-    let accel = select(&host, &Tools::find(programs)?, work.p.accel)?;
+    let accel = select(c, &Tools::find(programs)?, work.p.accel)?;
     can_hand_through(c, &work.slots)?;
     Ok(accel)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use hpc_schema::code::Code;
 use hpc_schema::task::{HostPath, Params, ProvisionUser, UserLimits, UserProvisioned};
@@ -79,7 +79,7 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
     let homes = host.policy.users.home.as_ref().map_or("/home", HostPath::as_str);
     let home = Path::new(homes).join(p.username.as_str());
     // Whose id it will be nobody else may draw meanwhile.
-    let _one = DRAW.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = context.stop().lock(&DRAW)?;
     let uid = choose(&host, p, &context.held_user_ids())?;
     context.phase("home")?;
     for path in [home.clone(), home.join(".ssh")] {

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hpc_schema::code::Code;
@@ -17,7 +17,6 @@ use crate::task::context::Context;
 use crate::task::effect::{Effect, Machine, Trace, machine::ids};
 use crate::task::failure::Failure;
 use crate::task::handler::Handler;
-use crate::task::host::Host;
 use crate::task::owner::Owner;
 use crate::task::policy::Policy;
 
@@ -100,7 +99,7 @@ fn launch(context: &mut Context<'_>, p: &VmLaunch) -> Result<VmLaunched, Failure
     let (image, image_bytes) = verified(context, p)?;
     context.phase("accel")?;
     let tools = Tools::find(host.policy.machines.programs.as_ref().map(path))?;
-    let accel = select(&host, &tools, p.accel)?;
+    let accel = select(context, &tools, p.accel)?;
     context.phase("admission")?;
     let size = Size {
         vcpus: p.vcpu_count,
@@ -180,20 +179,19 @@ fn verified(context: &Context<'_>, p: &VmLaunch) -> Result<(Image, u64), Failure
     Ok((image, bytes?))
 }
 
-pub(super) fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
+pub(super) fn select(context: &Context<'_>, tools: &Tools, wanted: Accel) -> Result<Accel, Failure> {
+    let host = context.host();
     let machines = &host.policy.machines;
     let kernel = machines.probe_kernel.as_ref().map(path);
     let memory = host.dir.path().join("accel.json");
-    let unsupported = |e| Failure::new(Code::NotSupported, e);
-    let _one = PROBE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = context.stop().lock(&PROBE)?;
     let mut prober = Prober::new(
         &host.roots.proc,
         &tools.qemu,
         kernel,
         Path::new(crate::machine::accel::BOOT),
         &memory,
-    )
-    .map_err(unsupported)?
+    )?
     .running_as(
         match &machines.user {
             Some(name) => User::named(&host.roots.etc, name)?,
@@ -205,7 +203,7 @@ pub(super) fn select(host: &Host, tools: &Tools, wanted: Accel) -> Result<Accel,
         Accel::Auto => machines.accel,
         named => named,
     };
-    prober.select(wanted, host.clock.seconds()).map_err(unsupported)
+    Ok(prober.select(wanted, host.clock.seconds(), context.stop())?)
 }
 
 /// What whoever looks after the machine has to know; `public.` is for heartbeats and `/v1/capacity`.
