@@ -18,6 +18,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const ASKED: u32 = 8;
 /// How long the first sample may take.
 const SAMPLE: Duration = Duration::from_secs(60);
+/// How long the agent's own interface is waited for: what it shows is asked of libvirt every ten seconds.
+const SHOWN: Duration = Duration::from_secs(25);
 /// How long the measurements may take.
 const MEASURED: Duration = Duration::from_secs(300);
 /// What SSH ends with where it is not let in.
@@ -72,7 +74,8 @@ fn login(work: &Work<'_>, tools: &SliceTools, command: &'static str) -> Result<P
     Ok(ssh::program(&tools.ssh, &work.folder, whom, command)?)
 }
 
-/// The first sample of what is scraped from now on, as it is scraped; it must arrive.
+/// The first sample of what is scraped from now on, as it is scraped: it must arrive from libvirt, and from the guest's
+/// exporter. That the agent's own interface is silent is no fault of the machine: the result says so.
 pub(super) fn sample(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Result<GuestSample, Failure> {
     let libvirt = Libvirt::new(&tools.virsh);
     let slices = c.host().policy.slices.clone();
@@ -88,30 +91,46 @@ pub(super) fn sample(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools) -> Re
         let sample = telemetry::sample(&libvirt.stats(&work.uuid, c.stop())?);
         let exporter_series = scrape(c, tools, exporter.as_deref())?;
         let statistics_series = scrape(c, tools, statistics.as_deref())?;
-        let missing = match (sample, exporter_series, statistics_series) {
-            (None, ..) => "libvirt gives no statistics of the machine".to_owned(),
-            (_, Some(0), _) => "the guest's exporter gives nothing".to_owned(),
-            (.., Some(0)) => format!(
-                "the agent gives no statistics of the machine at {}; does virtengine-node-agent run?",
-                statistics.as_deref().unwrap_or_default()
-            ),
-            (Some(sample), ..) => {
-                return Ok(GuestSample {
-                    exporter_series,
-                    statistics_series,
-                    ..sample
-                });
+        let waited = begun.elapsed();
+        let missing = match arrived(sample, exporter_series, statistics_series, waited) {
+            Ok(sample) => {
+                if let Some(url) = statistics.filter(|_| statistics_series == Some(0)) {
+                    c.say(&format!(
+                        "the agent's interface shows nothing of the machine at {url}; does virtengine-node-agent run?"
+                    ));
+                }
+                return Ok(sample);
             }
+            Err(missing) => missing,
         };
-        if begun.elapsed() >= SAMPLE {
-            return Err(Failure::new(
-                Code::TaskTimeout,
-                format!("{missing} within {SAMPLE:?}"),
-            ));
+        if waited >= SAMPLE {
+            let what = format!("{missing} within {SAMPLE:?}");
+            return Err(Failure::new(Code::TaskTimeout, what));
         }
         c.check()?;
         std::thread::sleep(LOOK);
     }
+}
+
+/// The sample, or what it lacks as yet.
+fn arrived(
+    sample: Option<GuestSample>,
+    exporter_series: Option<u64>,
+    statistics_series: Option<u64>,
+    waited: Duration,
+) -> Result<GuestSample, &'static str> {
+    let sample = sample.ok_or("libvirt gives no statistics of the machine")?;
+    if exporter_series == Some(0) {
+        return Err("the guest's exporter gives nothing");
+    }
+    if statistics_series == Some(0) && waited < SHOWN {
+        return Err("the agent's interface shows nothing");
+    }
+    Ok(GuestSample {
+        exporter_series,
+        statistics_series,
+        ..sample
+    })
 }
 
 /// Series that a target gives now; none if there is no such target.
@@ -153,5 +172,30 @@ pub(super) fn measure(c: &Context<'_>, work: &Work<'_>, tools: &SliceTools) -> R
     match probe::below(&performance, &work.p.performance, gpus, fabrics) {
         None => Ok(performance),
         Some(what) => Err(Failure::failed(what)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_arrives_from_libvirt_and_the_guest_and_the_agent_s_own_interface_may_be_silent() {
+        let told = telemetry::sample("cpu.time=430000000\nballoon.current=196608\n");
+        let at = |sample: &Option<GuestSample>, exporter, statistics, waited| {
+            arrived(sample.clone(), exporter, statistics, waited).map(|s| s.statistics_series)
+        };
+        let (early, late) = (Duration::ZERO, SHOWN);
+        assert!(at(&None, Some(9), Some(9), late).is_err());
+        assert!(
+            at(&told, Some(0), Some(9), SAMPLE)
+                .unwrap_err()
+                .contains("exporter")
+        );
+        assert_eq!(at(&told, Some(9), Some(9), early), Ok(Some(9)));
+        // Neither is asked.
+        assert_eq!(at(&told, None, None, early), Ok(None));
+        assert!(at(&told, Some(9), Some(0), early).is_err());
+        assert_eq!(at(&told, Some(9), Some(0), late), Ok(Some(0)));
     }
 }

@@ -159,8 +159,8 @@ pub struct GuestSample {
     /// Series that the guest's own exporter gave; absent where the site asks none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exporter_series: Option<u64>,
-    /// Series of libvirt's statistics at the target that the agent's local interface is; absent where it has none, or asks for
-    /// credentials.
+    /// Series of libvirt's statistics at the target that the agent's local interface is; 0 if it was silent, absent where it
+    /// has none, or asks for credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics_series: Option<u64>,
 }
