@@ -91,7 +91,15 @@ impl Libvirt {
     /// # Errors
     /// libvirt does not answer.
     pub fn runs(&self, uuid: &str, stop: &Stop) -> Result<bool, ExecError> {
-        Ok(self.list(&["--uuid"], stop)?.iter().any(|u| u == uuid))
+        Ok(self.running(stop)?.iter().any(|u| u == uuid))
+    }
+
+    /// UUIDs of all that run.
+    ///
+    /// # Errors
+    /// libvirt does not answer.
+    pub fn running(&self, stop: &Stop) -> Result<Vec<String>, ExecError> {
+        self.list(&["--uuid"], stop)
     }
 
     /// Tells it something.

@@ -1,19 +1,24 @@
 //! Whether one more machine fits beside all that are here: those of QEMU alone, and those of slices.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
 
 use crate::files::at;
 use crate::machine::admission::{self, Ask, Full, Holding, Room};
 use crate::machine::held;
-use crate::slice::statistics::Statistics;
+use crate::probe::tool::find;
+use crate::slice::libvirt::Libvirt;
+use crate::slice::statistics::{OfMachine, Statistics};
 use crate::task::context::Context;
 use crate::task::effect::Machine;
+use crate::task::exec::ExecError;
 use crate::task::failure::Failure;
 use crate::task::host::Host;
 use crate::task::owner::SLICE;
+use crate::task::stop::Stop;
 
 /// What a provision notes once its machine was let in.
 pub(super) const ADMITTED: &str = "admitted";
@@ -31,27 +36,74 @@ pub(super) fn admit(
     ask: Ask,
     most: Option<u32>,
 ) -> Result<Result<MutexGuard<'static, ()>, Full>, Failure> {
-    let one = ADMISSION.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = c.stop().lock(&ADMISSION)?;
     let host = c.host();
     let resident = |name: &str| Machine::group_of(&host.roots.sys, &host.dir.group(name)).resident_mib();
     let all = held(&host.dir.machines(), &resident);
-    // Before libvirt was first asked, nothing is known of their memory.
-    let known = Statistics::load(&host.dir).unwrap_or_default();
-    let all = with_slices(all, &c.promised(SLICE, ADMITTED), &known);
+    let slices = c.promised(SLICE, ADMITTED);
+    let all = with_slices(all, &slices, &resident_of(c, &slices)?);
     Ok(admission::admit(ask, all, room(host, most)?).map(|()| one))
 }
 
+/// MiB that slices' machines have in memory, by UUID. libvirt is asked now: what it said last may be from before a machine
+/// was made, and what that has taken since would count as taken, and as yet to be taken.
+fn resident_of(
+    c: &Context<'_>,
+    slices: &[BTreeMap<String, Value>],
+) -> Result<BTreeMap<String, u64>, Failure> {
+    let uuids = slices.iter().filter_map(uuid_of);
+    let host = c.host();
+    let programs = host.policy.machines.programs.as_ref();
+    let virsh = find("virsh", programs.map(|p| Path::new(p.as_str())));
+    let now = match virsh.filter(|_| !slices.is_empty()) {
+        Some(virsh) => asked(&Libvirt::new(&virsh), uuids, c.stop()),
+        None => Ok(BTreeMap::new()),
+    };
+    c.check()?;
+    Ok(now.unwrap_or_else(|e| {
+        tracing::warn!("libvirt does not say how much memory machines have: {e}");
+        let known = Statistics::load(&host.dir).unwrap_or_default();
+        let of = |m: OfMachine| Some((m.domain_uuid.clone(), resident(&m)?));
+        known.machines.into_iter().filter_map(of).collect()
+    }))
+}
+
+/// Of those that run.
+fn asked<'a>(
+    libvirt: &Libvirt,
+    uuids: impl Iterator<Item = &'a str>,
+    stop: &Stop,
+) -> Result<BTreeMap<String, u64>, ExecError> {
+    let running = libvirt.running(stop)?;
+    let mut all = BTreeMap::new();
+    for uuid in uuids.filter(|u| running.iter().any(|r| r == u)) {
+        // One that has ended meanwhile has none.
+        if let Ok(said) = libvirt.stats(uuid, stop) {
+            let of = OfMachine::read(&said, ("", uuid), 0);
+            all.extend(resident(&of).map(|mib| (uuid.to_owned(), mib)));
+        }
+    }
+    Ok(all)
+}
+
+/// libvirt counts in KiB.
+fn resident(of: &OfMachine) -> Option<u64> {
+    of.values.get("balloon.rss").map(|kib| kib >> 10)
+}
+
+fn uuid_of(facts: &BTreeMap<String, Value>) -> Option<&str> {
+    facts.get("uuid").and_then(Value::as_str)
+}
+
 /// What slices' machines hold as well, by what their tasks have noted.
-fn with_slices(all: Holding, slices: &[BTreeMap<String, Value>], known: &Statistics) -> Holding {
+fn with_slices(
+    all: Holding,
+    slices: &[BTreeMap<String, Value>],
+    resident: &BTreeMap<String, u64>,
+) -> Holding {
     slices.iter().fold(all, |all, facts| {
         let number = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or(0);
-        let uuid = facts.get("uuid").and_then(Value::as_str);
-        let of = known
-            .machines
-            .iter()
-            .find(|m| Some(m.domain_uuid.as_str()) == uuid);
-        // KiB.
-        let resident = of.and_then(|m| m.values.get("balloon.rss")).map(|kib| kib >> 10);
+        let resident = uuid_of(facts).and_then(|u| resident.get(u).copied());
         let vcpus = u32::try_from(number("public.vcpus")).unwrap_or(u32::MAX);
         all.beside(vcpus, number("public.memory_mib"), resident)
     })
@@ -78,30 +130,53 @@ fn room(host: &Host, most: Option<u32>) -> Result<Room, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
-    use crate::slice::statistics::OfMachine;
+
+    fn facts(uuid: &str) -> BTreeMap<String, Value> {
+        let facts = [
+            ("uuid", json!(uuid)),
+            ("public.vcpus", json!(3)),
+            ("public.memory_mib", json!(1000)),
+        ];
+        facts.map(|(name, value)| (name.to_owned(), value)).into()
+    }
 
     #[test]
     fn a_slices_machine_holds_what_its_task_noted_and_what_it_touched_is_counted_once() {
-        let facts = |uuid: &str| -> BTreeMap<String, Value> {
-            let facts = [
-                ("uuid", json!(uuid)),
-                ("public.vcpus", json!(3)),
-                ("public.memory_mib", json!(1000)),
-            ];
-            facts.map(|(name, value)| (name.to_owned(), value)).into()
-        };
-        let said = "balloon.rss=512000\n";
-        let known = Statistics {
-            machines: vec![OfMachine::read(said, ("vm-1", "u1"), 1)],
-        };
-        let all = with_slices(Holding::default(), &[facts("u1"), facts("u2")], &known);
+        let resident = BTreeMap::from([("u1".to_owned(), 500)]);
+        let all = with_slices(Holding::default(), &[facts("u1"), facts("u2")], &resident);
         let promised = 1000 + admission::OVERHEAD_MIB;
         assert_eq!(
             (all.machines, all.vcpus, all.memory_mib, all.untouched_mib),
             (0, 6, 2 * promised, 2 * promised - 500)
         );
+    }
+
+    #[test]
+    fn what_a_machine_has_touched_since_it_was_made_is_known_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        // Copied by another process: nobody has it open for writing when it is run.
+        let script = |name: &str, text: &str| {
+            let (from, to) = (dir.path().join("text"), dir.path().join(name));
+            std::fs::write(&from, text).unwrap();
+            let mut copy = std::process::Command::new("install");
+            copy.arg("--mode=755").args([&from, &to]);
+            assert!(copy.status().unwrap().success());
+            Libvirt::new(&to)
+        };
+        // `u1` runs, `u2` is being made, `x` is somebody else's.
+        let answers = script(
+            "answers",
+            "#!/bin/sh\ncase \"$*\" in\n*list*) printf 'u1\\nx\\n' ;;\n*domstats*u1) echo '  balloon.rss=512000' ;;\n*) exit 1 ;;\nesac\n",
+        );
+        let stop = Stop::after(Duration::from_secs(60));
+        let resident = asked(&answers, ["u1", "u2"].into_iter(), &stop).unwrap();
+        assert_eq!(resident, BTreeMap::from([("u1".to_owned(), 500)]));
+        let silent = script("silent", "#!/bin/sh\nexit 1\n");
+        asked(&silent, ["u1"].into_iter(), &stop).unwrap_err();
     }
 }
