@@ -10,8 +10,9 @@ use super::host::Host;
 use super::journal::{Record, Shared, Step, StepState, lock};
 use super::stop::Stop;
 
-/// Undoing is not cut short by what ended the task; a single step has this long.
-const LIMIT: Duration = Duration::from_secs(3600);
+/// Undoing is not cut short by what ended the task; a single step has this long: more than the wipe of a big disk may
+/// take, which bounds itself.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 /// What was undone and what was not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -82,6 +82,8 @@ fn folders(host: &Host) -> Vec<PathBuf> {
         limits(host),
     ];
     all.extend(shared.into_iter().flatten().map(|f| PathBuf::from(f.as_str())));
+    let images = host.policy.machines.image_directories.iter();
+    all.extend(images.map(|f| PathBuf::from(f.as_str())));
     all.extend(paths_in(&host.dir.slices()).into_iter().filter(|p| p.is_dir()));
     all
 }
