@@ -29,8 +29,14 @@ fn command(arguments: &[&str]) -> Command {
     c
 }
 
+/// Longest for a program that is to end by itself.
+const ENDS: Duration = Duration::from_secs(120);
+
 async fn output(arguments: &[&str]) -> Output {
-    command(arguments).output().await.unwrap()
+    let ended = tokio::time::timeout(ENDS, command(arguments).output()).await;
+    ended
+        .unwrap_or_else(|_| panic!("{arguments:?} does not end"))
+        .unwrap()
 }
 
 fn code(status: ExitStatus) -> i32 {
@@ -52,7 +58,8 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 
 /// What the process said on standard error, once it has ended.
 async fn stderr(child: Child) -> (i32, String) {
-    let out = child.wait_with_output().await.unwrap();
+    let ended = tokio::time::timeout(ENDS, child.wait_with_output()).await;
+    let out = ended.expect("the agent does not end").unwrap();
     (code(out.status), String::from_utf8(out.stderr).unwrap())
 }
 

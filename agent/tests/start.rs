@@ -4,8 +4,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_virtengine-node-agent");
 
@@ -26,7 +26,24 @@ fn exe(child: &Child) -> std::path::PathBuf {
     std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap()
 }
 
+/// How it ended, in time.
+fn ended(child: &mut Child) -> ExitStatus {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("a program that was let begin, or told that it never will, does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What it has said at its end: less than a pipe holds.
 fn said(child: &mut Child) -> String {
+    ended(child);
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     said
@@ -42,7 +59,7 @@ fn a_program_begins_with_the_word_under_the_number_that_its_group_has() {
     input.write_all(b"\nfirst\nsecond").unwrap();
     drop(input);
     assert_eq!(said(&mut child), "first\nsecond");
-    assert!(child.wait().unwrap().success());
+    assert!(ended(&mut child).success());
     // Arguments and environment come through as they are.
     let mut child = waiting(&[
         "--",
@@ -64,7 +81,7 @@ fn a_program_begins_with_the_word_under_the_number_that_its_group_has() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"\nfirst").unwrap();
     assert_eq!(said(&mut child), "");
-    assert!(child.wait().unwrap().success());
+    assert!(ended(&mut child).success());
 }
 
 #[test]
@@ -76,12 +93,12 @@ fn without_the_word_nothing_begins() {
         let mut input = child.stdin.take().unwrap();
         input.write_all(word).unwrap();
         drop(input);
-        assert_eq!(child.wait().unwrap().code(), Some(126));
+        assert_eq!(ended(&mut child).code(), Some(126));
         assert!(!file.exists(), "{word:?}");
     }
     let mut child = waiting(&["--", "/nowhere/program"]);
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(126));
+    assert_eq!(ended(&mut child).code(), Some(126));
     let mut why = String::new();
     child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
     assert!(why.contains("/nowhere/program cannot be started"), "{why}");

@@ -330,7 +330,9 @@ impl Apart {
         match line {
             Ok(text) => Some(serde_json::from_str(&text).unwrap()),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                self.child.wait().unwrap();
+                until("the process that says nothing more ends", PATIENCE, || {
+                    self.child.try_wait().unwrap().is_some()
+                });
                 None
             }
             Err(e) => panic!("no result in time: {e}"),

@@ -6,11 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hpc_schema::task::{TaskOutcome, TaskResult};
 use serde_json::{Value, json};
 
-use super::node::{Apart, FIRST_UID, WHOLE_NODE, place, task};
+use super::node::{Apart, FIRST_UID, WHOLE_NODE, place, task, until};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4ZqVAvcFQxWm0m3Tt1Kf1vYzFvXo8x7mYd5x2b4nQ1 alice@laptop";
@@ -147,7 +148,12 @@ fn a_tenants_user_is_made_whole_and_taken_away_with_all_that_is_its() {
         ended["processes_killed"].as_u64().unwrap() >= 1 && ended["processes_ended"].as_u64().unwrap() >= 1
     );
     for child in &mut children {
-        assert!(!child.wait().unwrap().success());
+        let mut ended = None;
+        until("a process of the user is ended", Duration::from_secs(30), || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(!ended.unwrap().success());
     }
     assert!(entry(dir.path(), "hpctenant").is_none() && !litter.exists());
     assert!(!dir.path().join("home/hpctenant").exists());

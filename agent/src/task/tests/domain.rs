@@ -81,15 +81,11 @@ fn a_task_is_carried_out_once_however_often_it_is_delivered_and_over_a_restart()
     assert!(node.domain.tell(Input::Hello));
     let probe = node.site.task("probe-1", "diag.health_probe", "{}");
     node.deliver(&probe);
-    loop {
-        match node.said.recv_timeout(PATIENCE).unwrap() {
-            Output::Result { task_id, .. } => {
-                assert_eq!(task_id, probe.task_id);
-                break;
-            }
-            Output::Progress { .. } => {}
-        }
-    }
+    let next = node.wait_for("a result", |said| match said {
+        Output::Result { task_id, .. } => Some(task_id),
+        Output::Progress { .. } => None,
+    });
+    assert_eq!(next, probe.task_id);
     // The id is that task's for good.
     let other = launch(&node.site, "task-1", "vm-2");
     assert_eq!(code(&node.run(&other)), Some(Code::TaskMismatch));
@@ -102,13 +98,7 @@ fn a_task_that_is_taken_back_ends_and_is_undone_and_only_by_the_task_keys_word()
     let node = Node::start(dir.path());
     let task = launch(&node.site, "task-1", "waits-1");
     node.deliver(&task);
-    loop {
-        if let Output::Progress { progress, .. } = node.said.recv_timeout(PATIENCE).unwrap()
-            && progress.phase == "start"
-        {
-            break;
-        }
-    }
+    node.phase("start");
     let good = node.site.cancellation(&task);
     let mut forged = good.clone();
     forged.signature = node.site.task("x123", "diag.health_probe", "{}").signature;

@@ -9,7 +9,7 @@ use super::super::effect::{
     Directory, Effect, EffectError, File, Mark, Process, Produced, Scene, Seen, Trace,
 };
 use super::super::{Host, Stop};
-use super::bench::{host, path};
+use super::bench::{host, path, until};
 
 struct Stage {
     host: Host,
@@ -278,12 +278,12 @@ fn the_mark_of_another_user_s_process_is_none() {
     if root {
         all.push(start(Some(65_533)));
     }
-    let ours: Vec<u32> = loop {
+    let mut ours = Vec::new();
+    until("a process is marked", || {
         let found = find_marked(&stage.host, &stage.mark).unwrap();
-        if !found.is_empty() {
-            break found.into_iter().map(|(pid, _)| pid).collect();
-        }
-    };
+        ours = found.into_iter().map(|(pid, _)| pid).collect();
+        !ours.is_empty()
+    });
     assert_eq!(ours, [all[0].id()]);
     if root {
         let both = super::super::effect::process::find_marked_of(&stage.host, &stage.mark, Some(65_533));
@@ -319,9 +319,9 @@ fn a_process_is_found_by_its_mark_before_its_number_is_noted() {
         panic!()
     };
     // The child is marked once it runs its program.
-    while find_marked(&stage.host, &stage.mark).unwrap().is_empty() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the child is marked", || {
+        !find_marked(&stage.host, &stage.mark).unwrap().is_empty()
+    });
     assert_eq!(find_marked(&stage.host, &stage.mark).unwrap(), [(pid, start)]);
     assert_eq!(stage.seen(&effect, None), Seen::Ours);
     stage.undo(&effect, None).unwrap();

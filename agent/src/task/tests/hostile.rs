@@ -516,16 +516,15 @@ proptest! {
             node.deliver(&changed);
             let probe = node.site.task("probe-1", PROBE, "{}");
             node.deliver(&probe);
-            loop {
-                match node.said.recv_timeout(PATIENCE).unwrap() {
-                    Output::Result { task_id, result } if task_id == probe.task_id => {
-                        prop_assert_eq!(result.outcome, TaskOutcome::Completed);
-                        break;
-                    }
-                    Output::Result { result, .. } => prop_assert!(same || result.outcome != TaskOutcome::Completed),
-                    Output::Progress { .. } => {}
+            let (probed, forged) = node.wait_for("the probe's result", |said| match said {
+                Output::Result { task_id, result } if task_id == probe.task_id => Some((result.outcome, false)),
+                Output::Result { result, .. } if !same && result.outcome == TaskOutcome::Completed => {
+                    Some((result.outcome, true))
                 }
-            }
+                _ => None,
+            });
+            prop_assert!(!forged);
+            prop_assert_eq!(probed, TaskOutcome::Completed);
             prop_assert!(same || left(&node.host).is_empty());
         }
     }

@@ -7,6 +7,7 @@ use hpc_schema::code::Code;
 use hpc_schema::task::{Task, TaskOutcome};
 
 use super::bench::*;
+use super::drawn::{DONE, Dice, LAID, REPLAYS, SWAPPED};
 use super::hostile::{
     OTHERS, PROBE, REPLAYED, all_refused, at, elsewhere, forged, injecting, oversized, raw, traversing,
     unknown, untimely,
@@ -15,28 +16,6 @@ use super::races::{BEFORE, MEANWHILE};
 
 /// Drawn in each class.
 const DRAWN: usize = 24;
-
-/// xorshift: the same tasks at each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % u64::try_from(n).unwrap()).unwrap()
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
-
-    fn word(&mut self) -> String {
-        (0..=self.below(6))
-            .map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap()))
-            .collect()
-    }
-}
 
 fn json(text: &str) -> String {
     serde_json::to_string(text).unwrap()
@@ -135,10 +114,10 @@ fn three_hundred_hostile_tasks_are_refused_each_with_its_code_and_leave_nothing(
         ("argument", injecting(&node.site)),
     ];
     // These have tests of their own, each with what lies on the host before and afterwards.
-    let mut all = BEFORE.len() + MEANWHILE.len();
-    assert!(all >= 15);
-    const { assert!(REPLAYED.len() >= 15) };
-    all += REPLAYED.len() + OTHERS.len();
+    const { assert!(BEFORE.len() + MEANWHILE.len() >= 15 && REPLAYED.len() >= 15) };
+    const { assert!(LAID + DONE + SWAPPED >= DRAWN && REPLAYS >= DRAWN) };
+    let mut all = BEFORE.len() + MEANWHILE.len() + LAID + DONE + SWAPPED;
+    all += REPLAYED.len() + OTHERS.len() + REPLAYS;
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for (class, by_hand) in classes {
         assert!(by_hand.len() >= 15, "{class} has {} by hand", by_hand.len());
@@ -160,7 +139,7 @@ fn three_hundred_hostile_tasks_are_refused_each_with_its_code_and_leave_nothing(
             all += 1;
         }
     }
-    assert!(all >= 300, "{all}");
+    assert!(all >= 400, "{all}");
     assert!(left(&node.host).is_empty());
     let journals = std::fs::read_dir(node.host.dir.journal()).unwrap().count();
     assert_eq!(journals, 0, "a hostile task left a journal");

@@ -3,7 +3,8 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
 use hpc_schema::task::TaskOutcome;
@@ -12,6 +13,9 @@ use super::bench::*;
 
 const DIR: &str = "HPC_TASK_CHILD_DIR";
 const WHAT: &str = "HPC_TASK_CHILD_WHAT";
+/// More than a task of these has.
+#[cfg(feature = "fault-injection")]
+const PLACES: u32 = 500;
 
 /// What a killed process did: not a test by itself, but the body of the process that the tests below start.
 #[test]
@@ -36,7 +40,7 @@ fn child_that_is_killed() {
 
 /// Whether the process was killed at the n-th place.
 fn killed(dir: &Path, what: &str, n: u32) -> bool {
-    let status = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
             "task::tests::kill::child_that_is_killed",
@@ -45,9 +49,20 @@ fn killed(dir: &Path, what: &str, n: u32) -> bool {
         .env(DIR, dir)
         .env(WHAT, what)
         .env("VIRTENGINE_AGENT_FAULT", format!("task.journal:{n}"))
-        .output()
-        .unwrap()
-        .status;
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + PATIENCE * 2;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() >= end {
+            child.kill().unwrap();
+            panic!("{what} {n}: the process neither ended nor was killed");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
     if status.signal().is_none() {
         assert!(status.success(), "{what} {n}: {status}");
     }
@@ -72,6 +87,7 @@ fn a_launch_that_is_killed_anywhere_is_undone_or_done_and_never_begun_twice() {
         let mut n = 1;
         loop {
             n += step();
+            assert!(n < PLACES, "{what}: there is no end of places");
             let dir = tempfile::tempdir().unwrap();
             let was_killed = killed(dir.path(), what, n);
             let task = delivered(dir.path());
@@ -107,6 +123,7 @@ fn a_release_that_is_killed_anywhere_is_finished() {
     let mut n = 1;
     loop {
         n += step();
+        assert!(n < PLACES, "there is no end of places");
         let dir = tempfile::tempdir().unwrap();
         let node = Node::start(dir.path());
         assert_eq!(code(&node.run(&launch(&node.site, "task-launch", "vm-1"))), None);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hpc_schema::code::Code;
 use hpc_schema::task::{NodeMode, TaskOutcome};
@@ -15,14 +15,6 @@ use super::super::journal::{Journal, Record};
 use super::super::verify::hash_of;
 use super::super::{Host, Ledger, Leftovers, Owner, Policy, Steward};
 use super::bench::*;
-
-fn until(what: &str, mut good: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !good() {
-        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 struct Looks(Arc<AtomicBool>);
 
@@ -165,14 +157,11 @@ fn a_task_that_waits_for_its_turn_says_so_and_not_that_it_has_begun() {
     let second = terminate(&node.site, "task-2", "waits-1");
     node.deliver(&second);
     node.deliver(&second);
-    loop {
-        if let Output::Progress { task_id, progress } = node.said.recv_timeout(PATIENCE).unwrap()
-            && task_id == second.task_id
-        {
-            assert_eq!(progress.phase, "waiting");
-            break;
-        }
-    }
+    let phase = node.wait_for("a word of the second", |said| match said {
+        Output::Progress { task_id, progress } if task_id == second.task_id => Some(progress.phase),
+        _ => None,
+    });
+    assert_eq!(phase, "waiting");
     assert!(node.domain.tell(Input::Cancel(node.site.cancellation(&first))));
     assert_eq!(node.result(&second).outcome, TaskOutcome::Completed);
 }

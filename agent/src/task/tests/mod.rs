@@ -1,5 +1,6 @@
 pub(in crate::task) mod bench;
 mod domain;
+mod drawn;
 mod effects;
 mod hostile;
 mod hostile_all;

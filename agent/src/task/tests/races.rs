@@ -8,14 +8,14 @@ use hpc_schema::code::Code;
 use hpc_schema::task::TaskOutcome;
 use proptest::prelude::*;
 
-use super::super::domain::{Input, Output};
+use super::super::domain::Input;
 use super::super::link::read_line;
 use super::super::{handlers, verify};
 use super::bench::*;
 
 pub(super) type Put = fn(machines: &Path, outside: &Path);
 
-fn fifo(path: &Path) {
+pub(super) fn fifo(path: &Path) {
     assert!(
         std::process::Command::new("mkfifo")
             .arg(path)
@@ -109,14 +109,14 @@ pub(super) const MEANWHILE: [(&str, Put); 8] = [
     }),
 ];
 
-fn outside(dir: &Path) -> std::path::PathBuf {
+pub(super) fn outside(dir: &Path) -> std::path::PathBuf {
     let outside = dir.join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("precious"), "precious").unwrap();
     outside
 }
 
-fn is_untouched(outside: &Path, case: &str) {
+pub(super) fn is_untouched(outside: &Path, case: &str) {
     let names: Vec<_> = fs::read_dir(outside)
         .unwrap()
         .map(|e| e.unwrap().file_name())
@@ -155,13 +155,7 @@ fn what_is_put_in_the_place_of_a_task_s_things_is_not_followed_when_they_are_tak
         let (node, outside) = (Node::start(dir.path()), outside(dir.path()));
         let task = launch(&node.site, "task-1", "waits-1");
         node.deliver(&task);
-        loop {
-            if let Output::Progress { progress, .. } = node.said.recv_timeout(PATIENCE).unwrap()
-                && progress.phase == "start"
-            {
-                break;
-            }
-        }
+        node.phase("start");
         put(&node.host.dir.machines(), &outside);
         assert!(node.domain.tell(Input::Cancel(node.site.cancellation(&task))));
         assert_eq!(node.result(&task).outcome, TaskOutcome::Cancelled, "{case}");

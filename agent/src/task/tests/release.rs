@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hpc_schema::task::TaskOutcome;
 use serde_json::{Value, json};
@@ -140,7 +140,9 @@ fn a_function_of_a_let_machine_comes_back_to_vfio_once_its_domain_is_gone() {
     let (result, gone_before) = std::thread::scope(|scope| {
         let kernel = scope.spawn(|| {
             let device = sys.join("bus/pci/devices").join(GPU);
-            while !over.load(Ordering::Acquire) {
+            // Also where the test fails meanwhile: this thread is waited for.
+            let end = Instant::now() + PATIENCE * 2;
+            while !over.load(Ordering::Acquire) && Instant::now() < end {
                 if fs::read_to_string(sys.join("bus/pci/drivers_probe")).is_ok_and(|t| t == GPU) {
                     let gone = !dir.path().join("domain").exists();
                     fs::remove_file(device.join("driver")).unwrap();

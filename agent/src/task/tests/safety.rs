@@ -19,6 +19,8 @@ fn stage(dir: &Path, orphans: Orphans) -> Host {
     let mut host = host(dir);
     let mut policy = Policy::clone(&host.policy);
     policy.safety.orphans = orphans;
+    policy.machines.image_directories = vec![path(dir.join("images"))];
+    fs::create_dir_all(dir.join("images")).unwrap();
     host.policy = Arc::new(policy);
     host.roots.etc = dir.join("etc");
     host.roots.sys = dir.join("sys");
@@ -73,6 +75,11 @@ fn what_is_in_no_journal_is_seen_and_without_a_mark_of_ours_nothing_is() {
     fs::create_dir(machines.join("vm-lost")).unwrap();
     fs::write(machines.join("vm-lost/disk.qcow2"), "x").unwrap();
     fs::create_dir(machines.join(".ve-gone-1-4.new")).unwrap();
+    // What was being fetched, here and by another node.
+    let images = dir.path().join("images");
+    let fetched = images.join(format!(".ve-{}-gone-1-4.new", host.dir.tag()));
+    fs::write(&fetched, "x").unwrap();
+    fs::write(images.join(".ve-another-gone-1-4.new"), "x").unwrap();
     let limits = dir.path().join("etc/security/limits.d");
     for user in ["carol", "alice"] {
         fs::write(limits.join(format!("90-virtengine-{user}.conf")), "").unwrap();
@@ -84,7 +91,8 @@ fn what_is_in_no_journal_is_seen_and_without_a_mark_of_ours_nothing_is() {
     let report = judge(&host, node.domain.ledger(), &Report::default());
     let path = |p: &str| machines.join(p).display().to_string();
     assert_eq!(names(&report, Kind::Machine), [path("vm-lost")]);
-    assert_eq!(names(&report, Kind::Unfinished), [path(".ve-gone-1-4.new")]);
+    let unfinished = [fetched.display().to_string(), path(".ve-gone-1-4.new")];
+    assert_eq!(names(&report, Kind::Unfinished), unfinished);
     assert_eq!(names(&report, Kind::User), ["alice"]);
     assert_eq!(names(&report, Kind::Limits).len(), 1);
     let processes = names(&report, Kind::Process);
@@ -148,9 +156,7 @@ fn orphans_are_set_aside_when_they_are_seen_again_and_removed_when_their_time_is
     );
     assert!(!lost.exists());
     assert_eq!(fs::read_dir(host.dir.quarantine()).unwrap().count(), 1);
-    while state(&child) != 'T' {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the process stands still", || state(&child) == 'T');
     // Something new of that name is another thing.
     fs::create_dir(&lost).unwrap();
     at(&mut host, 40);
@@ -161,7 +167,12 @@ fn orphans_are_set_aside_when_they_are_seen_again_and_removed_when_their_time_is
     at(&mut host, 169 * 3600);
     let mut report = judge(&host, &ledger, &report);
     act(&host, &mut report);
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    let mut ended = None;
+    until("the process is ended", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().signal(), Some(9));
     let names: Vec<_> = report.orphans.iter().map(|o| o.standing).collect();
     assert_eq!(names, [Standing::SetAside], "the newer folder has its own week");
     assert_eq!(fs::read_dir(host.dir.quarantine()).unwrap().count(), 1);
