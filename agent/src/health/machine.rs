@@ -92,12 +92,15 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
             into.add_of(code, device_in(&last.text), last.text.clone());
         }
     }
-    let links = count("link");
-    if links >= FLAPS && errors.last_link.is_some_and(recent) {
-        into.add(
-            "link_flapping",
-            format!("{links} messages of link drivers within 24 h"),
-        );
+    // Several cards that go down once each, with their switch, do not flap.
+    for (name, link) in &errors.links {
+        if link.messages >= FLAPS && recent(link.last) {
+            let message = format!(
+                "{name}: its driver wrote {} times within 24 h that the link is down",
+                link.messages
+            );
+            into.add_of("link_flapping", name, message);
+        }
     }
 }
 

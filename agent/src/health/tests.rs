@@ -7,7 +7,7 @@ use hpc_schema::heartbeat::{HealthStatus, Services, SlurmState};
 
 use super::*;
 use crate::probe::checks::{CheckResult, Checks, Verdict};
-use crate::probe::errors::{Errors, LastError, XidSeen};
+use crate::probe::errors::{Errors, LastError, LinkSeen, XidSeen};
 use crate::probe::gpu::{Gpu, GpuReport, Links, Remapped};
 use crate::probe::hardware::infiniband::Port;
 use crate::probe::hardware::memory_errors::Controller;
@@ -68,7 +68,19 @@ fn class(name: &str, n: u32) -> Option<Errors> {
     let classes = [(name.to_owned(), n)].into();
     Some(Errors {
         classes,
-        last_link: Some(NOW),
+        ..Errors::default()
+    })
+}
+
+/// What drivers of these interfaces wrote.
+fn flapping(all: &[(&str, u32)], last: u64) -> Option<Errors> {
+    let seen = |(name, messages): &(&str, u32)| {
+        let messages = *messages;
+        ((*name).to_owned(), LinkSeen { messages, last })
+    };
+    Some(Errors {
+        classes: [("link".to_owned(), 99)].into(),
+        links: all.iter().map(seen).collect(),
         ..Errors::default()
     })
 }
@@ -303,8 +315,17 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
         ),
         (
             "link_flapping",
-            set(|f, n| f.errors.set(class("link", 3), n)),
-            set(|f, n| f.errors.set(class("link", 2), n)),
+            set(|f, n| f.errors.set(flapping(&[("eth0", 3)], NOW - 3599), n)),
+            set(|f, n| f.errors.set(flapping(&[("eth0", 3)], NOW - 3600), n)),
+        ),
+        (
+            // A switch that goes down takes every card's link with it, once.
+            "link_flapping",
+            set(|f, n| f.errors.set(flapping(&[("eth0", 1), ("eth1", 3)], NOW), n)),
+            set(|f, n| {
+                f.errors
+                    .set(flapping(&[("eth0", 2), ("eth1", 2), ("eth2", 2)], NOW), n)
+            }),
         ),
         (
             "machine_checks",

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hpc_schema::heartbeat::{Services, SlurmState};
 use virtengine_node_agent::probe::checks::{CheckResult, Checks, Verdict};
-use virtengine_node_agent::probe::errors::{Errors, LastError, XidSeen};
+use virtengine_node_agent::probe::errors::{Errors, LastError, LinkSeen, XidSeen};
 use virtengine_node_agent::probe::gpu::{Gpu, GpuReport, Links, Remapped};
 use virtengine_node_agent::probe::hardware::infiniband::Port;
 use virtengine_node_agent::probe::hardware::memory_errors::Controller;
@@ -74,7 +74,14 @@ fn errors(e: Errors) -> Reading {
 fn counted(class: &str, n: u32, unix: u64) -> Reading {
     errors(Errors {
         classes: [(class.to_owned(), n)].into(),
-        last_link: Some(unix),
+        links: [(
+            "eth0".to_owned(),
+            LinkSeen {
+                messages: n,
+                last: unix,
+            },
+        )]
+        .into(),
         ..Errors::default()
     })
 }
@@ -150,7 +157,7 @@ pub(crate) fn word(code: &str) -> &'static str {
         "gpus_unknown" => "8 GPUs on the bus",
         "io_stalled" => "waited for io",
         "memory_stalled" => "waited for memory",
-        "link_flapping" => "5 messages",
+        "link_flapping" => "eth0: its driver wrote 5 times",
         "link_lost" => "mlx5_0",
         "machine_checks" | "memory_killed" | "pcie_errors" => "5 within",
         "service_errors" => "12 within",

@@ -159,9 +159,56 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
     }
 }
 
+/// The interface of which a message of [`Class::Link`] speaks, or its device; empty if it names none. Pure.
+#[must_use]
+pub(super) fn interface_in(text: &str) -> &str {
+    const WATCHDOG: &str = "NETDEV WATCHDOG";
+    // `tg3 0000:02:00.0 eth0: Link is down`, `igb 0000:01:00.0 eno1: igb: eno1 NIC Link is Down`.
+    let said = text.find(WATCHDOG).or_else(|| {
+        let ink = text.rfind("ink is ").or_else(|| text.rfind("ink down"))?;
+        ink.checked_sub(1)
+    });
+    let before = said.and_then(|at| text.get(..at)).unwrap_or_default();
+    let head = before.trim_end().trim_end_matches("NIC").trim_end();
+    let head = head.trim_end_matches(':');
+    if let Some(name) = head.split_whitespace().next_back() {
+        return name;
+    }
+    // `NETDEV WATCHDOG: eth0 (e1000e): transmit queue 0 timed out`.
+    let after = text.split_once(WATCHDOG).map_or("", |(_, after)| after);
+    let name = after.trim_start_matches(':').split_whitespace().next();
+    name.unwrap_or_default().trim_end_matches(':')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_links_message_names_its_interface() {
+        for (text, name) in [
+            ("tg3 0000:02:00.0 eth0: Link is down", "eth0"),
+            ("ice 0000:98:00.0 ens1f0: NIC Link is Down", "ens1f0"),
+            ("igb 0000:01:00.0 eno1: igb: eno1 NIC Link is Down", "eno1"),
+            ("e1000e: eth3 NIC Link is Down", "eth3"),
+            ("mlx5_core 0000:0c:00.0 ibp12s0: Link down", "ibp12s0"),
+            ("mlx5_core 0000:0c:00.0: link down", "0000:0c:00.0"),
+            ("ib0: link down", "ib0"),
+            (
+                "NETDEV WATCHDOG: eth0 (e1000e): transmit queue 0 timed out",
+                "eth0",
+            ),
+            (
+                "e1000e 0000:00:1f.6 eth1: NETDEV WATCHDOG: CPU: 1: transmit queue 0 timed out",
+                "eth1",
+            ),
+            ("Link is down", ""),
+            ("NETDEV WATCHDOG", ""),
+            ("", ""),
+        ] {
+            assert_eq!(interface_in(text), name, "{text}");
+        }
+    }
 
     #[test]
     fn messages_are_known_whatever_level_they_come_with() {

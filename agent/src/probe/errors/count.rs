@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Class, Weight, classify};
+use super::classify::{Class, Weight, classify, interface_in};
 use super::kmsg::Record;
 use super::xid;
 use crate::probe::window::{DAY, DayCount};
 
 /// Faults of GPUs that are remembered.
 const XIDS: usize = 32;
+/// Interfaces whose messages are counted.
+const LINKS: usize = 64;
 /// Lines of one incident.
 const BURST_MICROS: u64 = 1_000_000;
 
@@ -37,11 +39,32 @@ pub(super) struct ErrorLog {
     last: Option<LastError>,
     /// The last error of each class: one of another class says nothing of the first.
     lasts: BTreeMap<String, LastError>,
-    /// When a link's driver last wrote, in UNIX seconds.
-    last_link: Option<u64>,
+    /// What drivers of links have written, by interface.
+    links: BTreeMap<String, LinkLog>,
     xids: Vec<XidSeen>,
     #[serde(skip)]
     burst: Option<(Class, u64)>,
+}
+
+/// What is kept of one interface.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct LinkLog {
+    messages: DayCount,
+    /// UNIX seconds.
+    last: u64,
+    /// When its driver last wrote in this boot.
+    #[serde(skip)]
+    micros: Option<u64>,
+}
+
+/// An interface whose driver has written that its link is down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkSeen {
+    /// How often within 24 hours.
+    pub messages: u32,
+    /// UNIX seconds of the last.
+    pub last: u64,
 }
 
 /// The last error.
@@ -83,8 +106,8 @@ pub struct Errors {
     pub last: Option<LastError>,
     /// The same of each class.
     pub lasts: BTreeMap<String, LastError>,
-    /// When a link's driver last wrote, in UNIX seconds.
-    pub last_link: Option<u64>,
+    /// Interfaces whose links went down.
+    pub links: BTreeMap<String, LinkSeen>,
     /// Faults of GPUs of the last 24 hours, since the last boot.
     pub xids: Vec<XidSeen>,
 }
@@ -138,6 +161,7 @@ impl ErrorLog {
             self.next = 0;
             self.xids.clear();
             self.burst = None;
+            self.links.values_mut().for_each(|l| l.micros = None);
         }
     }
 
@@ -160,6 +184,9 @@ impl ErrorLog {
         let Some((class, weight)) = classify(r.level, r.text) else {
             return;
         };
+        if class == Class::Link {
+            self.link(interface_in(r.text), r.micros, at, clocks.unix);
+        }
         let burst = self.burst.replace((class, r.micros));
         if class.comes_in_bursts()
             && burst.is_some_and(|(c, then)| c == class && r.micros.saturating_sub(then) < BURST_MICROS)
@@ -179,14 +206,28 @@ impl ErrorLog {
         self.add(at, clocks.unix, class, weight, r.text);
     }
 
+    /// Counts one interface's message; cards of one switch go down in the same second.
+    fn link(&mut self, name: &str, micros: u64, at: u64, now: u64) {
+        self.links.retain(|_, l| l.last.saturating_add(DAY) > now);
+        if !self.links.contains_key(name) && self.links.len() >= LINKS {
+            let oldest = self.links.iter().min_by_key(|(_, l)| l.last);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.links.remove(&oldest);
+            }
+        }
+        let link = self.links.entry(name.to_owned()).or_default();
+        let before = link.micros.replace(micros);
+        link.last = link.last.max(at);
+        if before.is_none_or(|then| micros.saturating_sub(then) >= BURST_MICROS) {
+            link.messages.add(at, now, 1);
+        }
+    }
+
     /// Counts one message.
     pub(super) fn add(&mut self, at: u64, now: u64, class: Class, weight: Weight, text: &str) {
         match weight {
             Weight::Error => self.errors.add(at, now, 1),
             Weight::Warning => self.warnings.add(at, now, 1),
-        }
-        if class == Class::Link {
-            self.last_link = self.last_link.max(Some(at));
         }
         self.classes
             .entry(class.as_str().to_owned())
@@ -233,7 +274,18 @@ impl ErrorLog {
                 .filter(|(_, l)| recent(l.at))
                 .map(|(class, l)| (class.clone(), l.clone()))
                 .collect(),
-            last_link: self.last_link.filter(|at| recent(*at)),
+            links: self
+                .links
+                .iter()
+                .filter(|(_, l)| recent(l.last))
+                .map(|(name, l)| {
+                    let seen = LinkSeen {
+                        messages: l.messages.total(now),
+                        last: l.last,
+                    };
+                    (name.clone(), seen)
+                })
+                .collect(),
             xids: self.xids.iter().filter(|x| recent(x.at)).cloned().collect(),
         }
     }
@@ -337,6 +389,40 @@ mod tests {
         let kept = log.counts(NOW).lasts;
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["filesystem", "io", "other"]);
         assert!(kept["io"].text.contains("sd999"));
+    }
+
+    #[test]
+    fn links_are_counted_by_interface_and_one_incident_of_each_once() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        // A switch goes down: both cards say so at once, and one says it twice.
+        for (n, second) in [9000, 9100, 9200].into_iter().enumerate() {
+            let lines: String = ["eth0: Link is down", "eth1: Link is down", "eth0: Link is down"]
+                .iter()
+                .zip(3 * n..)
+                .map(|(text, s)| format!("6,{},{second}000{s:03},-;tg3 0000:02:00.0 {text}\n", s + 1))
+                .collect();
+            take(&mut log, &lines, CLOCKS);
+        }
+        let seen = LinkSeen {
+            messages: 3,
+            last: NOW - 800,
+        };
+        let links = log.counts(NOW).links;
+        assert_eq!(
+            links,
+            [("eth0".to_owned(), seen), ("eth1".to_owned(), seen)].into()
+        );
+        // Virtual ones come and go.
+        let lines: String = (10..1000)
+            .map(|n| format!("6,{n},9500000000,-;tg3 0000:02:00.0 veth{n}: Link is down\n"))
+            .collect();
+        take(&mut log, &lines, CLOCKS);
+        assert_eq!(log.counts(NOW).links.len(), LINKS);
+        let text = serde_json::to_string(&log).unwrap();
+        let again: ErrorLog = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.counts(NOW).links, log.counts(NOW).links);
+        assert!(again.counts(NOW + DAY).links.is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 pub use classify::{Class, Weight, classify};
 use count::{Clocks, ErrorLog};
-pub use count::{Errors, LastError, XidSeen};
+pub use count::{Errors, LastError, LinkSeen, XidSeen};
 use journal::Journal;
 use kmsg::Kmsg;
 
