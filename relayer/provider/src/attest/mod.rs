@@ -9,6 +9,7 @@ mod tests;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::gateway::{Attestation, Pcr};
+use hpc_schema::id::{ClusterId, NodeId};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ use sha2::{Digest as _, Sha256};
 
 pub use parse::Unreadable;
 pub use store::{expect, expected_of_token, pin, pinned};
+
+use crate::db::Conn;
+use crate::store::StoreError;
 
 /// `TPM_RH_ENDORSEMENT`: the parent of the attestation key.
 const ENDORSEMENT: [u8; 4] = 0x4000_000b_u32.to_be_bytes();
@@ -105,12 +109,13 @@ impl Expected {
     }
 }
 
-/// Whether the registration comes from the machine that it should come from; if not, why. Pure.
+/// Whether the registration, which quotes by this attestation key, comes from the machine that it should come from; if
+/// not, why. Pure.
 ///
 /// # Errors
 /// For people.
 pub fn judge(
-    quoted: Option<&Quoted>,
+    quoted: Option<&str>,
     expected: Option<&Expected>,
     pinned: Option<&str>,
 ) -> Result<(), &'static str> {
@@ -124,7 +129,7 @@ pub fn judge(
         (None, None) => return Ok(()),
     };
     match quoted {
-        Some(quoted) if quoted.key == wanted => Ok(()),
+        Some(quoted) if quoted == wanted => Ok(()),
         Some(_) => Err(
             "the quote is another TPM's than the one pinned for this node; if its machine was replaced, make a token with --attestation-key new",
         ),
@@ -132,6 +137,22 @@ pub fn judge(
             "a TPM is pinned for this node, and the registration has no quote: set agent.tpm.quote on the node",
         ),
     }
+}
+
+/// The same by what is on record now for the token `jti` and the node.
+///
+/// # Errors
+/// If the store fails.
+pub async fn judge_now(
+    conn: &mut Conn,
+    jti: &str,
+    (cluster, node): (&ClusterId, &NodeId),
+    quoted: Option<&str>,
+) -> Result<Result<(), &'static str>, StoreError> {
+    let expected = expected_of_token(&mut *conn, jti).await?;
+    let pinned = pinned(conn, cluster, node).await?;
+    let pinned = pinned.as_ref().map(|p| p.key.as_str());
+    Ok(judge(quoted, expected.as_ref(), pinned))
 }
 
 /// Checks a quote over `data`.

@@ -33,6 +33,7 @@ macro_rules! scripts {
             script!($of, 65, "attestation", "0065_attestation"),
             script!($of, 67, "order place", "0067_order_place"),
             script!($of, 68, "scheduled tasks", "0068_scheduled_tasks"),
+            script!($of, 69, "registration quote", "0069_registration_quote"),
         ]
     };
 }

@@ -61,6 +61,9 @@ pub async fn claim(
             return Ok(Claimed::Used);
         }
         registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, port, from).await?;
+        if new.quoted_by.is_some() && found.quoted_by.as_deref() != new.quoted_by {
+            keep_quote(&mut *conn, found.id, new.quoted_by).await?;
+        }
         return Ok(Claimed::Ours(Box::new(found)));
     }
     if same && now_ms.saturating_sub(found.updated_at) < retry_ms {
@@ -69,7 +72,7 @@ pub async fn claim(
     let (nonce, signature) = new.rotation.unzip();
     db::query(
         "UPDATE registration SET state = 'queued', csr = ?, hostname = ?, hardware_fingerprint = ?,
-         registration_nonce = ?, rotation_signature = ?,
+         registration_nonce = ?, rotation_signature = ?, attestation_key = ?,
          code = NULL, detail = NULL, updated_at = ? WHERE id = ? AND state = 'refused'",
     )
     .bind(new.csr)
@@ -77,6 +80,7 @@ pub async fn claim(
     .bind(new.hardware_fingerprint)
     .bind(nonce)
     .bind(signature)
+    .bind(new.quoted_by)
     .bind(int(now_ms))
     .bind(int(found.id))
     .execute(&mut *conn)
@@ -97,12 +101,22 @@ async fn by_jti(conn: &mut Conn, jti: &str) -> Result<Option<Registration>, Stor
     row.as_ref().map(Registration::read).transpose()
 }
 
+/// A quote over the same request counts for it, whenever it comes.
+async fn keep_quote(conn: &mut Conn, id: u64, quoted_by: Option<&str>) -> Result<(), StoreError> {
+    db::query("UPDATE registration SET attestation_key = ? WHERE id = ?")
+        .bind(quoted_by)
+        .bind(int(id))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 async fn insert(conn: &mut Conn, new: &NewRegistration<'_>, now_ms: u64) -> Result<(), StoreError> {
     let (nonce, signature) = new.rotation.unzip();
     db::query(
         "INSERT INTO registration (jti, cluster_id, node_id, public_key, csr, hostname, hardware_fingerprint,
-         registration_nonce, rotation_signature, held, state, created_at, updated_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
+         registration_nonce, rotation_signature, held, attestation_key, state, created_at, updated_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
     )
     .bind(new.jti)
     .bind(new.cluster_id.as_str())
@@ -114,6 +128,7 @@ async fn insert(conn: &mut Conn, new: &NewRegistration<'_>, now_ms: u64) -> Resu
     .bind(nonce)
     .bind(signature)
     .bind(i64::from(new.held))
+    .bind(new.quoted_by)
     .bind(int(now_ms))
     .bind(int(now_ms))
     .execute(conn)

@@ -59,6 +59,8 @@ pub struct NewRegistration<'a> {
     pub probe: (Option<u16>, IpAddr),
     /// Waits for the operator's approval first.
     pub held: bool,
+    /// The attestation key that it quotes by, checked.
+    pub quoted_by: Option<&'a str>,
 }
 
 /// A registration on record.
@@ -66,6 +68,8 @@ pub struct NewRegistration<'a> {
 pub struct Registration {
     /// Row.
     pub id: u64,
+    /// Its token.
+    pub jti: String,
     /// Cluster.
     pub cluster_id: ClusterId,
     /// Node.
@@ -82,6 +86,8 @@ pub struct Registration {
     pub rotation: Option<(String, String)>,
     /// Waits for the operator's approval.
     pub held: bool,
+    /// The attestation key that it last quoted by.
+    pub quoted_by: Option<String>,
     /// How far it is.
     pub state: RegistrationState,
     /// Why it was refused.
@@ -102,6 +108,7 @@ impl Registration {
         let rotation = nonce.zip(row.try_get("rotation_signature")?);
         Ok(Self {
             id: uint(row, "id")?,
+            jti: row.try_get("jti")?,
             cluster_id: text(row, "cluster_id")?,
             node_id: text(row, "node_id")?,
             public_key: AgentKey::from_bytes(bytes(row, "public_key")?).map_err(|_| StoreError::Value {
@@ -113,6 +120,7 @@ impl Registration {
             hardware_fingerprint: row.try_get("hardware_fingerprint")?,
             rotation,
             held: uint(row, "held")? != 0,
+            quoted_by: row.try_get("attestation_key")?,
             state: RegistrationState::read(row)?,
             code: opt_uint(row, "code")?
                 .and_then(|n| u8::try_from(n).ok())

@@ -72,6 +72,7 @@ pub(super) async fn register(
             .zip(request.rotation_signature.as_deref()),
         probe: (request.probe_port, connection.ip()),
         held,
+        quoted_by: quoted.as_ref().map(|q| q.key.as_str()),
     };
     let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
     if matches!(claimed, Claimed::Ours(_)) {
@@ -131,9 +132,8 @@ pub(super) async fn register(
 
 /// Where a TPM is pinned for the node, or the token names one, the registration must come from that machine.
 async fn same_machine(tx: &mut Conn, claims: &Claims, quoted: Option<&Quoted>) -> Result<(), Failure> {
-    let expected = attest::expected_of_token(&mut *tx, &claims.jti).await?;
-    let pinned = attest::pinned(tx, &claims.cluster_id, &claims.sub).await?;
-    let pinned = pinned.as_ref().map(|p| p.key.as_str());
-    attest::judge(quoted, expected.as_ref(), pinned)
+    let of = (&claims.cluster_id, &claims.sub);
+    attest::judge_now(tx, &claims.jti, of, quoted.map(|q| q.key.as_str()))
+        .await?
         .map_err(|why| Failure::new(403, Refusal::field(Code::KeyMismatch, "attestation", why)))
 }

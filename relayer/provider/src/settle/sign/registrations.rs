@@ -11,6 +11,7 @@ use super::super::compose::{self, ComposeError};
 use super::super::driver::Driver;
 use super::bound::Content;
 use super::{Composed, SignError, size};
+use crate::attest;
 use crate::clock;
 use crate::enrol::{self, Registration};
 use crate::registry::{SyncError, sync_cluster};
@@ -99,6 +100,12 @@ impl Driver {
     async fn messages_of(&self, queued: &[Registration], now: u64) -> Result<Good, ComposeError> {
         let mut good = Good::new();
         for r in queued {
+            // A TPM may have been pinned since it was taken.
+            if let Err(why) = self.same_machine(r).await? {
+                self.refuse_registration(r.id, Code::KeyMismatch, why, now)
+                    .await?;
+                continue;
+            }
             let nonce = clock::random()?;
             let (registry, signers) = (&self.registry, &self.signers);
             let time = UnixSeconds(now / 1000);
@@ -113,6 +120,12 @@ impl Driver {
             }
         }
         Ok(good)
+    }
+
+    async fn same_machine(&self, r: &Registration) -> Result<Result<(), &'static str>, StoreError> {
+        let mut conn = self.store.reader().acquire().await?;
+        let of = (&r.cluster_id, &r.node_id);
+        attest::judge_now(&mut conn, &r.jti, of, r.quoted_by.as_deref()).await
     }
 
     /// Those that pass a simulation alone. The contract's refusals end the others; what is refused for another reason lets
