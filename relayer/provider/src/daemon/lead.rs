@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::StartError;
 use super::tasks::Shared;
 use crate::settle::{self, Claims, DriverError, Signers};
-use crate::store::{HOLDS, Lease, Store};
+use crate::store::{HOLDS, Lease, Store, StoreError};
 use crate::{alert, clock, events, prove, registry};
 
 /// How often a gateway that stands by looks whether it is needed.
@@ -172,7 +172,7 @@ impl Duties {
         let accounts: Vec<_> = signers.iter().map(|s| s.address.clone()).collect();
         loop {
             let taken = Instant::now();
-            match self.shared.store.lease(&holder, &accounts).await {
+            match in_time(self.shared.store.lease(&holder, &accounts)).await {
                 Ok(Some(lease)) => {
                     if let Some(ended) = self.turn(&lease, &signers, taken, &stop).await {
                         drop(follower);
@@ -241,7 +241,7 @@ impl Duties {
                 abort.abort();
             }
         }
-        if let Err(e) = lease.give_up().await {
+        if let Err(e) = in_time(lease.give_up()).await {
             tracing::debug!(error = %e, "the lease ends by itself");
         }
         self.shared.metrics.settles.set(0);
@@ -269,6 +269,12 @@ impl Duties {
         };
         Ok(settle::resume(&settling, signers.to_vec()).await?)
     }
+}
+
+/// A server that went away while it was asked never answers.
+async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let late = |_| Err(sqlx::Error::PoolTimedOut.into());
+    timeout(HOLDS, asked).await.unwrap_or_else(late)
 }
 
 /// Renews the lease; ends when it may not hold any more.

@@ -7,6 +7,9 @@ use tokio::time::timeout;
 
 use super::{Daemon, StartError};
 
+/// How long each of the last steps may take.
+const LAST: Duration = Duration::from_secs(5);
+
 impl Daemon {
     /// Ends when something ends that should not.
     pub async fn failed(&mut self) -> StartError {
@@ -46,9 +49,12 @@ impl Daemon {
         join("settlement", driver, Duration::from_secs(310)).await;
         stop_rest.send_replace(true);
         for task in rest {
-            join("a task", task, Duration::from_secs(5)).await;
+            join("a task", task, LAST).await;
         }
-        store.close().await;
+        // What still holds a connection by now is rolled back by the process's end.
+        if timeout(LAST, store.close()).await.is_err() {
+            tracing::warn!("the store was not closed in time");
+        }
         tracing::info!("stopped");
     }
 }

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tower::Service as _;
 
 use super::{Health, Metrics};
@@ -24,6 +25,8 @@ type Shared = (Arc<Health>, Arc<Metrics>);
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request, the next one of a kept connection included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection: who asks and does not read holds no place for ever.
+const LIFE: Duration = Duration::from_secs(600);
 /// How long open requests may take once told to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -54,7 +57,9 @@ pub async fn serve(
                 if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
                     let router = router.clone();
                     open.spawn(async move {
-                        connection(stream, router).await;
+                        if timeout(LIFE, connection(stream, router)).await.is_err() {
+                            tracing::debug!("a connection for health or metrics has lived long enough");
+                        }
                         drop(place);
                     });
                 }
@@ -68,7 +73,7 @@ pub async fn serve(
     drop(listener);
     // Kept connections without a request end by their deadline otherwise; they need not be waited for.
     let all = async { while open.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN, all).await.is_err() {
+    if timeout(DRAIN, all).await.is_err() {
         open.abort_all();
     }
 }

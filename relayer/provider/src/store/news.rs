@@ -171,6 +171,7 @@ mod tests {
         }
         while timeout(Duration::from_millis(300), heard.news()).await.is_ok() {
             heard.mark();
+            assert!(tokio::time::Instant::now() < until, "there is always news");
         }
         assert!(timeout(Duration::from_millis(300), heard.news()).await.is_err());
     }
