@@ -20,7 +20,7 @@ pub const STEPS: &[&str] = &[
     "settle.settled",
 ];
 
-/// Every step of what is done beside it: the chain's events, alerts, a new task key.
+/// Every step of what is done beside it: the chain's events, alerts, a new task key, a new token key.
 pub const ASIDE: &[&str] = &[
     "events.written",
     "events.committed",
@@ -30,6 +30,8 @@ pub const ASIDE: &[&str] = &[
     "task_key.on_chain",
     "task_key.recorded",
     "task_key.resumed",
+    "token_key.drawn",
+    "token_key.recorded",
 ];
 
 /// Dies here if the environment says so.

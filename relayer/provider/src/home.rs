@@ -66,6 +66,18 @@ impl Home {
         self.0.join("keys/token.key")
     }
 
+    /// Seed of the key that takes its place: drawn, and not yet in use.
+    #[must_use]
+    pub fn next_token_key(&self) -> PathBuf {
+        self.0.join("keys/token.key.next")
+    }
+
+    /// Public keys that signed tokens before it, each with the second until which they count.
+    #[must_use]
+    pub fn former_token_keys(&self) -> PathBuf {
+        self.0.join("keys/token.former")
+    }
+
     /// Seed of the key that signs a cluster's commands and tasks, base64.
     #[must_use]
     pub fn task_key(&self, cluster: &ClusterId) -> PathBuf {

@@ -19,7 +19,7 @@ use super::seal::{self, OpenError, Passphrase, Sealed};
 use super::signer::SharedSigner;
 
 /// Shortest passphrase that a new key may have.
-const MIN_PASSPHRASE: usize = 8;
+pub(super) const MIN_PASSPHRASE: usize = 8;
 /// A key file is far smaller.
 const MAX_FILE: u64 = 16 * 1024;
 
@@ -91,16 +91,16 @@ impl KeyInfo {
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeyFile {
+pub(super) struct KeyFile {
     version: u32,
     #[serde(flatten)]
-    info: KeyInfo,
-    secret: Secret,
+    pub(super) info: KeyInfo,
+    pub(super) secret: Secret,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Secret {
+pub(super) enum Secret {
     Sealed(Sealed),
     Plain(String),
     Pkcs11(Place),
@@ -286,7 +286,7 @@ impl Keyring {
         Ok(info)
     }
 
-    fn read(&self, path: &Path, name: &str) -> Result<KeyFile, KeyringError> {
+    pub(super) fn read(&self, path: &Path, name: &str) -> Result<KeyFile, KeyringError> {
         if !path.exists() {
             return Err(KeyringError::NotFound {
                 name: name.to_owned(),
@@ -303,7 +303,7 @@ impl Keyring {
         }
     }
 
-    fn path(&self, name: &str) -> Result<PathBuf, KeyringError> {
+    pub(super) fn path(&self, name: &str) -> Result<PathBuf, KeyringError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
             return Err(KeyringError::Name(name.chars().take(64).collect()));
@@ -327,6 +327,6 @@ fn write(path: &Path, info: KeyInfo, secret: Secret) -> Result<KeyInfo, KeyringE
 }
 
 /// What a sealed secret is bound to: a file cannot be passed off as another key.
-fn bound(info: &KeyInfo) -> Vec<u8> {
+pub(super) fn bound(info: &KeyInfo) -> Vec<u8> {
     format!("virtengine-key-v1|{}|{}", info.name, info.public_key).into_bytes()
 }

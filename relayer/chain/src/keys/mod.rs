@@ -7,6 +7,7 @@ mod hsm;
 mod keyring;
 mod local;
 mod mnemonic;
+mod reseal;
 mod seal;
 mod signer;
 mod stream;

@@ -189,3 +189,40 @@ fn a_registration_signature_is_bound_to_chain_and_contract() {
     assert_ne!(sign("chain-1", "wasm1c"), sign("chain-2", "wasm1c"));
     assert_ne!(sign("chain-1", "wasm1c"), sign("chain-1", "wasm1d"));
 }
+
+#[test]
+fn a_keyring_gets_another_passphrase_whole_and_goes_on_where_it_was_broken_off() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let ring = Keyring::open(dir.path(), Backend::File).unwrap();
+    let words = |text: &str| Passphrase::new(text.to_owned());
+    let (former, next) = (words("correct horse"), words("battery staple"));
+    for name in ["operator", "relayer"] {
+        ring.add(name, &key(), || Ok(former.clone())).unwrap();
+    }
+    let plain = Keyring::open(dir.path(), Backend::Test).unwrap();
+    plain.add("plain", &key(), || passphrase("")).unwrap();
+    assert!(matches!(
+        ring.reseal(&former, &words("short")),
+        Err(KeyringError::PassphraseShort)
+    ));
+    // One opens with neither: nothing is written.
+    let file = dir.path().join("relayer.key");
+    let good = fs::read(&file).unwrap();
+    plain.remove("relayer").unwrap();
+    ring.add("relayer", &key(), || passphrase("another one")).unwrap();
+    assert!(matches!(ring.reseal(&former, &next), Err(KeyringError::Passphrase(name)) if name == "relayer"));
+    assert!(ring.key("operator", |_| Ok(former.clone())).is_ok());
+    fs::write(&file, &good).unwrap();
+    assert_eq!(ring.reseal(&former, &next).unwrap(), ["operator", "relayer"]);
+    // Broken off before the last: that one alone is sealed anew.
+    fs::write(&file, &good).unwrap();
+    assert_eq!(ring.reseal(&former, &next).unwrap(), ["relayer"]);
+    for name in ["operator", "relayer"] {
+        let opened = ring.key(name, |_| Ok(next.clone())).unwrap();
+        assert_eq!(opened.public_key(), key().public_key());
+        assert!(ring.key(name, |_| Ok(former.clone())).is_err());
+        assert_eq!(mode(&dir.path().join(format!("{name}.key"))), 0o600);
+    }
+    assert_eq!(ring.reseal(&former, &next).unwrap(), [""; 0]);
+}

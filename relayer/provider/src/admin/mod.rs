@@ -18,6 +18,7 @@ mod task;
 mod task_key;
 mod task_proof;
 mod token;
+mod token_key;
 mod watch;
 
 pub use act::Act;
@@ -32,6 +33,7 @@ pub use status::Status;
 pub use task::{MAX_LIFE_SECONDS, Submission, TaskFull};
 pub use task_key::Rotated;
 pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
+pub use token_key::RotatedTokenKey;
 pub use watch::Seen;
 
 use crate::config::Config;

@@ -1,5 +1,5 @@
-use anyhow::bail;
-use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError};
+use anyhow::{Context as _, bail};
+use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError, Passphrase, read_private};
 use serde::Serialize;
 use serde_json::json;
 
@@ -8,8 +8,11 @@ use super::init::add_key;
 use super::output::{Output, line};
 use super::who;
 use crate::admin::{Act, Admin};
-use crate::daemon::prefix_of;
+use crate::daemon::{passphrase, prefix_of};
 use crate::registry::TaskKeys;
+
+/// The longest passphrase, in bytes.
+const MAX_PASSPHRASE: u64 = 4096;
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -101,6 +104,28 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
         }
         KeysCommand::RotateTask { cluster_id } => {
             let rotated = desk.rotate_task_key(&who(), &cluster_id).await?;
+            if rotated.resumed {
+                eprintln!("a rotation that had been broken off is done now; run this again for another key");
+            }
+            out.done(&rotated.new_key.to_base64(), &rotated)
+        }
+        KeysCommand::Passphrase { new } => {
+            let text = String::from_utf8(read_private(&new, MAX_PASSPHRASE)?);
+            let next = Passphrase::new(text.context("--new: the passphrase is no text")?);
+            let keyring = Keyring::open(&home.keyring(), Backend::File)?;
+            let sealed = keyring.reseal(&passphrase(&config.keys.relayer)?, &next)?;
+            let what = ("keys.passphrase", "keyring".to_owned());
+            Act::note(&desk.store, &who(), what, "done", json!({ "keys": sealed })).await?;
+            let text = match sealed.len() {
+                0 => "no key was protected by the former passphrase".to_owned(),
+                n => format!(
+                    "{n} keys are sealed with the new passphrase; put its file in the former one's place before the next start"
+                ),
+            };
+            out.done(&text, &json!({ "keys": sealed }))
+        }
+        KeysCommand::RotateToken { overlap } => {
+            let rotated = desk.rotate_token_key(&who(), overlap.as_secs()).await?;
             if rotated.resumed {
                 eprintln!("a rotation that had been broken off is done now; run this again for another key");
             }

@@ -19,13 +19,13 @@ use crate::clock;
 use crate::config::Config;
 use crate::gateway::ServerCertificate;
 use crate::home::{self, Home};
-use crate::identity::{Ca, Seed, TokenKey};
+use crate::identity::{Ca, Verifying};
 use crate::settle::Signers;
 
 /// The keys that the daemon works with.
 pub(super) struct Keys {
     pub(super) ca: Ca,
-    pub(super) tokens: TokenKey,
+    pub(super) tokens: Verifying,
     /// One for each paying key, never empty.
     pub(super) signers: Vec<Signers>,
     pub(super) price: GasPrice,
@@ -73,7 +73,7 @@ pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError>
 
 pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let ca = load_ca(home)?;
-    let tokens = TokenKey::new(Seed::load(&home.token_key())?);
+    let tokens = Verifying::load(home)?;
     let prefix = prefix_of(&config.chain.contract)?;
     let operator = load_key(home, &config.keys.operator)?;
     let price = gas_price("chain.gas_price", &config.chain.gas_price)?;

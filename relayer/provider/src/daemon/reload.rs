@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{Change, Config, Live};
 use crate::gateway::{Gateway, ServerCertificate, Tls, check_server, server_config};
 use crate::home::{self, Home};
-use crate::identity::Anchors;
+use crate::identity::{Anchors, Verifying};
 use crate::ops::Health;
 use crate::store::Store;
 
@@ -43,8 +43,8 @@ impl fmt::Debug for Reload {
 }
 
 impl Reload {
-    /// Reads the configuration, the CA, those trusted beside it and the gateway's certificate anew; checks the last as an agent
-    /// would, then publishes all.
+    /// Reads the configuration, the CA, those trusted beside it, the gateway's certificate and the token keys anew; checks the
+    /// certificate as an agent would, then publishes all.
     ///
     /// # Errors
     /// Names the file or key; everything stays as it was.
@@ -126,10 +126,12 @@ impl Reload {
         let chain = fs::read_to_string(self.home.server_cert()).map_err(file(self.home.server_cert()))?;
         let key = home::read_secret(&self.home.server_key()).map_err(file(self.home.server_key()))?;
         check_server(&chain, &key, &anchors, &gateway.config.gateway.names, now)?;
+        let tokens = Verifying::load(&self.home)?;
         let config = server_config(&anchors, Arc::clone(&self.certificate))?;
         self.certificate.replace(&chain, &key)?;
         self.tls.replace(config);
         gateway.set_trust(ca, anchors);
+        gateway.tokens.replace(tokens);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{Config, Live};
 use crate::control::Controls;
 use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
-use crate::identity::Anchors;
+use crate::identity::{Anchors, TokenKeys};
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Wake};
@@ -85,7 +85,7 @@ impl Daemon {
             config: config.clone(),
             live: live.clone(),
             ca: keys.ca,
-            tokens: keys.tokens,
+            tokens: TokenKeys::new(keys.tokens),
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),

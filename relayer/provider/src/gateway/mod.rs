@@ -37,7 +37,7 @@ use crate::admission::{Judge, Limiter};
 use crate::clock;
 use crate::config::{Config, Live};
 use crate::control::Controls;
-use crate::identity::{Anchors, Ca, TokenKey};
+use crate::identity::{Anchors, Ca, TokenKeys};
 use crate::ops::Metrics;
 use crate::registry::{Registry, TaskKeys};
 use crate::settle::Wake;
@@ -59,7 +59,7 @@ pub struct Gateway {
     /// As configured now, for the keys that may change.
     pub live: Live,
     /// Checks tokens.
-    pub tokens: TokenKey,
+    pub tokens: TokenKeys,
     /// Sign commands.
     pub tasks: TaskKeys,
     /// The chain as last seen.
@@ -109,7 +109,7 @@ pub struct Parts {
     /// Issues certificates.
     pub ca: Ca,
     /// Checks tokens.
-    pub tokens: TokenKey,
+    pub tokens: TokenKeys,
     /// Sign commands.
     pub tasks: TaskKeys,
     /// The chain as last seen.

@@ -6,6 +6,7 @@ mod csr;
 mod peer;
 mod seed;
 mod token;
+mod token_keys;
 
 pub use anchors::{AnchorError, Anchors};
 pub(crate) use ca::SERVER_LIFETIME_SECONDS;
@@ -14,3 +15,4 @@ pub use csr::{CsrError, NodeCsr};
 pub use peer::{PeerError, PeerIdentity};
 pub use seed::{Seed, SeedError};
 pub use token::{Claims, Token, TokenError, TokenKey};
+pub use token_keys::{TokenKeys, Verifying};

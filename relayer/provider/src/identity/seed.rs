@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use hpc_schema::key::AgentKey;
 use zeroize::Zeroizing;
 
+use crate::clock;
 use crate::home;
 
 /// An Ed25519 key of the gateway: for tokens, or for a cluster's commands and tasks.
@@ -29,6 +30,15 @@ pub enum SeedError {
     /// Not base64 of 32 bytes.
     #[error("{}: must be one line, base64 of 32 bytes; restore it from a backup", path.display())]
     Content {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Not lines of an end and a public key.
+    #[error(
+        "{}: each line must be UNIX seconds, a space and a public key; restore it from a backup, or move it away: then no former token key counts",
+        path.display()
+    )]
+    Lines {
         /// Which file.
         path: PathBuf,
     },
@@ -89,6 +99,31 @@ impl Seed {
             source,
         })?;
         Ok(key)
+    }
+
+    /// A key drawn into this file, or the one that lies there already.
+    ///
+    /// # Errors
+    /// If the file cannot be made or used.
+    pub fn load_or_create(path: &Path) -> Result<Self, SeedError> {
+        if path.exists() {
+            return Self::load(path);
+        }
+        let file = |source| SeedError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let random = Zeroizing::new(clock::random::<32>().map_err(|e| file(std::io::Error::other(e)))?);
+        if let Some(dir) = path.parent() {
+            home::make_private_dir(dir).map_err(file)?;
+        }
+        match Self::create(path, &random) {
+            // Another process was faster; its key counts.
+            Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                Self::load(path)
+            }
+            made => made,
+        }
     }
 
     /// The public key.

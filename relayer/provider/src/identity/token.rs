@@ -124,44 +124,59 @@ impl TokenKey {
         }
     }
 
-    /// The claims of either kind of token that this gateway made, whatever its age.
+    /// The claims of either kind of token that this key signed, whatever its age.
     ///
     /// # Errors
     /// Everything but [`TokenError::Expired`].
     pub fn read_any(&self, token: &str, chain_id: &str, contract: &str) -> Result<Token, TokenError> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return Err(TokenError::Malformed);
-        }
-        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
-        let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed);
-        let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
-        // RFC 9864 names the curve; both words mean the same here.
-        if !matches!(header.alg.as_str(), "EdDSA" | "Ed25519") {
-            return Err(TokenError::Algorithm);
-        }
-        if header.crit.is_some() || header.typ.is_some_and(|t| !t.eq_ignore_ascii_case("JWT")) {
-            return Err(TokenError::Malformed);
-        }
-        if !ZebraVerifier.verify(signed.as_bytes(), &decode(signature)?, self.0.public().as_bytes()) {
-            return Err(TokenError::Signature);
-        }
-        let bytes = decode(claims)?;
-        let bound =
-            |iss: &str, chain: &str, of: &str| iss == Self::ISSUER && chain == chain_id && of == contract;
-        // Only a join token has a purpose.
-        if let Ok(join) = serde_json::from_slice::<JoinClaims>(&bytes) {
-            let sound = bound(&join.iss, &join.chain_id, &join.contract);
-            return sound
-                .then_some(Token::Join(Box::new(join)))
-                .ok_or(TokenError::Binding);
-        }
-        let claims: Claims = serde_json::from_slice(&bytes).map_err(|_| TokenError::Malformed)?;
-        let sound = bound(&claims.iss, &claims.chain_id, &claims.contract);
-        sound
-            .then_some(Token::Node(Box::new(claims)))
-            .ok_or(TokenError::Binding)
+        read_any(token, &[*self.0.public()], chain_id, contract)
     }
+}
+
+/// The claims of either kind of token that one of `keys` signed, whatever its age.
+///
+/// # Errors
+/// Everything but [`TokenError::Expired`].
+pub(super) fn read_any(
+    token: &str,
+    keys: &[AgentKey],
+    chain_id: &str,
+    contract: &str,
+) -> Result<Token, TokenError> {
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(TokenError::Malformed);
+    }
+    let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+    let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed);
+    let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
+    // RFC 9864 names the curve; both words mean the same here.
+    if !matches!(header.alg.as_str(), "EdDSA" | "Ed25519") {
+        return Err(TokenError::Algorithm);
+    }
+    if header.crit.is_some() || header.typ.is_some_and(|t| !t.eq_ignore_ascii_case("JWT")) {
+        return Err(TokenError::Malformed);
+    }
+    let signature = decode(signature)?;
+    let signs = |key: &AgentKey| ZebraVerifier.verify(signed.as_bytes(), &signature, key.as_bytes());
+    if !keys.iter().any(signs) {
+        return Err(TokenError::Signature);
+    }
+    let bytes = decode(claims)?;
+    let bound =
+        |iss: &str, chain: &str, of: &str| iss == TokenKey::ISSUER && chain == chain_id && of == contract;
+    // Only a join token has a purpose.
+    if let Ok(join) = serde_json::from_slice::<JoinClaims>(&bytes) {
+        let sound = bound(&join.iss, &join.chain_id, &join.contract);
+        return sound
+            .then_some(Token::Join(Box::new(join)))
+            .ok_or(TokenError::Binding);
+    }
+    let claims: Claims = serde_json::from_slice(&bytes).map_err(|_| TokenError::Malformed)?;
+    let sound = bound(&claims.iss, &claims.chain_id, &claims.contract);
+    sound
+        .then_some(Token::Node(Box::new(claims)))
+        .ok_or(TokenError::Binding)
 }
 
 impl Claims {

@@ -1,11 +1,9 @@
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
 
-use crate::clock;
 use crate::home::{self, Home};
 use crate::identity::{Seed, SeedError};
 
@@ -83,7 +81,7 @@ impl TaskKeys {
             return Ok(key);
         }
         let path = self.home.task_key(cluster);
-        let key = Arc::new(made(&path)?);
+        let key = Arc::new(Seed::load_or_create(&path)?);
         self.keep(cluster, &key);
         Ok(key)
     }
@@ -93,11 +91,7 @@ impl TaskKeys {
     /// # Errors
     /// If the file cannot be made or used.
     pub fn next(&self, cluster: &ClusterId) -> Result<Seed, SeedError> {
-        let path = self.home.next_task_key(cluster);
-        if path.exists() {
-            return Seed::load(&path);
-        }
-        made(&path)
+        Seed::load_or_create(&self.home.next_task_key(cluster))
     }
 
     /// Whether `newest` lies beside the key's file, whose place it is to take.
@@ -130,25 +124,6 @@ impl TaskKeys {
     fn keep(&self, cluster: &ClusterId, key: &Arc<Seed>) {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.insert(cluster.clone(), Arc::clone(key));
-    }
-}
-
-/// A key drawn into this file, or the one that another process drew first.
-fn made(path: &Path) -> Result<Seed, SeedError> {
-    let file = |source| SeedError::File {
-        path: PathBuf::from(path),
-        source,
-    };
-    let random = clock::random::<32>().map_err(|e| file(std::io::Error::other(e)))?;
-    if let Some(dir) = path.parent() {
-        home::make_private_dir(dir).map_err(file)?;
-    }
-    match Seed::create(path, &random) {
-        // Another process was faster; its key counts.
-        Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
-            Seed::load(path)
-        }
-        made => made,
     }
 }
 

@@ -5,6 +5,8 @@ use clap::{Subcommand, ValueEnum};
 use hpc_chain::keys::HsmOptions;
 use hpc_schema::id::ClusterId;
 
+use crate::config::Span;
+
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum KeysCommand {
     /// Lists chain keys and their addresses.
@@ -47,6 +49,26 @@ pub(in crate::cli) enum KeysCommand {
         /// The cluster.
         #[arg(long)]
         cluster_id: ClusterId,
+    },
+    /// Seals the chain keys that a passphrase protects with another one; a daemon that runs goes on with what it has opened.
+    /// Broken off, it is gone on with by the next call.
+    #[command(
+        after_help = "Example:\n  VIRTENGINE_KEYRING_PASSPHRASE_FILE=/etc/virtengine/passphrase \\\n    \
+        virtengine-provider keys passphrase --new /etc/virtengine/passphrase.next"
+    )]
+    Passphrase {
+        /// File with the new passphrase, mode 0600.
+        #[arg(long, value_name = "FILE")]
+        new: PathBuf,
+    },
+    /// Makes another key that signs registration tokens; running gateways take it up, and the former one's tokens count on for
+    /// the overlap. Broken off, it is gone on with by the next call.
+    #[command(after_help = "Examples:\n  virtengine-provider keys rotate-token\n  \
+        virtengine-provider keys rotate-token --overlap 0s   # the former key has leaked")]
+    RotateToken {
+        /// How long tokens of the former key are taken, if they have not expired, up to 30 days.
+        #[arg(long, default_value = "720h")]
+        overlap: Span,
     },
     /// Prints the public key that signs a cluster's commands and tasks, for its record on chain; makes the
     /// key if there is none.
