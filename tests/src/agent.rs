@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use crate::process::{self, Process};
-use crate::program;
 use crate::scene::Scene;
 use crate::site::{CLUSTER, Site};
+use crate::{deadline, program};
 
 const NO_SLURM: &str = "slurm:\n  enabled: false\n";
 const NO_API: &str = "api: {listen: 'off'}\n";
@@ -73,7 +74,8 @@ impl Agent {
     /// If it cannot be started.
     pub fn run_whatever(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(program::path("virtengine-node-agent")?);
-        Ok(String::from_utf8(command.args(arguments).output()?.stdout)?)
+        let said = deadline::output(command.args(arguments), Duration::from_secs(300))?;
+        Ok(String::from_utf8(said.stdout)?)
     }
 
     /// Writes a token to a file that nobody else can read.

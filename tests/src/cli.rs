@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{process, program};
+use crate::{deadline, process, program};
 
 /// `virtengine` with keyring and profiles in a folder of the test.
 #[derive(Debug, Clone)]
@@ -75,7 +76,7 @@ impl Cli {
     /// # Errors
     /// If it succeeds.
     pub fn fails(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.command(arguments)?.output()?;
+        let output = deadline::output(&mut self.command(arguments)?, Duration::from_secs(300))?;
         if output.status.success() {
             bail!(
                 "{arguments:?} succeeded: {}",

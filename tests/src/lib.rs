@@ -5,6 +5,9 @@ pub mod agent;
 pub mod bench;
 pub mod chain;
 pub mod cli;
+pub mod deadline;
+#[cfg(test)]
+mod deadline_tests;
 pub mod guest;
 pub mod ledger;
 pub mod node;

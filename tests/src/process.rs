@@ -1,20 +1,16 @@
 //! A program under test as a real process, which never outlives its test.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::wait;
+use crate::{deadline, wait};
 
 /// Longer than what builds a chain from nothing takes.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
-/// How long a program may take to end that has closed its output.
-const CLOSED: Duration = Duration::from_secs(60);
 /// How much of a log is printed when a test fails.
 const TAIL_LINES: usize = 60;
 
@@ -135,53 +131,14 @@ impl Drop for Process {
 /// # Errors
 /// If it cannot be started, ends with another code than 0, or does not end; the error carries its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
-    let shown = format!("{command:?}");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {shown}"))?;
-    let end = Instant::now() + LIMIT;
-    let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
-    let mut hear = |from: &Receiver<Vec<u8>>| {
-        let left = end.saturating_duration_since(Instant::now());
-        from.recv_timeout(left).or_else(|_| {
-            drop(child.kill());
-            bail!("{shown} did not end within {LIMIT:?} and was killed")
-        })
-    };
-    let (stdout, stderr) = (hear(&stdout)?, hear(&stderr)?);
-    let end = Instant::now() + CLOSED;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() > end {
-            drop(child.kill());
-            bail!("{shown} closed its output, did not end within {CLOSED:?}, and was killed");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    if !status.success() {
+    let output = deadline::output(command, LIMIT).with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
         bail!(
-            "{shown} ended with {status}:\n{}\n{}",
-            String::from_utf8_lossy(&stderr).trim(),
-            String::from_utf8_lossy(&stdout).trim()
+            "{command:?} ended with {}:\n{}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim(),
+            String::from_utf8_lossy(&output.stdout).trim()
         );
     }
-    String::from_utf8(stdout).context("output is not UTF-8")
-}
-
-/// All of a stream, once it has ended.
-fn read(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
-    let (said, hear) = channel();
-    std::thread::spawn(move || {
-        let mut all = Vec::new();
-        if let Some(mut stream) = stream {
-            stream.read_to_end(&mut all).ok();
-        }
-        said.send(all).ok();
-    });
-    hear
+    String::from_utf8(output.stdout).context("output is not UTF-8")
 }

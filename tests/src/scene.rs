@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::chain::Kind;
+use crate::deadline::Deadline;
 use crate::program;
 
 /// How much of each log is printed when a test fails.
@@ -36,6 +37,7 @@ pub fn run(name: &str, test: impl FnOnce(&Scene, Kind) -> Result<()>) -> Result<
         folder,
         passed: false,
     };
+    let _deadline = Deadline::of_test();
     let result = test(&scene, kind);
     scene.passed = result.is_ok();
     result

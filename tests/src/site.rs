@@ -14,7 +14,7 @@ use crate::process::{self, Process};
 use crate::raw::Gateway;
 use crate::registry::Registry;
 use crate::scene::Scene;
-use crate::{port, program, raw, wait};
+use crate::{deadline, port, program, raw, wait};
 
 /// The cluster of every site.
 pub const CLUSTER: &str = "hpc-cluster-1";
@@ -261,7 +261,7 @@ impl Site {
         let mut command = self.provider_command()?;
         command.args(arguments).arg("--home").arg(&self.home);
         command.env("VIRTENGINE_FAULT", step);
-        let ended = command.output()?;
+        let ended = deadline::output(&mut command, Duration::from_secs(300))?;
         ensure!(
             ended.status.signal() == Some(9),
             "{arguments:?} never came to {step}: {}\n{}",

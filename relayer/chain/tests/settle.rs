@@ -230,7 +230,7 @@ async fn a_foreign_transaction_on_the_same_key_is_noticed_and_the_batch_given_ba
     let (foreign, ()) = tokio::join!(
         send_and_wait(&world.chain, &world.alice, &cheap, messages),
         async {
-            for _ in 0..20 {
+            for _ in 0..250 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 if world.devnet.mempool_len() > 0 {
                     world.devnet.produce_block().unwrap();

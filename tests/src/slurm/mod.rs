@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use virtengine_node_agent::probe::Roots;
 use virtengine_node_agent::probe::slurm::{Answer, NodeProbe, SlurmConfig, SlurmNode};
 
+use crate::deadline::Deadline;
 use crate::process::{self, Process};
 use crate::{port, wait};
 use accounts::Accounts;
@@ -33,6 +34,8 @@ pub struct Slurm {
     /// In the order of their start: munged, slurmctld, slurmd.
     daemons: Vec<Process>,
     accounts: Option<Accounts>,
+    // The last: letting the others go may hang too.
+    _deadline: Deadline,
 }
 
 impl Slurm {
@@ -65,6 +68,8 @@ impl Slurm {
             node,
             daemons: Vec::new(),
             accounts: None,
+            // From when it is this test's turn.
+            _deadline: Deadline::of_test(),
         })
     }
 

@@ -16,6 +16,7 @@ use ed25519_zebra::{SigningKey, VerificationKey};
 use hpc_schema::key::AgentKey;
 use hpc_schema::task::{Delivered, NodeMode, Task, TaskOutcome, TaskResult, task_message};
 use hpc_schema::time::Rfc3339;
+use hpc_tests::deadline::Deadline;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use virtengine_node_agent::clock::Clock;
@@ -140,6 +141,8 @@ pub(crate) struct Node {
     pub(crate) host: Host,
     domain: Domain,
     said: Receiver<Output>,
+    // The last: letting the others go may hang too.
+    _deadline: Deadline,
 }
 
 impl Node {
@@ -161,8 +164,14 @@ impl Node {
         let out = Arc::new(move |o| {
             sender.lock().unwrap().send(o).ok();
         });
+        let deadline = Deadline::of_test();
         let domain = Domain::start(setup, out).unwrap();
-        Self { host, domain, said }
+        Self {
+            host,
+            domain,
+            said,
+            _deadline: deadline,
+        }
     }
 
     pub(crate) fn deliver(&self, task: &Task) {
@@ -260,6 +269,7 @@ pub(crate) struct Apart {
     child: Child,
     input: ChildStdin,
     lines: Receiver<String>,
+    _deadline: Deadline,
 }
 
 impl Apart {
@@ -316,7 +326,12 @@ impl Apart {
                 }
             }
         });
-        Self { child, input, lines }
+        Self {
+            child,
+            input,
+            lines,
+            _deadline: Deadline::of_test(),
+        }
     }
 
     pub(crate) fn deliver(&mut self, task: &Task) {

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use hpc_tests::deadline::{self, Deadline};
 use hpc_tests::program::{self, root};
 use serde_json::{Value, json};
 
@@ -55,6 +56,7 @@ pub(crate) fn image() -> &'static Guest {
 
 /// Runs `test` inside. The name is the test's own.
 pub(crate) fn inside(test_name: &str, test: impl FnOnce()) {
+    let _deadline = Deadline::of_test();
     if std::env::var_os(INSIDE).is_some() {
         prepare(|| {});
         return test();
@@ -100,7 +102,7 @@ fn backing(test_name: &str) -> PathBuf {
 
 /// Runs a program that has to end well.
 pub(crate) fn run(name: &str, arguments: &[&str]) -> Output {
-    let out = Command::new(name).args(arguments).output();
+    let out = deadline::output(Command::new(name).args(arguments), Duration::from_secs(300));
     let out = out.unwrap_or_else(|e| panic!("{name}: {e}; apt-get install it, or scripts/test --install"));
     let err = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{name} {arguments:?}: {err}");

@@ -13,6 +13,7 @@ use ed25519_zebra::{SigningKey, VerificationKey};
 use hpc_schema::key::AgentKey;
 use hpc_schema::task::{Delivered, Task, TaskResult, task_message};
 use hpc_schema::time::Rfc3339;
+use hpc_tests::deadline::Deadline;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use virtengine_node_agent::clock::Clock;
@@ -69,6 +70,8 @@ pub(crate) fn task(id: &str, kind: &str, params: &Value) -> Task {
 pub(crate) struct Node {
     domain: Domain,
     said: Receiver<Output>,
+    // The last: letting the others go may hang too.
+    _deadline: Deadline,
 }
 
 impl Node {
@@ -92,8 +95,13 @@ impl Node {
         let out = Arc::new(move |o| {
             sender.lock().unwrap().send(o).ok();
         });
+        let deadline = Deadline::of_test();
         let domain = Domain::start(setup, out).unwrap();
-        Self { domain, said }
+        Self {
+            domain,
+            said,
+            _deadline: deadline,
+        }
     }
 
     pub(crate) fn run(&self, task: &Task) -> TaskResult {
@@ -186,7 +194,7 @@ fn a_domain_of_its_own() {
     let Some(dir) = std::env::var_os(CHILD).map(PathBuf::from) else {
         return;
     };
-    let Node { domain, said } = Node::start(&dir);
+    let Node { domain, said, .. } = Node::start(&dir);
     std::thread::spawn(move || {
         for output in said {
             if let Output::Result { result, .. } = output {

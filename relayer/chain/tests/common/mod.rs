@@ -9,6 +9,10 @@ use hpc_chain::rpc::{ClientOptions, Endpoints};
 use hpc_chain::send::{Gas, Pay, SendOptions};
 use hpc_devnet::{Config, Devnet, Genesis, GenesisAccount, Handle};
 
+#[path = "../../../../tests/src/deadline.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other suites")]
+mod deadline;
+
 pub(crate) const CHAIN_ID: &str = "testing-1";
 /// As SDK 0.54 numbers accounts: the top bit is set.
 pub(crate) const TOP_BIT: u64 = 16_248_300_979_261_217_383;
@@ -18,6 +22,8 @@ pub(crate) struct World {
     pub(crate) chain: Chain,
     pub(crate) alice: LocalKey,
     pub(crate) bob: LocalKey,
+    // The last: letting the others go may hang too.
+    _deadline: deadline::Deadline,
 }
 
 impl World {
@@ -26,6 +32,7 @@ impl World {
         let bob = LocalKey::from_secret(&[2; 32]).unwrap();
         let mut rich = GenesisAccount::new(address(&alice), "1000000000stake");
         rich.number = Some(TOP_BIT);
+        let deadline = deadline::Deadline::of_test();
         let mut config = Config::ephemeral(Genesis::new(CHAIN_ID, vec![rich]));
         change(&mut config);
         let devnet = Devnet::start(config).unwrap();
@@ -35,6 +42,7 @@ impl World {
             chain: Chain::new(endpoints),
             alice,
             bob,
+            _deadline: deadline,
         }
     }
 

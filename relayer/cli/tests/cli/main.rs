@@ -7,6 +7,9 @@
     reason = "helpers of tests: what is not as expected ends the test"
 )]
 
+#[path = "../../../../tests/src/deadline.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other suites")]
+mod deadline;
 mod failures;
 mod flow;
 mod keys;

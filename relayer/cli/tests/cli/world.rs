@@ -9,6 +9,10 @@ use hpc_chain::keys::{DEFAULT_PATH, LocalKey, Mnemonic};
 use hpc_devnet::{BlockMode, Config, Devnet, Genesis, GenesisAccount, Handle};
 use serde_json::Value;
 
+use crate::deadline::{Deadline, output, output_of};
+
+/// How long a run takes at most.
+const LONGEST: Duration = Duration::from_secs(120);
 pub(crate) const CHAIN_ID: &str = "hpc-test-1";
 pub(crate) const CLUSTER: &str = "hpc-cluster-1";
 
@@ -16,6 +20,8 @@ pub(crate) const CLUSTER: &str = "hpc-cluster-1";
 pub(crate) struct Program {
     pub(crate) folder: tempfile::TempDir,
     env: Vec<(String, String)>,
+    // The last: letting the others go may hang too.
+    _deadline: Deadline,
 }
 
 /// What a run left behind.
@@ -30,7 +36,11 @@ impl Program {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let env = vec![("VIRTENGINE_KEYRING_BACKEND".to_owned(), "test".to_owned())];
-        Self { folder, env }
+        Self {
+            folder,
+            env,
+            _deadline: Deadline::of_test(),
+        }
     }
 
     pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
@@ -59,14 +69,14 @@ impl Program {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.command(arguments).output().unwrap().into()
+        output(&mut self.command(arguments), LONGEST).unwrap().into()
     }
 
     /// Runs it with text on standard input.
     pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> Ran {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap().into()
+        output_of(child, LONGEST).unwrap().into()
     }
 
     /// Runs it and expects success.

@@ -103,7 +103,7 @@ fn connections_are_bounded_and_freed() {
     let mut bytes = Vec::new();
     assert!(refused.read_to_end(&mut bytes).is_err() || bytes.is_empty());
     drop(held);
-    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while scene.rpc.http("GET", "/health", b"").is_err() {
         assert!(std::time::Instant::now() < deadline, "connections are not freed");
         std::thread::sleep(Duration::from_millis(20));

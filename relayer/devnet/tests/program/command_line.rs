@@ -145,7 +145,7 @@ fn on_demand_a_block_is_made_for_every_transaction_and_for_nothing_else() {
     for _ in 0..3 {
         let tx = alice.sign_next(&[alice.send(&Wallet::new(2).address(), &[(1, "stake")])]);
         assert_eq!(chain.rpc.broadcast(&tx)["code"], 0);
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while chain
             .rpc
             .raw("tx", &json!({"hash": base64_hash(&tx)}))

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::deadline::{self, Deadline};
 use crate::support::rpc::Rpc;
 
 /// A running chain; killed when dropped.
 pub(crate) struct Process {
     child: Child,
     pub(crate) rpc: Rpc,
+    _deadline: Deadline,
 }
 
 pub(crate) fn command(arguments: &[&str], home: &Path) -> Command {
@@ -24,7 +26,7 @@ pub(crate) fn command(arguments: &[&str], home: &Path) -> Command {
 }
 
 pub(crate) fn output(arguments: &[&str], home: &Path) -> Output {
-    command(arguments, home).output().unwrap()
+    deadline::output(&mut command(arguments, home), Duration::from_secs(120)).unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -34,6 +36,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 impl Process {
     /// Starts the chain on a free port and waits until it says where it listens.
     pub(crate) fn start(home: &Path, arguments: &[&str]) -> Self {
+        let deadline = Deadline::of_test();
         let mut child = command(&["start", "--rpc-addr", "127.0.0.1:0"], home)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -50,6 +53,7 @@ impl Process {
         Self {
             rpc: Rpc::new(url),
             child,
+            _deadline: deadline,
         }
     }
 
@@ -67,12 +71,12 @@ impl Process {
             .status()
             .unwrap();
         assert!(sent.success());
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < deadline, "still running 10 s after SIG{name}");
+            assert!(Instant::now() < deadline, "still running 60 s after SIG{name}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

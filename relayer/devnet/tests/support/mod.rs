@@ -1,7 +1,9 @@
 //! What the tests of the RPC share: a contract, a wallet, a raw JSON-RPC client, a scene with all of them.
-#![allow(dead_code, reason = "every test program uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "every test program uses its own part")]
 
 pub(crate) mod counter;
+#[path = "../../../../tests/src/deadline.rs"]
+pub(crate) mod deadline;
 pub(crate) mod rpc;
 pub(crate) mod wallet;
 
@@ -12,6 +14,7 @@ use cosmrs::proto::traits::Message;
 use hpc_devnet::{Config, Devnet, Genesis, GenesisAccount, Handle};
 use serde_json::Value;
 
+use self::deadline::Deadline;
 use self::rpc::{Rpc, hash};
 use self::wallet::Wallet;
 
@@ -29,6 +32,8 @@ pub(crate) struct Scene {
     pub(crate) alice: Wallet,
     pub(crate) bob: Wallet,
     pub(crate) far: Wallet,
+    // The last: letting the others go may hang too.
+    _deadline: Deadline,
 }
 
 pub(crate) fn genesis() -> Genesis {
@@ -52,6 +57,7 @@ pub(crate) fn scene() -> Scene {
 }
 
 pub(crate) fn scene_with(change: impl FnOnce(&mut Config)) -> Scene {
+    let deadline = Deadline::of_test();
     let mut config = config();
     change(&mut config);
     let chain = Devnet::start(config).unwrap();
@@ -65,6 +71,7 @@ pub(crate) fn scene_with(change: impl FnOnce(&mut Config)) -> Scene {
         alice,
         bob,
         far,
+        _deadline: deadline,
     }
 }
 

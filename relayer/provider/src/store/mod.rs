@@ -357,10 +357,7 @@ mod tests {
             .unwrap();
         let options: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
         // One of .cargo/config.toml's flags that it tells of, and one that is not there.
-        assert!(
-            options.iter().any(|o| o == "DEFAULT_MEMSTATUS=0"),
-            "{options:?}"
-        );
+        assert!(options.iter().any(|o| o == "DEFAULT_MEMSTATUS=0"), "{options:?}");
         assert!(
             !options.iter().any(|o| o == "ENABLE_MEMORY_MANAGEMENT"),
             "{options:?}"

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -88,11 +88,13 @@ impl Receiver {
 }
 
 async fn serve(addr: SocketAddr, inner: Arc<Mutex<Inner>>) -> (SocketAddr, JoinHandle<()>) {
+    let until = Instant::now() + Duration::from_secs(60);
     let listener = loop {
         match TcpListener::bind(addr).await {
             Ok(listener) => break listener,
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(e) => assert!(Instant::now() < until, "{addr}: {e}"),
         }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     let addr = listener.local_addr().unwrap();
     let router = Router::new().fallback(take).with_state(inner);

@@ -30,7 +30,7 @@ use serde_json::json;
 
 use agent::Agent;
 use process::{Process, beat};
-use site::{CLUSTER, Site, eventually, run};
+use site::{CLUSTER, Site, deadline, eventually, run};
 use softhsm::{Hsm, PIN};
 
 /// A site and an HSM.
@@ -135,7 +135,7 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_virtengine-provider"));
         command.arg("run").arg("--home").arg(self.site.home());
         command.envs(self.site.env()).envs(self.env.iter().cloned());
-        let out = command.output().unwrap();
+        let out = deadline::output(&mut command, Duration::from_secs(120)).expect("it refuses");
         (
             String::from_utf8_lossy(&out.stderr).into_owned(),
             out.status.code(),

@@ -8,9 +8,11 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use virtengine_provider::db;
 
 use crate::agent::{Agent, client, der, post, problem};
-use crate::site::Site;
+use crate::site::{CLUSTER, Site, eventually};
+use crate::tokens::{join_body, join_token};
 
 /// A key outside of any TPM, and what it could sign.
 struct Writer {
@@ -76,13 +78,19 @@ fn registers(value: &str) -> Vec<Pcr> {
 
 /// A request with a quote over what it should be over.
 fn quoted(agent: &Agent, token: &str, by: &Writer, pcrs: Vec<Pcr>) -> Value {
-    let mut body = agent.register_body(token, &agent.csr);
+    quoting(agent.register_body(token, &agent.csr), agent, by, pcrs)
+}
+
+/// The request with a quote beside it.
+fn quoting(mut body: Value, agent: &Agent, by: &Writer, pcrs: Vec<Pcr>) -> Value {
+    let token = body["token"].as_str().unwrap();
     let claims = token.split('.').nth(1).unwrap();
     let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(claims)
         .unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
-    let message = register_message(claims["jti"].as_str().unwrap(), &der(&agent.csr));
+    let request = body["csr"].as_str().unwrap();
+    let message = register_message(claims["jti"].as_str().unwrap(), &der(request));
     let data = attestation_data(agent.seed.public(), &message);
     body["attestation"] = json!(by.quote(&data, pcrs));
     body
@@ -147,7 +155,7 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
     // The next registration of this node comes from that machine, with the registers of now, or by the operator's word.
     let again = |attestation: Option<&str>| {
         let public = agent.public();
-        let mut create = vec!["node-token", "create", "--cluster-id", crate::site::CLUSTER];
+        let mut create = vec!["node-token", "create", "--cluster-id", CLUSTER];
         create.extend(["--node-id", "node-0001", "--pubkey", &public]);
         if let Some(key) = attestation {
             create.extend(["--attestation-key", key]);
@@ -169,7 +177,7 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
         "node-token",
         "create",
         "--cluster-id",
-        crate::site::CLUSTER,
+        CLUSTER,
         "--node-id",
         "node-0001",
     ];
@@ -197,4 +205,54 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
     // A node without any pin needs none.
     let plain = Agent::enrolled(&site, "node-0003").await;
     assert_eq!(pinned(&site, &plain.node), Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_waits_is_judged_again_by_the_tpm_that_was_pinned_meanwhile() {
+    let site = Site::start().await;
+    let join = join_token(&site, &["--uses", "2", "--approval"]);
+    let open = client(&site.ca(), None);
+    let machine = Writer::new();
+    let (plain, same) = (Agent::new("node-0001"), Agent::new("node-0002"));
+    let waits = join_body(&plain, &join);
+    let quotes = quoting(join_body(&same, &join), &same, &machine, registers("00"));
+    for body in [&waits, &quotes] {
+        assert_eq!(post(&open, &site, REGISTER_PATH, body).await.status(), 202);
+    }
+    // Meanwhile both come by tokens of their own, from a machine that is pinned with that.
+    for agent in [&plain, &same] {
+        let token = site.token(&agent.node, &agent.public(), "1h");
+        until_done(&site, &quoted(agent, &token, &machine, registers("00"))).await;
+    }
+    let epoch = site.node("node-0001").await.epoch;
+    for node in ["node-0001", "node-0002"] {
+        assert_eq!(site.run(&["node-token", "approve", node]).2, 0);
+    }
+    // The gateway would refuse the same request by itself: the store says what became of it.
+    let store = site.store().await;
+    let ended = async |agent: &Agent, request: &Value| -> String {
+        let row = db::query("SELECT state, detail FROM registration WHERE node_id = ? AND csr = ?")
+            .bind(&agent.node)
+            .bind(der(request["csr"].as_str().unwrap()))
+            .fetch_one(store.reader())
+            .await
+            .unwrap();
+        let (state, detail): (String, Option<String>) =
+            (row.try_get("state").unwrap(), row.try_get("detail").unwrap());
+        format!("{state} {}", detail.unwrap_or_default())
+    };
+    eventually("both have ended", async || {
+        let refused = ended(&plain, &waits).await;
+        assert!(
+            !refused.starts_with("sent") && !refused.starts_with("on_chain"),
+            "{refused}"
+        );
+        refused.contains("no quote") && ended(&same, &quotes).await.starts_with("on_chain")
+    })
+    .await;
+    assert_eq!(
+        site.node("node-0001").await.epoch,
+        epoch,
+        "nothing of it is on chain"
+    );
 }

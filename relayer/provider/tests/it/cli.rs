@@ -1,7 +1,11 @@
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use hpc_chain::keys::{Backend, Keyring, Passphrase};
+
 use crate::agent::Agent;
+use crate::site::deadline::Deadline;
 use crate::site::{CHAIN_ID, Site, run};
 
 fn modes(dir: &Path) {
@@ -152,4 +156,51 @@ async fn tokens_and_nodes_are_managed_while_the_daemon_runs() {
     assert!(err.contains("another virtengine-provider"), "{err}");
     let (_, err, code) = site.run(&["node", "show", "node-none"]);
     assert!(code == 1 && err.contains("not on record"), "{err}");
+}
+
+#[test]
+fn the_keyrings_passphrase_is_changed_by_a_verb_and_the_former_one_opens_nothing() {
+    let _deadline = Deadline::of_test();
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("provider");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let (former, next) = (
+        file("former", "correct horse\n"),
+        file("next", "battery staple\n"),
+    );
+    let env = |path: &str| [("VIRTENGINE_KEYRING_PASSPHRASE_FILE".to_owned(), path.to_owned())];
+    let (_, err, code) = run(&home, &env(&former), &["init"]);
+    assert_eq!(code, 0, "{err}");
+    let change = ["keys", "passphrase", "--new", &next];
+    let (_, err, code) = run(&home, &[], &change);
+    assert!(
+        code != 0 && err.contains("VIRTENGINE_KEYRING_PASSPHRASE_FILE"),
+        "{err}"
+    );
+    let (_, err, code) = run(&home, &env(&file("wrong", "incorrect horse\n")), &change);
+    assert!(code != 0 && err.contains("wrong passphrase"), "{err}");
+    let (said, err, code) = run(&home, &env(&former), &change);
+    assert!(code == 0 && said.contains("2 keys"), "{said}{err}");
+    let keyring = Keyring::open(&home.join("keys/keyring"), Backend::File).unwrap();
+    let opens = |name: &str, text: &str| {
+        keyring
+            .key(name, |_| Ok(Passphrase::new(text.to_owned())))
+            .is_ok()
+    };
+    for name in ["operator", "relayer"] {
+        assert!(
+            opens(name, "battery staple") && !opens(name, "correct horse"),
+            "{name}"
+        );
+    }
+    let log = run(&home, &[], &["audit", "export"]).0;
+    assert!(
+        log.contains("keys.passphrase") && !log.contains("staple"),
+        "{log}"
+    );
 }

@@ -142,7 +142,8 @@ async fn a_body_that_comes_byte_by_byte_is_answered_with_a_timeout_and_the_conne
     let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.gateway.request_timeout = Span::millis(700);
+    // As long as an honest registration may take on a slow machine.
+    config.gateway.request_timeout = Span::seconds(2);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     for sequence in 1..=2 {
@@ -304,7 +305,7 @@ async fn every_refusal_is_a_problem_with_a_code() {
 async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_nodes_fault() {
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.gateway.request_timeout = Span::millis(500);
+    config.gateway.request_timeout = Span::seconds(2);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);

@@ -45,10 +45,11 @@ async fn a_proof_holds_and_what_is_put_together_from_two_does_not() {
     assert!(agent.beat(&client, &site, 2).await.accepted);
     site.wait_sequence(&agent.node, 2).await;
     let mut later = proven(&site, &agent.node).await;
-    while verify(&later, &trust).unwrap().sequence < 2 {
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    eventually("the proof of the later one", async || {
         later = proven(&site, &agent.node).await;
-    }
+        verify(&later, &trust).unwrap().sequence >= 2
+    })
+    .await;
     let first = &first;
     let with = |change: &dyn Fn(&mut Proof)| {
         let mut proof = first.clone();

@@ -239,7 +239,7 @@ async fn a_node_that_loses_its_disk_again_and_again_is_never_told_a_number_of_a_
 async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_key() {
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.gateway.certificate_lifetime = Span::seconds(3);
+    config.gateway.certificate_lifetime = Span::seconds(6);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let node = agent.node.parse().unwrap();
@@ -259,7 +259,7 @@ async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_ke
     assert!(agent.beat(&with_renewed, &site, 1).await.accepted);
 
     // An open connection does not outlive its certificate, and a new one is not made with it.
-    tokio::time::sleep(std::time::Duration::from_millis(4500)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(7500)).await;
     let late = agent.send_text(
         &with_renewed,
         &site,

@@ -68,7 +68,7 @@ async fn the_service_manager_hears_that_it_is_up_and_works_and_a_stop_ends_what_
     let store = site.store().await;
     if !store.is_shared() {
         let held = store.begin().await.unwrap();
-        manager.hears(Duration::from_millis(1500), None);
+        manager.hears(Duration::from_secs(3), None);
         let said = manager.hears(Duration::from_secs(4), None);
         assert!(said.is_empty(), "{said:?}");
         held.rollback().await.unwrap();
@@ -86,7 +86,7 @@ async fn the_service_manager_hears_that_it_is_up_and_works_and_a_stop_ends_what_
     );
     under_way.write_all(head.as_bytes()).await.unwrap();
     under_way.flush().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     let stopped = Instant::now();
     kill_process(Pid::from_child(&process.child), Signal::TERM).unwrap();
     let said = manager.hears(soon, Some("STOPPING=1"));

@@ -19,6 +19,7 @@ use hpc_schema::id::ClusterId;
 use hpc_schema::registry::{Event, ExecuteMsg, InstantiateMsg, NodeView, ParamsUpdate};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use virtengine_provider::clock;
 use virtengine_provider::config::Config;
 use virtengine_provider::daemon::Daemon;
@@ -48,6 +49,10 @@ async fn database() -> Option<String> {
     Some(server.replacen("/postgres", &format!("/{name}"), 1))
 }
 
+#[path = "../../../../tests/src/deadline.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other suites")]
+pub(crate) mod deadline;
+
 pub(crate) struct Site {
     pub(crate) devnet: Handle,
     pub(crate) client: RegistryClient,
@@ -59,6 +64,8 @@ pub(crate) struct Site {
     thread: Option<oneshot::Sender<()>>,
     /// Port of a daemon that is a process of its own.
     pub(crate) elsewhere: Option<u16>,
+    // The last: letting the others go may hang too.
+    _deadline: deadline::Deadline,
 }
 
 pub(crate) fn cluster() -> ClusterId {
@@ -87,18 +94,20 @@ async fn beside(home: Home, config: Config) -> (Daemon, oneshot::Sender<()>) {
             });
         })
         .unwrap();
-    (started.await.expect("the daemon starts"), thread)
+    let daemon = timeout(Duration::from_secs(60), started).await;
+    let daemon = daemon.expect("the daemon is up within a minute");
+    (daemon.expect("the daemon starts"), thread)
 }
 
 /// Runs the program; gives standard output, standard error and the exit code.
 pub(crate) fn run(home: &Path, env: &[(String, String)], args: &[&str]) -> (String, String, i32) {
-    let out = Command::new(BIN)
+    let mut command = Command::new(BIN);
+    command
         .args(args)
         .arg("--home")
         .arg(home)
-        .envs(env.iter().cloned())
-        .output()
-        .unwrap();
+        .envs(env.iter().cloned());
+    let out = deadline::output(&mut command, Duration::from_secs(120)).unwrap();
     (
         String::from_utf8(out.stdout).unwrap(),
         String::from_utf8(out.stderr).unwrap(),
@@ -133,6 +142,7 @@ impl Site {
 
     /// On a chain with these changes, with so much on the relayer's account.
     pub(crate) async fn prepare_with(change: impl FnOnce(&mut DevnetConfig), relayer_has: &str) -> Self {
+        let deadline = deadline::Deadline::of_test();
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("provider");
         let database = database().await;
@@ -178,6 +188,7 @@ impl Site {
             daemon: None,
             thread: None,
             elsewhere: None,
+            _deadline: deadline,
         };
         site.owner_sends(
             &serde_json::from_value(serde_json::json!({

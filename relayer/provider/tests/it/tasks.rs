@@ -271,6 +271,10 @@ async fn the_newest_connection_waits_and_an_older_one_is_told_so() {
     let site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let (old, new) = (agent.client(&site), agent.client(&site));
+    // Both are connected: which comes first is then no matter of handshakes.
+    for client in [&old, &new] {
+        assert!(wait(&agent, client, &site, 0).await.is_none());
+    }
     let first = ask(&agent, &old, &site, 60);
     let second = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -289,7 +293,7 @@ async fn the_newest_connection_waits_and_an_older_one_is_told_so() {
 async fn a_lost_delivery_comes_again_and_word_of_the_node_keeps_its_lease() {
     let mut site = Site::prepare().await;
     let mut config: Config = site.config();
-    config.tasks.lease = Span::seconds(3);
+    config.tasks.lease = Span::seconds(5);
     config.tasks.per_node = 1;
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
@@ -308,7 +312,7 @@ async fn a_lost_delivery_comes_again_and_word_of_the_node_keeps_its_lease() {
     // A restart forgets neither queue nor lease.
     site.stop_daemon().await;
     let mut config: Config = site.config();
-    config.tasks.lease = Span::seconds(3);
+    config.tasks.lease = Span::seconds(5);
     config.tasks.per_node = 1;
     site.start_with(config).await;
     for _ in 0..5 {

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use virtengine_provider::identity::{Seed, TokenKey};
 
 use crate::agent::{Agent, client, csr, der, post, problem};
-use crate::site::{CLUSTER, Site, eventually};
+use crate::site::{CLUSTER, Site, eventually, run};
 
 /// A registration with a join token: the request says which node it is.
-fn join_body(agent: &Agent, token: &str) -> Value {
+pub(crate) fn join_body(agent: &Agent, token: &str) -> Value {
     let claims = token.split('.').nth(1).unwrap();
     let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
@@ -41,7 +41,7 @@ async fn registers(site: &Site, agent: &mut Agent, body: &Value) {
     .await;
 }
 
-fn join_token(site: &Site, more: &[&str]) -> String {
+pub(crate) fn join_token(site: &Site, more: &[&str]) -> String {
     let (out, err, code) = site.run(&[&["node-token", "join", "--cluster-id", CLUSTER][..], more].concat());
     assert_eq!(code, 0, "{err}");
     assert_eq!(out.lines().count(), 1);
@@ -233,4 +233,69 @@ async fn a_join_token_is_followed_by_another_without_an_outage() {
     for agent in [&two, &three, &four] {
         assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_key_is_replaced_while_the_gateway_runs_and_the_former_ones_tokens_count_until_its_end() {
+    let site = Site::start().await;
+    let agents = ["node-0001", "node-0002", "node-0003"].map(Agent::new);
+    let [mut before, mut between, mut late] = agents;
+    let first = site.token(&before.node, &before.public(), "1h");
+    let late_too = site.token(&late.node, &late.public(), "1h");
+    let keys = site.home().join("keys");
+    let public = |file: &str| Seed::load(&keys.join(file)).unwrap().public().to_base64();
+    let old = public("token.key");
+    let (_, err, code) = site.run(&["keys", "rotate-token", "--overlap", "721h"]);
+    assert!(code != 0 && err.contains("720h"), "{err}");
+    // Broken off twice, it goes on with the key that it has drawn.
+    let mut drawn = None;
+    for step in ["token_key.drawn", "token_key.recorded"] {
+        let mut env = site.env();
+        env.push(("VIRTENGINE_FAULT".into(), step.into()));
+        let (_, err, code) = run(&site.home(), &env, &["keys", "rotate-token"]);
+        assert_eq!(code, -1, "{step}: {err}");
+        assert_eq!(public("token.key"), old, "{step}");
+        let next = public("token.key.next");
+        assert_eq!(*drawn.get_or_insert_with(|| next.clone()), next, "{step}");
+    }
+    let half = site.token(&between.node, &between.public(), "1h");
+    let rotate = |more: &[&str]| -> Value {
+        let (out, err, code) = site.run(&[&["keys", "rotate-token", "-o", "json"][..], more].concat());
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let done = rotate(&[]);
+    assert_eq!((&done["old_key"], &done["resumed"]), (&json!(old), &json!(true)));
+    assert_eq!(Some(public("token.key")), drawn);
+    assert!(!keys.join("token.key.next").exists());
+    // What the new key signs is taken at once, and what the former one signed still is.
+    let mut after = Agent::new("node-0004");
+    after
+        .register(&site, &site.token("node-0004", &after.public(), "1h"))
+        .await;
+    before.register(&site, &first).await;
+    between.register(&site, &half).await;
+    assert!(before.beat(&before.client(&site), &site, 1).await.accepted);
+    // One that has leaked counts no more at once, nor does what it signed; a token that is not used yet is made anew.
+    let third = site.token(&late.node, &late.public(), "1h");
+    let done = rotate(&["--overlap", "0s"]);
+    assert_eq!(
+        (done["old_key"].as_str(), done.get("resumed")),
+        (drawn.as_deref(), None)
+    );
+    let open = client(&site.ca(), None);
+    let body = late.register_body(&third, &late.csr);
+    eventually("a token of the key that has leaked is refused", async || {
+        let answer = post(&open, &site, REGISTER_PATH, &body).await;
+        answer.status() == 403 && problem(answer).await == (403, "token_invalid".into())
+    })
+    .await;
+    // The one before it has its own end.
+    late.register(&site, &late_too).await;
+    let log = site.run(&["audit", "export"]).0;
+    let rows = log.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let rows: Vec<Value> = rows.filter(|r| r["action"] == "token_key.rotate").collect();
+    let results: Vec<&str> = rows.iter().map(|r| r["result"].as_str().unwrap()).collect();
+    assert_eq!(results, ["refused", "done", "done", "done"]);
+    assert!(rows[1].to_string().contains(&old), "{}", rows[1]);
 }

@@ -37,7 +37,7 @@ async fn the_duties_and_a_key_are_one_gateways_until_it_is_silent_or_gives_them_
     drop(second);
     let silent = Instant::now();
     while one.lease("one", &keys(&["a", "b"])).await.unwrap().is_none() {
-        assert!(silent.elapsed() < Duration::from_secs(8));
+        assert!(silent.elapsed() < Duration::from_secs(20));
         sleep(Duration::from_millis(100)).await;
     }
     assert!(silent.elapsed() > Duration::from_secs(2), "it was held");
