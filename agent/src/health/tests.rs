@@ -323,8 +323,8 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
             "link_flapping",
             set(|f, n| f.errors.set(flapping(&[("eth0", 1), ("eth1", 3)], NOW), n)),
             set(|f, n| {
-                f.errors
-                    .set(flapping(&[("eth0", 2), ("eth1", 2), ("eth2", 2)], NOW), n)
+                let twice = [("eth0", 2), ("eth1", 2), ("eth2", 2)];
+                f.errors.set(flapping(&twice, NOW), n);
             }),
         ),
         (
