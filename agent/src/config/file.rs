@@ -302,6 +302,10 @@ fn inspect(value: &Value, schema: &Value, prefix: &str, unknown: &mut Vec<String
     let (Some(object), Some(known)) = (value.as_object(), known) else {
         if let Some(expected) = mismatch(value, schema) {
             wrong.push(format!("{prefix}: {expected}"));
+        } else if let (Some(all), Some(schema)) = (value.as_array(), schema.get("items")) {
+            for (n, inner) in all.iter().enumerate() {
+                inspect(inner, schema, &format!("{prefix}[{n}]"), unknown, wrong);
+            }
         }
         return;
     };
