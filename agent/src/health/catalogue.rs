@@ -118,7 +118,7 @@ pub static CATALOGUE: [Kind; 42] = [
     k("hardware_changed", Degraded, Watch, 0, "the machine is not the one that was registered; register it again"),
     k("io_stalled", Degraded, Watch, 120, "all tasks waited for disks in 50 % of the last minute (PSI)"),
     k("kernel_hung", Degraded, Reboot, 0, "a task or CPU that hangs in the kernel's log within the hour"),
-    k("link_flapping", Degraded, Replace, 0, "three times a network driver wrote that the link of one interface is down, or drops of one InfiniBand link (`link_downed`), within 24 h, the last within the hour"),
+    k("link_flapping", Degraded, Replace, 0, "three messages of one network interface's driver (link down, transmit queue timed out), or three drops of one InfiniBand link (`link_downed`), within 24 h, the last within the hour"),
     k("link_lost", Degraded, Reset, 120, "an InfiniBand port that was active is not any more, or is gone").drains_after(300),
     k("machine_checks", Notice, Watch, 0, "machine checks in the kernel's log within 24 h"),
     k("memory_corrected", Notice, Watch, 0, "a memory controller has corrected errors since boot (EDAC)"),

@@ -96,7 +96,7 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
     for (name, link) in &errors.links {
         if link.messages >= FLAPS && recent(link.last) {
             let message = format!(
-                "{name}: its driver wrote {} times within 24 h that the link is down",
+                "{name}: {} messages of its driver within 24 h that the link is down or sends nothing",
                 link.messages
             );
             into.add_of("link_flapping", name, message);

@@ -72,16 +72,16 @@ fn errors(e: Errors) -> Reading {
 }
 
 fn counted(class: &str, n: u32, unix: u64) -> Reading {
+    let link = LinkSeen {
+        messages: n,
+        last: unix,
+    };
     errors(Errors {
         classes: [(class.to_owned(), n)].into(),
-        links: [(
-            "eth0".to_owned(),
-            LinkSeen {
-                messages: n,
-                last: unix,
-            },
-        )]
-        .into(),
+        links: (class == "link")
+            .then(|| ("eth0".to_owned(), link))
+            .into_iter()
+            .collect(),
         ..Errors::default()
     })
 }
@@ -157,7 +157,7 @@ pub(crate) fn word(code: &str) -> &'static str {
         "gpus_unknown" => "8 GPUs on the bus",
         "io_stalled" => "waited for io",
         "memory_stalled" => "waited for memory",
-        "link_flapping" => "eth0: its driver wrote 5 times",
+        "link_flapping" => "eth0: 5 messages of its driver within 24 h",
         "link_lost" => "mlx5_0",
         "machine_checks" | "memory_killed" | "pcie_errors" => "5 within",
         "service_errors" => "12 within",

@@ -159,9 +159,9 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
     }
 }
 
-/// The interface of which a message of [`Class::Link`] speaks, or its device; empty if it names none. Pure.
+/// The interface of which a message of [`Class::Link`] speaks, or its device; none if it names none. Pure.
 #[must_use]
-pub(super) fn interface_in(text: &str) -> &str {
+pub(super) fn interface_in(text: &str) -> Option<&str> {
     const WATCHDOG: &str = "NETDEV WATCHDOG";
     // `tg3 0000:02:00.0 eth0: Link is down`, `igb 0000:01:00.0 eno1: igb: eno1 NIC Link is Down`.
     let said = text.find(WATCHDOG).or_else(|| {
@@ -172,12 +172,12 @@ pub(super) fn interface_in(text: &str) -> &str {
     let head = before.trim_end().trim_end_matches("NIC").trim_end();
     let head = head.trim_end_matches(':');
     if let Some(name) = head.split_whitespace().next_back() {
-        return name;
+        return Some(name);
     }
     // `NETDEV WATCHDOG: eth0 (e1000e): transmit queue 0 timed out`.
-    let after = text.split_once(WATCHDOG).map_or("", |(_, after)| after);
-    let name = after.trim_start_matches(':').split_whitespace().next();
-    name.unwrap_or_default().trim_end_matches(':')
+    let (_, after) = text.split_once(WATCHDOG)?;
+    let name = after.trim_start_matches(':').split_whitespace().next()?;
+    Some(name.trim_end_matches(':')).filter(|n| !n.is_empty())
 }
 
 #[cfg(test)]
@@ -202,11 +202,11 @@ mod tests {
                 "e1000e 0000:00:1f.6 eth1: NETDEV WATCHDOG: CPU: 1: transmit queue 0 timed out",
                 "eth1",
             ),
-            ("Link is down", ""),
-            ("NETDEV WATCHDOG", ""),
-            ("", ""),
         ] {
-            assert_eq!(interface_in(text), name, "{text}");
+            assert_eq!(interface_in(text), Some(name), "{text}");
+        }
+        for text in ["Link is down", "NETDEV WATCHDOG", "NETDEV WATCHDOG: :", ""] {
+            assert_eq!(interface_in(text), None, "{text}");
         }
     }
 

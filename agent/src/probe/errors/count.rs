@@ -53,7 +53,7 @@ struct LinkLog {
     messages: DayCount,
     /// UNIX seconds.
     last: u64,
-    /// When its driver last wrote in this boot.
+    /// When one of its driver's messages was last counted in this boot.
     #[serde(skip)]
     micros: Option<u64>,
 }
@@ -185,7 +185,10 @@ impl ErrorLog {
             return;
         };
         if class == Class::Link {
-            self.link(interface_in(r.text), r.micros, at, clocks.unix);
+            // Several cards without a name are not one that flaps.
+            if let Some(name) = interface_in(r.text) {
+                self.link(name, r.micros, at, clocks.unix);
+            }
         }
         let burst = self.burst.replace((class, r.micros));
         if class.comes_in_bursts()
@@ -216,9 +219,13 @@ impl ErrorLog {
             }
         }
         let link = self.links.entry(name.to_owned()).or_default();
-        let before = link.micros.replace(micros);
         link.last = link.last.max(at);
-        if before.is_none_or(|then| micros.saturating_sub(then) >= BURST_MICROS) {
+        // One that writes without a pause is counted each second, not once.
+        if link
+            .micros
+            .is_none_or(|then| micros.saturating_sub(then) >= BURST_MICROS)
+        {
+            link.micros = Some(micros);
             link.messages.add(at, now, 1);
         }
     }
@@ -423,6 +430,37 @@ mod tests {
         let again: ErrorLog = serde_json::from_str(&text).unwrap();
         assert_eq!(again.counts(NOW).links, log.counts(NOW).links);
         assert!(again.counts(NOW + DAY).links.is_empty());
+    }
+
+    #[test]
+    fn a_link_that_never_rests_is_counted_each_second_and_one_without_a_name_is_nobodys() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        let lines: String = (0..10u64)
+            .map(|n| {
+                let micros = 9_000_000_000 + n * 500_000;
+                let text = if n % 2 == 0 {
+                    "eth0: Link is down"
+                } else {
+                    "eth0: NIC Link is Down"
+                };
+                format!("6,{},{micros},-;tg3 0000:02:00.0 {text}\n", n + 1)
+            })
+            .collect();
+        take(&mut log, &lines, CLOCKS);
+        take(
+            &mut log,
+            "6,11,9100000000,-;Link is down\n6,12,9200000000,-;Link is down\n6,13,9300000000,-;Link is Down\n",
+            CLOCKS,
+        );
+        let counts = log.counts(NOW);
+        let links: Vec<(&str, u32)> = counts
+            .links
+            .iter()
+            .map(|(n, l)| (n.as_str(), l.messages))
+            .collect();
+        assert_eq!(links, [("eth0", 5)]);
+        assert!(counts.classes["link"] >= 3, "{:?}", counts.classes);
     }
 
     #[test]
