@@ -11,6 +11,7 @@
 mod gateway;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use gateway::{CLUSTER, Gateway, Home, NODE, Running, Site, quick, read, register
 use hpc_schema::code::Code;
 use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
-use virtengine_node_agent::clock::Clock;
+use virtengine_node_agent::api::Board;
+use virtengine_node_agent::clock::{Clock, instant};
 use virtengine_node_agent::config::{Config, Overrides, load};
 use virtengine_node_agent::history::History;
 use virtengine_node_agent::probe::memory::Memory;
@@ -27,7 +29,7 @@ use virtengine_node_agent::run::{Agent, Signal, World};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::sequence::BLOCK;
 use virtengine_node_agent::state::{Outages, StateDir, Status};
-use virtengine_node_agent::uplink::{CaPin, Identity, IssuedError, check_issued};
+use virtengine_node_agent::uplink::{CaPin, Dial, Identity, IssuedError, check_issued};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -363,6 +365,35 @@ async fn an_outage_leaves_its_samples_and_its_journal_and_no_old_heartbeat_is_se
         "{during} of {}",
         samples.len()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_measured_is_shown_while_a_certificate_is_waited_for() {
+    let site = Site::start(machine).await;
+    site.gateway.behaviour().certificate_life = Duration::from_secs(60);
+    let way = (&site.world.clock, &site.world.dial);
+    register_by(&site.config, &site.home.key, PATIENCE, way, |_| {})
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let config = Config {
+        token: None,
+        ..site.config.clone()
+    };
+    // The gateway's address takes nothing and refuses nothing.
+    let world = World {
+        dial: Dial::new(|_| Box::pin(std::future::pending())),
+        ..site.world.clone()
+    };
+    let mut agent = Agent::new(config, world).unwrap();
+    let board = Arc::new(Board::default());
+    agent.show_on(Arc::clone(&board));
+    let (_stop, signals) = tokio::sync::mpsc::channel(1);
+    let running = tokio::spawn(agent.run(signals));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (_, view) = board.get().expect("figures");
+    assert_eq!(view.figures.cpu.fresh(instant()), Some(&7));
+    running.abort();
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ impl Agent {
         let now = self.clock.seconds();
         let valid = self.identity.as_ref().is_some_and(|id| id.is_valid(now));
         if !valid || self.certificate_refused {
+            self.show_measured();
             let result = self.recover().await;
             self.certificate_refused = false;
             return result.map_err(|e| {
@@ -45,6 +46,7 @@ impl Agent {
     }
 
     async fn renew(&mut self) -> Result<(), String> {
+        self.show_measured();
         let csr = Csr::generate(self.registration.node_id.as_str()).map_err(|e| e.to_string())?;
         let body = json(&CertificateRequest { csr: csr.pem.clone() })?;
         let path = certificate_path(&self.registration.node_id);

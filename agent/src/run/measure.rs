@@ -75,6 +75,14 @@ impl Agent {
         });
     }
 
+    /// The same before something else than a heartbeat is waited for.
+    pub(super) fn show_measured(&mut self) {
+        if self.unshown {
+            let (health, findings) = self.judge();
+            self.show(health, findings);
+        }
+    }
+
     /// What tasks hold; of what cannot be read the last word counts.
     pub(super) fn task_holdings(&mut self) -> TaskHoldings {
         // It mostly lies beside the state directory.

@@ -24,6 +24,8 @@ impl Agent {
             Err(e) if e.is_other_key() => e,
             other => return other,
         };
+        // One that came back too late has looked with what counted then.
+        self.other_keys.take_if(|look| look.is_finished());
         let (path, known) = (self.config.key_path.clone(), present.public());
         // One look at a time: the threads that could hang in it resolve names too.
         let look = self
