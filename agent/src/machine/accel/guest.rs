@@ -16,6 +16,8 @@ use crate::task::jail::Jail;
 /// What a kernel says that has come through: `init/do_mounts.c`, unchanged since Linux 2.4.
 const THROUGH: &str = "VFS: Unable to mount root fs";
 const MEMORY_MIB: u32 = 256;
+/// How `timeout` ends where it could not begin a process; QEMU never does.
+const TIMEOUT_FAILED: &str = "exit code 125";
 
 /// The kernel that runs, or the newest, in the host's folder of kernels.
 pub(super) fn kernel(boot: &Path) -> Option<PathBuf> {
@@ -79,7 +81,7 @@ impl Drop for Kernel {
 /// Runs the guest once, at most for `limit`, as `user`, within the bounds that every program has.
 ///
 /// # Errors
-/// It was `stop` that ended it: nothing was seen.
+/// It was `stop` that ended it, or it was not begun: nothing was seen.
 pub(super) fn run(
     qemu: &Path,
     kernel: &Kernel,
@@ -105,7 +107,8 @@ pub(super) fn run(
         .jailed(Jail::Machine(PathBuf::from("/nonexistent")))
         .run_lines(stop, &mut |line| seen.line(line, &mark));
     let error = match ended {
-        Err(ExecError::Stopped { failure, .. }) => return Err(Stopped(failure)),
+        // The host had no thread, process or memory left: that says nothing of its accelerators.
+        Err(e) if was_not_begun(&e) => return Err(Stopped(e.into())),
         ended => ended.err(),
     };
     let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -117,13 +120,25 @@ pub(super) fn run(
     })
 }
 
+fn was_not_begun(e: &ExecError) -> bool {
+    match e {
+        ExecError::Stopped { .. } | ExecError::Start { .. } => true,
+        ExecError::Failed { status, .. } => status == TIMEOUT_FAILED,
+        _ => false,
+    }
+}
+
 /// QEMU, which a hanging guest does not outlive the agent by.
 fn bounded(qemu: &Path, limit: Duration) -> Program {
     let Some(timeout) = find("timeout", None) else {
         return Program::new(qemu);
     };
     let seconds = limit.as_secs().saturating_add(5).to_string();
-    Program::new(&timeout).vector(["--signal=KILL".to_owned(), seconds, qemu.display().to_string()])
+    // As GNU's, BSD's and busybox' take it.
+    let arguments = ["-s".to_owned(), "KILL".to_owned(), seconds];
+    Program::new(&timeout)
+        .vector(arguments)
+        .vector([qemu.display().to_string()])
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +202,32 @@ mod tests {
             "abcd",
         );
         assert_eq!(seen.tell(None, Duration::ZERO), "a stock kernel ran through");
+    }
+
+    #[test]
+    fn what_was_not_begun_is_no_evidence() {
+        let path = PathBuf::from("/x");
+        let failed = |status: &str| ExecError::Failed {
+            path: path.clone(),
+            status: status.to_owned(),
+            message: String::new(),
+        };
+        let start = ExecError::Start {
+            path: path.clone(),
+            source: std::io::Error::from(std::io::ErrorKind::WouldBlock),
+        };
+        assert!(was_not_begun(&start) && was_not_begun(&failed("exit code 125")));
+        assert!(!was_not_begun(&failed("exit code 1")) && !was_not_begun(&failed("signal: 6 (SIGABRT)")));
+    }
+
+    #[test]
+    fn a_bounded_program_ends_with_its_own_code() {
+        let shell = |script: &str| {
+            let words = ["-c", script].map(str::to_owned);
+            bounded(Path::new("/bin/sh"), Duration::ZERO).vector(words)
+        };
+        let stop = Stop::after(Duration::from_secs(60));
+        assert_eq!(shell("exit 7").ask(&stop).unwrap().code, 7);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub use hpc_schema::task::Accel;
 use super::tools::User;
 use crate::task::{Failure, Stop};
 
-/// The task for which it was tried was taken back, or its time is over.
+/// The task for which it was tried was taken back, its time is over, or the guest could not be begun.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Stopped(pub Failure);
