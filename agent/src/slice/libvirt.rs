@@ -11,7 +11,7 @@ use crate::task::exec::{ExecError, Output, Program};
 
 /// The system's own libvirt.
 const CONNECT: &str = "qemu:///system";
-/// How long it may take for an answer.
+/// How long it may take for an answer unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of one machine's statistics that are read.
 const STATISTICS: usize = 4 << 20;
@@ -20,6 +20,7 @@ const STATISTICS: usize = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct Libvirt {
     virsh: PathBuf,
+    patience: Duration,
 }
 
 /// What libvirt does with a domain; it has ended or is gone already: good.
@@ -43,7 +44,15 @@ impl Libvirt {
     pub fn new(virsh: &Path) -> Self {
         Self {
             virsh: virsh.to_owned(),
+            patience: PATIENCE,
         }
+    }
+
+    /// Each answer may take so long.
+    #[must_use]
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     fn program(&self) -> Program {
@@ -51,7 +60,7 @@ impl Libvirt {
             .flag("--quiet")
             .flag("--connect")
             .flag(CONNECT)
-            .within(PATIENCE)
+            .within(self.patience)
     }
 
     fn list(&self, flags: &[&'static str], stop: &Stop) -> Result<Vec<String>, ExecError> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ use crate::task::stop::Stop;
 
 /// What a provision notes once its machine was let in.
 pub(super) const ADMITTED: &str = "admitted";
+
+/// How long libvirt may take for one answer: all that are to be let in wait for it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who is let in next sees those that are being made.
 static ADMISSION: Mutex<()> = Mutex::new(());
@@ -46,44 +50,53 @@ pub(super) fn admit(
 }
 
 /// MiB that slices' machines have in memory, by UUID. libvirt is asked now: what it said last may be from before a machine
-/// was made, and what that has taken since would count as taken, and as yet to be taken.
+/// was made, and what that has taken since would count as taken, and as yet to be taken. Where it is silent that counts.
 fn resident_of(
     c: &Context<'_>,
     slices: &[BTreeMap<String, Value>],
 ) -> Result<BTreeMap<String, u64>, Failure> {
+    if slices.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let uuids = slices.iter().filter_map(uuid_of);
     let host = c.host();
+    let known = Statistics::load(&host.dir).unwrap_or_default();
+    let of = |m: OfMachine| Some((m.domain_uuid.clone(), resident(&m)?));
+    let known: BTreeMap<String, u64> = known.machines.into_iter().filter_map(of).collect();
     let programs = host.policy.machines.programs.as_ref();
     let virsh = find("virsh", programs.map(|p| Path::new(p.as_str())));
-    let now = match virsh.filter(|_| !slices.is_empty()) {
-        Some(virsh) => asked(&Libvirt::new(&virsh), uuids, c.stop()),
+    let now = match virsh {
+        Some(virsh) => {
+            let libvirt = Libvirt::new(&virsh).within(PATIENCE);
+            asked(&libvirt, uuids, &known, c.stop())
+        }
         None => Ok(BTreeMap::new()),
     };
     c.check()?;
     Ok(now.unwrap_or_else(|e| {
         tracing::warn!("libvirt does not say how much memory machines have: {e}");
-        let known = Statistics::load(&host.dir).unwrap_or_default();
-        let of = |m: OfMachine| Some((m.domain_uuid.clone(), resident(&m)?));
-        known.machines.into_iter().filter_map(of).collect()
+        known
     }))
 }
 
-/// Of those that run.
+/// Of those that run; `known` is what it said last.
 fn asked<'a>(
     libvirt: &Libvirt,
     uuids: impl Iterator<Item = &'a str>,
+    known: &BTreeMap<String, u64>,
     stop: &Stop,
 ) -> Result<BTreeMap<String, u64>, ExecError> {
     let running = libvirt.running(stop)?;
-    let mut all = BTreeMap::new();
-    for uuid in uuids.filter(|u| running.iter().any(|r| r == u)) {
-        // One that has ended meanwhile has none.
-        if let Ok(said) = libvirt.stats(uuid, stop) {
-            let of = OfMachine::read(&said, ("", uuid), 0);
-            all.extend(resident(&of).map(|mib| (uuid.to_owned(), mib)));
-        }
-    }
-    Ok(all)
+    let of = |uuid: &'a str| {
+        let said = libvirt.stats(uuid, stop).ok();
+        let now = said.and_then(|said| resident(&OfMachine::read(&said, ("", uuid), 0)));
+        // One that runs has taken what it was promised, for all that anybody knows: it counts once, and not as yet to be
+        // taken as well.
+        let mib = now.or_else(|| known.get(uuid).copied()).unwrap_or(u64::MAX);
+        (uuid.to_owned(), mib)
+    };
+    let runs = |uuid: &&str| running.iter().any(|r| r == uuid);
+    Ok(uuids.filter(runs).map(of).collect())
 }
 
 /// libvirt counts in KiB.
@@ -130,8 +143,6 @@ fn room(host: &Host, most: Option<u32>) -> Result<Room, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -168,15 +179,23 @@ mod tests {
             assert!(copy.status().unwrap().success());
             Libvirt::new(&to)
         };
-        // `u1` runs, `u2` is being made, `x` is somebody else's.
+        // `u1`, `u3` and `u4` run, two of them without a word; `u2` is being made, `x` is somebody else's.
         let answers = script(
             "answers",
-            "#!/bin/sh\ncase \"$*\" in\n*list*) printf 'u1\\nx\\n' ;;\n*domstats*u1) echo '  balloon.rss=512000' ;;\n*) exit 1 ;;\nesac\n",
+            "#!/bin/sh\ncase \"$*\" in\n*list*) printf 'u1\\nx\\nu3\\nu4\\n' ;;\n*domstats*u1) echo '  balloon.rss=512000' ;;\n*) exit 1 ;;\nesac\n",
         );
         let stop = Stop::after(Duration::from_secs(60));
-        let resident = asked(&answers, ["u1", "u2"].into_iter(), &stop).unwrap();
-        assert_eq!(resident, BTreeMap::from([("u1".to_owned(), 500)]));
+        let known = ["u1", "u2", "u3"].map(|u| (u.to_owned(), 250)).into();
+        let resident = asked(&answers, ["u1", "u2", "u3", "u4"].into_iter(), &known, &stop).unwrap();
+        let expected = [("u1", 500), ("u3", 250), ("u4", u64::MAX)];
+        assert_eq!(resident, expected.map(|(u, mib)| (u.to_owned(), mib)).into());
+        // Of the last nothing is still to be taken.
+        let one = with_slices(Holding::default(), &[facts("u4")], &resident);
+        assert_eq!(
+            (one.memory_mib, one.untouched_mib),
+            (1000 + admission::OVERHEAD_MIB, 0)
+        );
         let silent = script("silent", "#!/bin/sh\nexit 1\n");
-        asked(&silent, ["u1"].into_iter(), &stop).unwrap_err();
+        asked(&silent, ["u1"].into_iter(), &known, &stop).unwrap_err();
     }
 }
