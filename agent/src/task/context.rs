@@ -9,7 +9,7 @@ use super::effect::{Effect, EffectError, Mark, Scene, Trace};
 use super::exec::{ExecError, Output, Program};
 use super::failure::Failure;
 use super::host::Host;
-use super::journal::{Record, Shared, lock};
+use super::journal::{Record, Shared, Step, lock};
 use super::ledger::{Holding, Ledger};
 use super::owner::Owner;
 use super::stop::Stop;
@@ -28,7 +28,7 @@ pub struct Context<'a> {
     pub(super) host: &'a Host,
     pub(super) ledger: &'a Arc<Ledger>,
     pub(super) journal: &'a Shared,
-    pub(super) stop: &'a Stop,
+    pub(super) stop: Stop,
     pub(super) tell: &'a Tell<'a>,
     pub(super) phase_began: Instant,
 }
@@ -57,7 +57,7 @@ impl Context<'_> {
     /// For whatever waits by itself.
     #[must_use]
     pub fn stop(&self) -> &Stop {
-        self.stop
+        &self.stop
     }
 
     /// Whether the task may go on.
@@ -123,7 +123,7 @@ impl Context<'_> {
         let scene = Scene {
             host: self.host,
             mark: &mark,
-            stop: self.stop,
+            stop: &self.stop,
         };
         let mut note = |trace| {
             lock(self.journal)
@@ -141,14 +141,31 @@ impl Context<'_> {
     /// If it cannot be undone.
     pub fn undo(&mut self, handle: Handle) -> Result<(), Failure> {
         let step = lock(self.journal).story().steps.get(handle.0).cloned();
-        let Some(step) = step.filter(super::journal::Step::remains) else {
+        let Some(step) = step.filter(Step::remains) else {
             return Ok(());
         };
-        let undone = undo::one(self.host, self.journal, &self.id, handle.0, &step)?;
+        let (journal, id) = (self.journal, self.id.clone());
+        let undone = self.undo_one(journal, &id, handle.0, &step)?;
         match undone.stuck.first() {
             None => Ok(()),
             Some(why) => Err(EffectError::Unknown(why.clone()).into()),
         }
+    }
+
+    /// A machine may have many disks: the time of a wipe, which bounds itself, is not the task's.
+    fn undo_one(
+        &mut self,
+        journal: &Shared,
+        id: &TaskId,
+        index: usize,
+        step: &Step,
+    ) -> Result<Undone, Failure> {
+        let began = Instant::now();
+        let undone = undo::one(self.host, journal, id, index, step)?;
+        if matches!(step.effect, Effect::Disk(_)) {
+            self.stop = self.stop.later(began.elapsed());
+        }
+        Ok(undone)
     }
 
     /// Undoes every effect of this task up to now, newest first.
@@ -246,11 +263,11 @@ impl Context<'_> {
             for (step, effect, _) in holding.effects.iter().rev().filter(|(_, e, _)| which(e)) {
                 self.check()?;
                 let remains = lock(&journal).story().steps.get(*step).cloned();
-                let Some(remains) = remains.filter(super::journal::Step::remains) else {
+                let Some(remains) = remains.filter(Step::remains) else {
                     continue;
                 };
                 self.say(&effect.act().shown());
-                all.merge(undo::one(self.host, &journal, &holding.task_id, *step, &remains)?);
+                all.merge(self.undo_one(&journal, &holding.task_id, *step, &remains)?);
             }
         }
         Ok(all)
@@ -269,7 +286,7 @@ impl Context<'_> {
     /// # Errors
     /// [`ExecError`].
     pub fn run(&self, program: Program) -> Result<Output, ExecError> {
-        program.run(self.stop)
+        program.run(&self.stop)
     }
 
     /// Says a word for people about the present phase.

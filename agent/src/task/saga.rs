@@ -77,7 +77,7 @@ impl Saga<'_> {
             host: self.host,
             ledger: self.ledger,
             journal: self.journal,
-            stop: self.stop,
+            stop: self.stop.clone(),
             tell: self.tell,
             phase_began: Instant::now(),
         };

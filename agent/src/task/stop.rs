@@ -34,6 +34,14 @@ impl Stop {
         }
     }
 
+    /// The same, so much later: of what bounds itself.
+    pub(super) fn later(&self, by: Duration) -> Self {
+        Self {
+            cancelled: Arc::clone(&self.cancelled),
+            deadline: self.deadline.and_then(|at| at.checked_add(by)),
+        }
+    }
+
     /// Takes it back.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
@@ -92,6 +100,17 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn later_is_the_same_task() {
+        let stop = Stop::after(Duration::ZERO);
+        let later = stop.later(Duration::from_secs(60));
+        assert_eq!(stop.check().unwrap_err().code, Code::TaskTimeout);
+        later.check().unwrap();
+        assert!(later.left() <= Duration::from_secs(60));
+        stop.cancel();
+        assert_eq!(later.check().unwrap_err().code, Code::TaskCancelled);
+    }
 
     #[test]
     fn who_waits_for_a_lock_waits_no_longer_than_the_task_may_run() {

@@ -10,9 +10,10 @@ use super::host::Host;
 use super::journal::{Record, Shared, Step, StepState, lock};
 use super::stop::Stop;
 
-/// Undoing is not cut short by what ended the task; a single step has this long: more than the wipe of a big disk may
-/// take, which bounds itself.
-const LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// Undoing is not cut short by what ended the task; a single step has this long.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// More than the wipe of a big disk may take, which bounds itself.
+const WIPE: Duration = Duration::from_secs(4 * 3600);
 
 /// What was undone and what was not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -87,6 +88,13 @@ pub(super) fn one(
     Ok(undone)
 }
 
+fn limit(effect: &Effect) -> Duration {
+    match effect {
+        Effect::Disk(_) => WIPE,
+        _ => LIMIT,
+    }
+}
+
 fn undo(
     host: &Host,
     id: &TaskId,
@@ -98,7 +106,7 @@ fn undo(
         task_id: id.clone(),
         step,
     };
-    let stop = Stop::after(LIMIT);
+    let stop = Stop::after(limit(effect));
     let scene = Scene {
         host,
         mark: &mark,
@@ -129,7 +137,7 @@ pub(super) fn observe(
         task_id: id.clone(),
         step,
     };
-    let stop = Stop::after(LIMIT);
+    let stop = Stop::after(limit(effect));
     let scene = Scene {
         host,
         mark: &mark,

@@ -50,7 +50,7 @@ macro_rules! types {
                 match self { $(Self::$name => $mutates,)* }
             }
 
-            /// Seconds that it may run at most. Whoever hears nothing for that long does not know how it ended.
+            /// Seconds that it may run at most, wipes of disks aside, which bound themselves. Whoever hears nothing for that long does not know how it ended.
             #[must_use]
             pub fn time_limit_seconds(self) -> u64 {
                 match self { $(Self::$name => $limit,)* }
