@@ -66,6 +66,8 @@ pub fn look(host: &Host) -> Vec<Found> {
     }
     all.extend(mounts(host));
     all.sort();
+    // Folders of ours may be one: of reservations and targets, say.
+    all.dedup();
     all
 }
 
@@ -175,7 +177,7 @@ fn processes(host: &Host) -> Vec<Found> {
 /// Control groups of this task domain's machines, in every hierarchy.
 fn groups(root: &Path, ours: &str) -> Vec<Found> {
     let hierarchies = ["", "memory", "cpu", "pids"];
-    let mut all: Vec<Found> = hierarchies
+    hierarchies
         .iter()
         .flat_map(|h| paths_in(&root.join(h).join(MACHINES)))
         .filter(|p| {
@@ -184,9 +186,7 @@ fn groups(root: &Path, ours: &str) -> Vec<Found> {
                     .is_some_and(|n| n.to_string_lossy().starts_with(ours))
         })
         .map(|p| Found::placed(Kind::ControlGroup, p.display().to_string()))
-        .collect();
-    all.dedup();
-    all
+        .collect()
 }
 
 /// Mounts below our folder: nothing of ours makes one.
