@@ -41,6 +41,21 @@ impl Kind {
             Self::Wasmd => "wasmd",
         }
     }
+
+    /// Builds what it is run from, if that is none of ours: from nothing that takes long.
+    ///
+    /// # Errors
+    /// If it does not build.
+    pub fn build(self) -> Result<()> {
+        match self {
+            Self::Embedded => Ok(()),
+            Self::Wasmd => process::output(Command::new(wasmd_script()).arg("build")).map(drop),
+        }
+    }
+}
+
+fn wasmd_script() -> PathBuf {
+    program::root().join("scripts/wasmd")
 }
 
 /// Chain id of every chain of the suite.
@@ -178,7 +193,7 @@ impl Chain {
 
     /// `scripts/wasmd` makes the chain; the process itself is ours, so that it can be killed and never stays behind.
     fn wasmd(&self) -> Result<Command> {
-        let script = program::root().join("scripts/wasmd");
+        let script = wasmd_script();
         let binary = process::output(Command::new(&script).arg("build"))?;
         if !self.home.join("chain-id").exists() {
             let mut init = Command::new(&script);

@@ -28,7 +28,7 @@ impl Deadline {
     #[must_use]
     pub fn of_test() -> Self {
         let runs = std::env::var("HPC_TEST_RUNS").ok().and_then(|n| n.parse().ok());
-        Self::within(if runs.unwrap_or(0) > MANY {
+        Self::within(if runs.unwrap_or(0) >= MANY {
             LONGEST_OF_MANY
         } else {
             LONGEST

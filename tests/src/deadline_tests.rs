@@ -1,11 +1,14 @@
 use std::fs;
-use std::io;
-use std::process::Command;
-use std::time::Duration;
+use std::io::{self, BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::deadline::{Deadline, output};
 
 const SOON: Duration = Duration::from_secs(60);
+/// Within that a shell says its first word.
+const BEGINS: Duration = Duration::from_secs(5);
 const HANGS: &str = "HPC_TEST_HANGS";
 const NAME: &str = "deadline_tests::a_test_that_hangs_is_named_and_ended_with_its_programs";
 
@@ -20,7 +23,7 @@ fn a_program_that_ends_is_read_whole_and_one_that_hangs_is_ended() {
     let said = output(&mut sh("seq 1 100000; echo x >&2; exit 3"), SOON).unwrap();
     assert_eq!((said.status.code(), said.stdout.len()), (Some(3), 588_895));
     assert_eq!(said.stderr, b"x\n");
-    let e = output(&mut sh("echo begun; exec sleep 600"), Duration::from_millis(500)).unwrap_err();
+    let e = output(&mut sh("echo begun; exec sleep 600"), BEGINS).unwrap_err();
     assert_eq!(e.kind(), io::ErrorKind::TimedOut);
     let text = e.to_string();
     assert!(text.contains("sleep 600") && text.contains("begun"), "{text}");
@@ -29,8 +32,13 @@ fn a_program_that_ends_is_read_whole_and_one_that_hangs_is_ended() {
 #[test]
 fn a_test_that_hangs_is_named_and_ended_with_its_programs() {
     if std::env::var_os(HANGS).is_some() {
+        let mut hangs = sh("sleep 600 & echo program $!; wait");
+        let mut hangs = hangs.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(hangs.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        println!("\n{line}");
         let _deadline = Deadline::within(Duration::from_secs(1));
-        let mut hangs = sh("sleep 600 & echo program $!; wait").spawn().unwrap();
         hangs.wait().unwrap();
     }
     let mut again = Command::new(std::env::current_exe().unwrap());
@@ -50,6 +58,13 @@ fn a_test_that_hangs_is_named_and_ended_with_its_programs() {
         .skip(1)
         .map(|p| p.split_whitespace().next().unwrap());
     let program = programs.next().expect("it has started a program");
-    let state = fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    let until = Instant::now() + SOON;
+    loop {
+        let state = fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            break;
+        }
+        assert!(Instant::now() < until, "{state}");
+        sleep(Duration::from_millis(10));
+    }
 }

@@ -22,18 +22,23 @@ pub fn root() -> &'static Path {
 /// # Errors
 /// If they do not build.
 pub fn path(name: &str) -> Result<PathBuf> {
-    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let folder = FOLDER
-        .get_or_init(|| folder().map_err(|e| format!("{e:#}")))
-        .as_ref()
-        .map_err(|e| anyhow!("{e}"))?;
-    let path = folder.join(name);
+    let path = built()?.join(name);
     anyhow::ensure!(
         path.is_file(),
         "{} is missing. Remedy: cargo build",
         path.display()
     );
     Ok(path)
+}
+
+/// The folder they are in, once they are there: from nothing that takes long.
+///
+/// # Errors
+/// If they do not build.
+pub fn built() -> Result<&'static Path> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| folder().map_err(|e| format!("{e:#}")));
+    folder.as_deref().map_err(|e| anyhow!("{e}"))
 }
 
 fn folder() -> Result<PathBuf> {

@@ -19,11 +19,23 @@ pub struct Scene {
     passed: bool,
 }
 
-/// Runs a test in a folder of its own, on the chain that `HPC_TEST_CHAIN` names.
+/// Runs a test in a folder of its own, on the chain that `HPC_TEST_CHAIN` names. It has to end in time, which begins when
+/// programs and chain are built.
 ///
 /// # Errors
 /// What `test` fails with; the folder then stays, and the ends of its logs are printed.
 pub fn run(name: &str, test: impl FnOnce(&Scene, Kind) -> Result<()>) -> Result<()> {
+    program::built()?;
+    Kind::from_environment()?.build()?;
+    let _deadline = Deadline::of_test();
+    measure(name, test)
+}
+
+/// The same of a measurement, which takes as long as it is asked to.
+///
+/// # Errors
+/// As [`run`].
+pub fn measure(name: &str, test: impl FnOnce(&Scene, Kind) -> Result<()>) -> Result<()> {
     let kind = Kind::from_environment()?;
     let folder = program::root()
         .join("target/e2e/scenes")
@@ -37,7 +49,6 @@ pub fn run(name: &str, test: impl FnOnce(&Scene, Kind) -> Result<()>) -> Result<
         folder,
         passed: false,
     };
-    let _deadline = Deadline::of_test();
     let result = test(&scene, kind);
     scene.passed = result.is_ok();
     result

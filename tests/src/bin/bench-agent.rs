@@ -58,7 +58,7 @@ fn main() -> Result<()> {
             program.display()
         );
     }
-    scene::run("bench-agent", |scene, _| {
+    scene::measure("bench-agent", |scene, _| {
         let site = Site::start(scene, Kind::Embedded)?;
         let agent = site.agent(scene, "node-0001")?;
         // Every collector on: a batch system with a job, the local interface, a neighbour.

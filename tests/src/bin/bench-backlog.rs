@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     if args.short {
         (args.nodes, args.interval, args.outage) = (500, 10, 20);
     }
-    scene::run("bench-backlog", |scene, _| {
+    scene::measure("bench-backlog", |scene, _| {
         let figures = measure(&args, scene)?;
         for (name, value) in figures.as_object().context("no figures")? {
             println!("{name:<34} {value:>12}");

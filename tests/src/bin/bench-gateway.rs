@@ -75,7 +75,7 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    scene::run("bench-gateway", |scene, _| {
+    scene::measure("bench-gateway", |scene, _| {
         let figures = runtime.block_on(measure(&args, scene))?;
         table::print(&figures)?;
         if let Some(folder) = args.out.parent() {

@@ -68,7 +68,7 @@ fn main() -> Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    scene::run("bench-tasks", |scene, _| runtime.block_on(measure(&args, scene)))
+    scene::measure("bench-tasks", |scene, _| runtime.block_on(measure(&args, scene)))
 }
 
 /// A task that a node has verified.

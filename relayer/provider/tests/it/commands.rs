@@ -15,8 +15,10 @@ use crate::agent::{Agent, answer, csr, post, problem};
 use crate::raw;
 use crate::site::{CHAIN_ID, Site, cluster, eventually};
 
-/// A decision takes effect within a second; a machine that does much else takes its time.
-const SOON: Duration = Duration::from_secs(10);
+/// A decision takes effect within a second. A machine that does much else may take its time now and then, not every time.
+const PROMISED: Duration = Duration::from_secs(1);
+const TRIES: u32 = 5;
+const AT_MOST: Duration = Duration::from_secs(10);
 
 async fn beat_with(
     agent: &Agent,
@@ -182,16 +184,30 @@ async fn a_disabled_node_is_told_why_within_a_second_on_its_open_connection() {
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
     assert!(agent.beat(&client, &site, 1).await.accepted);
-    let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "disk is failing"]);
-    assert_eq!(code, 0, "{err}");
-    let (mut sequence, decided) = (1, Instant::now());
+    let (mut sequence, mut tries) = (1, 0);
     let refused = loop {
-        sequence += 1;
-        let answer = agent.beat(&client, &site, sequence).await;
-        if !answer.accepted {
-            break answer;
+        let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "disk is failing"]);
+        assert_eq!(code, 0, "{err}");
+        let decided = Instant::now();
+        let refused = loop {
+            sequence += 1;
+            let answer = agent.beat(&client, &site, sequence).await;
+            assert!(decided.elapsed() < AT_MOST, "{:?}", decided.elapsed());
+            if !answer.accepted {
+                break answer;
+            }
+        };
+        tries += 1;
+        if decided.elapsed() < PROMISED {
+            break refused;
         }
-        assert!(decided.elapsed() < SOON, "{:?}", decided.elapsed());
+        assert!(tries < TRIES, "never within {PROMISED:?}");
+        assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
+        eventually("the node is heard again", async || {
+            sequence += 1;
+            agent.beat(&client, &site, sequence).await.accepted
+        })
+        .await;
     };
     assert_eq!(refused.errors[0].code, "node_disabled");
     assert!(
@@ -216,34 +232,46 @@ async fn a_disabled_node_is_told_why_within_a_second_on_its_open_connection() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
-    let site = Site::start().await;
-    let (agent, other) = (
-        Agent::enrolled(&site, "node-0001").await,
-        Agent::enrolled(&site, "node-0002").await,
-    );
-    let (client, others) = (agent.client(&site), other.client(&site));
-    assert!(agent.beat(&client, &site, 1).await.accepted);
-    assert!(other.beat(&others, &site, 1).await.accepted);
-    let mut idle = raw::tls(&site, Some((&agent.certificate, &agent.tls))).await;
-    let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", "node-0001"]);
+/// How long a node's open connection outlives the revocation of its certificate.
+async fn revoked_after(site: &Site, node: &str) -> Duration {
+    let agent = Agent::enrolled(site, node).await;
+    let client = agent.client(site);
+    assert!(agent.beat(&client, site, 1).await.accepted);
+    let mut idle = raw::tls(site, Some((&agent.certificate, &agent.tls))).await;
+    let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", node]);
     assert_eq!(code, 0, "{err}");
     let (mut sequence, decided) = (1, Instant::now());
     let refused = loop {
         sequence += 1;
         let body = agent.heartbeat_text(sequence, clock::now_ms());
         // One that was under way when it came may be cut off.
-        match agent.try_send_text(&client, &site, body).await {
+        match agent.try_send_text(&client, site, body).await {
             Ok(answer) if answer.status() != 200 => break answer,
-            _ => assert!(decided.elapsed() < SOON, "{:?}", decided.elapsed()),
+            _ => assert!(decided.elapsed() < AT_MOST, "{:?}", decided.elapsed()),
         }
     };
+    let after = decided.elapsed();
     assert_eq!(refused.headers()["connection"], "close");
     assert_eq!(problem(refused).await, (401, "identity_mismatch".into()));
     let mut byte = [0; 1];
     let ended = tokio::time::timeout(Duration::from_secs(5), idle.read(&mut byte)).await;
     assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    after
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
+    let site = Site::start().await;
+    let other = Agent::enrolled(&site, "node-0001").await;
+    let others = other.client(&site);
+    assert!(other.beat(&others, &site, 1).await.accepted);
+    let mut best = Duration::MAX;
+    let mut tries = 0;
+    while best >= PROMISED && tries < TRIES {
+        tries += 1;
+        best = best.min(revoked_after(&site, &format!("node-1{tries:03}")).await);
+    }
+    assert!(best < PROMISED, "{best:?}");
     assert!(other.beat(&others, &site, 2).await.accepted, "nobody else's");
     let list: Value = serde_json::from_str(&site.run(&["certificate", "list", "-o", "json"]).0).unwrap();
     let revoked = list
@@ -251,7 +279,7 @@ async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
         .unwrap()
         .iter()
         .filter(|c| c["revoked_at"].is_number());
-    assert_eq!(revoked.count(), 1);
+    assert_eq!(revoked.count(), usize::try_from(tries).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
