@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Daemon, StartError};
 
-/// How long each of the last steps may take.
+/// How long each of the last steps may take: all tasks beside settlement, and the store.
 const LAST: Duration = Duration::from_secs(5);
 
 impl Daemon {
@@ -48,8 +48,10 @@ impl Daemon {
         stop_settlement.send_replace(true);
         join("settlement", driver, Duration::from_secs(310)).await;
         stop_rest.send_replace(true);
+        // Together: whoever stops us waits for a bounded time.
+        let until = Instant::now() + LAST;
         for task in rest {
-            join("a task", task, LAST).await;
+            join("a task", task, until.saturating_duration_since(Instant::now())).await;
         }
         // What still holds a connection by now is rolled back by the process's end.
         if timeout(LAST, store.close()).await.is_err() {

@@ -68,6 +68,21 @@ impl Conn {
 #[derive(Debug)]
 pub struct Held(Conn);
 
+impl Held {
+    pub(crate) fn postgres(conn: PoolConnection<Postgres>) -> Self {
+        Self(Conn(Inner::PostgresHeld(conn)))
+    }
+
+    /// Has it closed when dropped, not given back.
+    pub(crate) fn close_on_drop(&mut self) {
+        match &mut self.0.0 {
+            Inner::SqliteHeld(conn) => conn.close_on_drop(),
+            Inner::PostgresHeld(conn) => conn.close_on_drop(),
+            Inner::SqliteTx(_) | Inner::PostgresTx(_) => {}
+        }
+    }
+}
+
 impl Deref for Held {
     type Target = Conn;
 

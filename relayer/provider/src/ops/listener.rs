@@ -27,7 +27,7 @@ const MAX_CONNECTIONS: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest life of a connection: who asks and does not read holds no place for ever.
 const LIFE: Duration = Duration::from_secs(600);
-/// How long open requests may take once told to stop.
+/// How long open requests may take once told to stop, or when the connection has lived long enough.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Serves `/healthz`, `/readyz` and `/metrics` until `stop` ends.
@@ -57,9 +57,7 @@ pub async fn serve(
                 if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
                     let router = router.clone();
                     open.spawn(async move {
-                        if timeout(LIFE, connection(stream, router)).await.is_err() {
-                            tracing::debug!("a connection for health or metrics has lived long enough");
-                        }
+                        connection(stream, router).await;
                         drop(place);
                     });
                 }
@@ -82,7 +80,17 @@ async fn connection(stream: TcpStream, router: Router) {
     let service = service_fn(move |request: hyper::Request<Incoming>| router.clone().call(request));
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+    let serving = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let ended = match timeout(LIFE, serving.as_mut()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            // The answer under way goes out whole, if somebody reads it.
+            serving.as_mut().graceful_shutdown();
+            timeout(DRAIN, serving).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection for health or metrics ended");
     }
 }

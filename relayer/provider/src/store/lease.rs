@@ -4,7 +4,7 @@ use std::time::Duration;
 use sqlx::postgres::PgPool;
 
 use super::{Store, StoreError, Write};
-use crate::db::{self, Conn, Transaction};
+use crate::db::{self, Conn, Held};
 
 /// How long a lease holds without being renewed.
 pub(crate) const HOLDS: Duration = Duration::from_millis(4_000);
@@ -54,17 +54,20 @@ impl Store {
         let mut names = vec![DUTIES.to_owned()];
         names.extend(accounts.iter().map(|account| format!("key {account}")));
         names.sort();
-        let mut tx = Transaction::postgres(aside.begin().await?);
+        let mut turn = Turn::begin(aside).await?;
         let mut number = 0;
         for name in &names {
-            match take(&mut tx, holder, name).await? {
+            match take(&mut turn.conn, holder, name).await? {
                 Some(fence) if name == DUTIES => number = fence,
                 Some(_) => {}
-                // What was taken so far goes back with the transaction.
-                None => return Ok(None),
+                // What was taken so far goes back.
+                None => {
+                    turn.end("ROLLBACK").await?;
+                    return Ok(None);
+                }
             }
         }
-        tx.commit().await?;
+        turn.end("COMMIT").await?;
         let fence = Fence {
             holder: holder.into(),
             number,
@@ -78,6 +81,39 @@ impl Store {
             fence,
             rows: u64::try_from(names.len()).unwrap_or(u64::MAX),
         }))
+    }
+}
+
+/// A transaction whose connection is closed if it does not come to its end: given up while the server is silent, it would keep
+/// its place in the pool for as long as TCP goes on trying.
+#[derive(Debug)]
+struct Turn {
+    conn: Held,
+    ended: bool,
+}
+
+impl Turn {
+    async fn begin(pool: &PgPool) -> Result<Self, StoreError> {
+        let mut turn = Self {
+            conn: Held::postgres(pool.acquire().await?),
+            ended: false,
+        };
+        db::query("BEGIN").execute(&mut *turn.conn).await?;
+        Ok(turn)
+    }
+
+    async fn end(mut self, by: &'static str) -> Result<(), StoreError> {
+        db::query(by).execute(&mut *self.conn).await?;
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.conn.close_on_drop();
+        }
     }
 }
 
@@ -118,7 +154,7 @@ impl Lease {
     /// # Errors
     /// If the store fails; it may be held still.
     pub async fn renew(&self) -> Result<bool, StoreError> {
-        let mut tx = Transaction::postgres(self.pool.begin().await?);
+        let mut turn = Turn::begin(&self.pool).await?;
         let kept = db::query(format!(
             "UPDATE lease SET expires_ms = {NOW} + ?1 WHERE holder = ?2
                AND EXISTS (SELECT 1 FROM lease d WHERE d.name = ?3 AND d.holder = ?2 AND d.fence = ?4)"
@@ -127,9 +163,9 @@ impl Lease {
         .bind(&*self.fence.holder)
         .bind(DUTIES)
         .bind(self.fence.number)
-        .execute(&mut *tx)
+        .execute(&mut *turn.conn)
         .await?;
-        tx.commit().await?;
+        turn.end("COMMIT").await?;
         Ok(kept.rows_affected() == self.rows)
     }
 
@@ -138,12 +174,12 @@ impl Lease {
     /// # Errors
     /// If the store fails; then it ends by itself.
     pub async fn give_up(&self) -> Result<(), StoreError> {
-        let mut tx = Transaction::postgres(self.pool.begin().await?);
+        let mut turn = Turn::begin(&self.pool).await?;
         db::query("UPDATE lease SET expires_ms = 0, holder = '' WHERE holder = ?")
             .bind(&*self.fence.holder)
-            .execute(&mut *tx)
+            .execute(&mut *turn.conn)
             .await?;
-        tx.commit().await?;
+        turn.end("COMMIT").await?;
         Ok(())
     }
 }

@@ -210,26 +210,35 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registration_that_waits_is_judged_again_by_the_tpm_that_was_pinned_meanwhile() {
     let site = Site::start().await;
-    let join = join_token(&site, &["--uses", "2", "--approval"]);
+    let join = join_token(&site, &["--uses", "3", "--approval"]);
     let open = client(&site.ca(), None);
     let machine = Writer::new();
     let (plain, same) = (Agent::new("node-0001"), Agent::new("node-0002"));
-    let waits = join_body(&plain, &join);
+    let old = Agent::new("node-0003");
+    let (waits, before) = (join_body(&plain, &join), join_body(&old, &join));
     let quotes = quoting(join_body(&same, &join), &same, &machine, registers("00"));
-    for body in [&waits, &quotes] {
+    for body in [&waits, &quotes, &before] {
         assert_eq!(post(&open, &site, REGISTER_PATH, body).await.status(), 202);
     }
     // Meanwhile both come by tokens of their own, from a machine that is pinned with that.
-    for agent in [&plain, &same] {
+    for agent in [&plain, &same, &old] {
         let token = site.token(&agent.node, &agent.public(), "1h");
         until_done(&site, &quoted(agent, &token, &machine, registers("00"))).await;
     }
     let epoch = site.node("node-0001").await.epoch;
-    for node in ["node-0001", "node-0002"] {
+    // Of one that is from before quotes were kept nothing is known: as it was judged when it came.
+    let store = site.store().await;
+    let mut tx = store.begin().await.unwrap();
+    db::query("UPDATE registration SET attestation_key = NULL WHERE node_id = ? AND attestation_key = ''")
+        .bind(&old.node)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    for node in ["node-0001", "node-0002", "node-0003"] {
         assert_eq!(site.run(&["node-token", "approve", node]).2, 0);
     }
     // The gateway would refuse the same request by itself: the store says what became of it.
-    let store = site.store().await;
     let ended = async |agent: &Agent, request: &Value| -> String {
         let row = db::query("SELECT state, detail FROM registration WHERE node_id = ? AND csr = ?")
             .bind(&agent.node)
@@ -241,13 +250,14 @@ async fn a_registration_that_waits_is_judged_again_by_the_tpm_that_was_pinned_me
             (row.try_get("state").unwrap(), row.try_get("detail").unwrap());
         format!("{state} {}", detail.unwrap_or_default())
     };
-    eventually("both have ended", async || {
+    eventually("all have ended", async || {
         let refused = ended(&plain, &waits).await;
         assert!(
             !refused.starts_with("sent") && !refused.starts_with("on_chain"),
             "{refused}"
         );
-        refused.contains("no quote") && ended(&same, &quotes).await.starts_with("on_chain")
+        let there = async |agent: &Agent, body: &Value| ended(agent, body).await.starts_with("on_chain");
+        refused.contains("no quote") && there(&same, &quotes).await && there(&old, &before).await
     })
     .await;
     assert_eq!(

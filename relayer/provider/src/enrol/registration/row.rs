@@ -86,7 +86,7 @@ pub struct Registration {
     pub rotation: Option<(String, String)>,
     /// Waits for the operator's approval.
     pub held: bool,
-    /// The attestation key that it last quoted by.
+    /// The attestation key that it last quoted by, empty if it did not; none if that was not kept yet when it came.
     pub quoted_by: Option<String>,
     /// How far it is.
     pub state: RegistrationState,

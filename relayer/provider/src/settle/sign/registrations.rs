@@ -123,9 +123,12 @@ impl Driver {
     }
 
     async fn same_machine(&self, r: &Registration) -> Result<Result<(), &'static str>, StoreError> {
+        let Some(quoted) = r.quoted_by.as_deref() else {
+            return Ok(Ok(()));
+        };
         let mut conn = self.store.reader().acquire().await?;
-        let of = (&r.cluster_id, &r.node_id);
-        attest::judge_now(&mut conn, &r.jti, of, r.quoted_by.as_deref()).await
+        let quoted = Some(quoted).filter(|key| !key.is_empty());
+        attest::judge_now(&mut conn, &r.jti, (&r.cluster_id, &r.node_id), quoted).await
     }
 
     /// Those that pass a simulation alone. The contract's refusals end the others; what is refused for another reason lets
