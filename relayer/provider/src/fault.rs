@@ -32,6 +32,7 @@ pub const ASIDE: &[&str] = &[
     "task_key.resumed",
     "token_key.drawn",
     "token_key.recorded",
+    "token_key.promoted",
 ];
 
 /// Dies here if the environment says so.

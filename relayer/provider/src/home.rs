@@ -72,6 +72,12 @@ impl Home {
         self.0.join("keys/token.key.next")
     }
 
+    /// Held while the token key is replaced.
+    #[must_use]
+    pub fn token_key_lock(&self) -> PathBuf {
+        self.0.join("keys/token.lock")
+    }
+
     /// Public keys that signed tokens before it, each with the second until which they count.
     #[must_use]
     pub fn former_token_keys(&self) -> PathBuf {
@@ -164,6 +170,38 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
 pub fn promote(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_parent(to)
+}
+
+/// Writes a secret's content over another one, durably; both are there then.
+///
+/// # Errors
+/// As the file system says.
+pub fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    replace_private(to, read_secret(from)?.as_bytes())
+}
+
+/// Removes a file, durably.
+///
+/// # Errors
+/// As the file system says.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    sync_parent(path)
+}
+
+/// Locks a file, made if it is not there, until what is given is dropped; none if another process has it.
+///
+/// # Errors
+/// As the file system says.
+pub fn try_lock(path: &Path) -> io::Result<Option<fs::File>> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600);
+    let lock = options.open(path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(e)) => Err(e),
+    }
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

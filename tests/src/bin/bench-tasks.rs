@@ -143,6 +143,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
         home,
         config: Config::default(),
         store,
+        operator: None,
     };
     let by = Actor::command_line("bench");
     let mut took = Vec::new();

@@ -108,41 +108,69 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 /// # Errors
 /// [`FileError::Exists`] unless `replace`; [`FileError::Io`].
 pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), FileError> {
-    let dir = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = dir.join(name);
-    let result = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        if replace {
-            fs::rename(&temporary, path)?;
-        } else {
-            // A link fails where a rename would overwrite.
-            fs::hard_link(&temporary, path)?;
-            fs::remove_file(&temporary)?;
+    let written = Written::new(path, bytes)?;
+    if replace {
+        return written.replace();
+    }
+    // A link fails where a rename would overwrite; the temporary name goes with `written`.
+    match fs::hard_link(&written.temporary, path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Exists {
+            path: path.to_owned(),
+        }),
+        linked => {
+            linked.map_err(io_error(path))?;
+            drop(written);
+            sync(path)
         }
-        File::open(dir)?.sync_all()
-    })();
-    result.map_err(|e| {
-        // Best effort: what is left of a failed write holds nothing that was announced.
-        fs::remove_file(&temporary).ok();
-        match e.kind() {
-            io::ErrorKind::AlreadyExists => FileError::Exists {
-                path: path.to_owned(),
-            },
-            _ => io_error(path)(e),
-        }
-    })
+    }
+}
+
+/// A private file that is on disk whole, and not in its place yet. Dropped, it is gone.
+#[derive(Debug)]
+pub(super) struct Written {
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Written {
+    /// For this place.
+    pub(super) fn new(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let written = Self {
+            temporary: path.with_file_name(name),
+            path: path.to_owned(),
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let put = options.open(&written.temporary).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+        put.map_err(io_error(path))?;
+        Ok(written)
+    }
+
+    /// Puts it in the place of what is there, durably.
+    pub(super) fn replace(self) -> Result<(), FileError> {
+        fs::rename(&self.temporary, &self.path).map_err(io_error(&self.path))?;
+        sync(&self.path)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // Best effort: it holds nothing that was announced, and is not there once it has its place.
+        fs::remove_file(&self.temporary).ok();
+    }
+}
+
+/// Syncs the directory of a file.
+fn sync(path: &Path) -> Result<(), FileError> {
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))
+        .and_then(|dir| dir.sync_all())
+        .map_err(io_error(path))
 }
 
 fn check(path: &Path, meta: &fs::Metadata, want: u32) -> Result<(), FileError> {

@@ -20,6 +20,7 @@ pub use hsm::helper as hsm_helper;
 pub use keyring::{KeyInfo, Keyring, KeyringError};
 pub use local::LocalKey;
 pub use mnemonic::{DEFAULT_PATH, Mnemonic};
+pub use reseal::Resealed;
 pub use seal::{PASSPHRASE_FILE_ENV, Passphrase};
 pub use signer::{Doing, SharedSigner, Signer};
 pub use stream::{OpenReader, SealWriter};

@@ -3,23 +3,58 @@
 use zeroize::Zeroizing;
 
 use super::backend::Backend;
-use super::file::write_private;
+use super::file::Written;
 use super::keyring::{Keyring, KeyringError, MIN_PASSPHRASE, Secret, bound};
 use super::seal::{self, Passphrase};
 
-impl Keyring {
-    /// Seals the keys that a passphrase protects with another one; the names of those that it did not protect yet. Nothing is
-    /// written before all are open, and what was broken off is gone on with by the next call.
+/// The keys of a keyring under another passphrase: on disk, and not in their places yet.
+#[derive(Debug)]
+pub struct Resealed {
+    done: Vec<String>,
+    next: Vec<(String, Written)>,
+}
+
+impl Resealed {
+    /// Keys that the new passphrase opened already.
+    #[must_use]
+    pub fn done(&self) -> &[String] {
+        &self.done
+    }
+
+    /// Keys that are sealed anew.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.next.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Puts them in their places. Broken off, another [`Keyring::reseal`] goes on.
     ///
     /// # Errors
-    /// [`KeyringError::PassphraseShort`]; [`KeyringError::Passphrase`] if a key opens with neither.
-    pub fn reseal(&self, former: &Passphrase, next: &Passphrase) -> Result<Vec<String>, KeyringError> {
+    /// [`KeyringError::File`].
+    pub fn put(self) -> Result<(), KeyringError> {
+        for (_, written) in self.next {
+            written.replace()?;
+        }
+        Ok(())
+    }
+}
+
+impl Keyring {
+    /// Seals the keys that a passphrase protects with another one. Nothing is written before all are open, and no key's file
+    /// is another before all are on disk and the caller says so.
+    ///
+    /// # Errors
+    /// [`KeyringError::PassphraseShort`]; [`KeyringError::Passphrase`] if a key opens with neither; [`KeyringError::File`].
+    pub fn reseal(&self, former: &Passphrase, next: &Passphrase) -> Result<Resealed, KeyringError> {
         if next.chars() < MIN_PASSPHRASE {
             return Err(KeyringError::PassphraseShort);
         }
-        let mut sealed = Vec::new();
+        let (mut done, mut sealed) = (Vec::new(), Vec::new());
         for info in self.list()? {
-            if info.backend != Backend::File || self.key(&info.name, |_| Ok(next.clone())).is_ok() {
+            if info.backend != Backend::File {
+                continue;
+            }
+            if self.key(&info.name, |_| Ok(next.clone())).is_ok() {
+                done.push(info.name);
                 continue;
             }
             let key = self.key(&info.name, |_| Ok(former.clone()))?;
@@ -31,9 +66,10 @@ impl Keyring {
             let text = Zeroizing::new(serde_json::to_vec_pretty(&file).map_err(|_| format())?);
             sealed.push((info.name, path, text));
         }
-        for (_, path, text) in &sealed {
-            write_private(path, text, true)?;
+        let mut next = Vec::new();
+        for (name, path, text) in sealed {
+            next.push((name, Written::new(&path, &text)?));
         }
-        Ok(sealed.into_iter().map(|(name, ..)| name).collect())
+        Ok(Resealed { done, next })
     }
 }

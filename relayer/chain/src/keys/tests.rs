@@ -214,15 +214,29 @@ fn a_keyring_gets_another_passphrase_whole_and_goes_on_where_it_was_broken_off()
     assert!(matches!(ring.reseal(&former, &next), Err(KeyringError::Passphrase(name)) if name == "relayer"));
     assert!(ring.key("operator", |_| Ok(former.clone())).is_ok());
     fs::write(&file, &good).unwrap();
-    assert_eq!(ring.reseal(&former, &next).unwrap(), ["operator", "relayer"]);
+    let files = || fs::read_dir(dir.path()).unwrap().count();
+    let all = files();
+    // All are on disk before the first has its place; let go, nothing has changed.
+    let resealed = ring.reseal(&former, &next).unwrap();
+    assert_eq!(resealed.names().collect::<Vec<_>>(), ["operator", "relayer"]);
+    assert_eq!((resealed.done().len(), files()), (0, all + 2));
+    assert_eq!(fs::read(&file).unwrap(), good);
+    drop(resealed);
+    assert_eq!(files(), all);
+    ring.reseal(&former, &next).unwrap().put().unwrap();
     // Broken off before the last: that one alone is sealed anew.
     fs::write(&file, &good).unwrap();
-    assert_eq!(ring.reseal(&former, &next).unwrap(), ["relayer"]);
+    let resealed = ring.reseal(&former, &next).unwrap();
+    assert_eq!(resealed.names().collect::<Vec<_>>(), ["relayer"]);
+    assert_eq!(resealed.done(), ["operator"]);
+    resealed.put().unwrap();
+    assert_eq!(files(), all);
     for name in ["operator", "relayer"] {
         let opened = ring.key(name, |_| Ok(next.clone())).unwrap();
         assert_eq!(opened.public_key(), key().public_key());
         assert!(ring.key(name, |_| Ok(former.clone())).is_err());
         assert_eq!(mode(&dir.path().join(format!("{name}.key"))), 0o600);
     }
-    assert_eq!(ring.reseal(&former, &next).unwrap(), [""; 0]);
+    let resealed = ring.reseal(&former, &next).unwrap();
+    assert_eq!((resealed.names().count(), resealed.done().len()), (0, 2));
 }

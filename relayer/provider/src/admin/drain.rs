@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_chain::code::{contract_code, contract_message, contract_sentence};
@@ -94,7 +95,10 @@ impl Admin {
         let config = &self.config;
         let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
         let prefix = prefix_of(&config.chain.contract).map_err(|e| chain(&e))?;
-        let key = load_key(&self.home, &config.keys.operator).map_err(|e| chain(&e))?;
+        let key = match &self.operator {
+            Some(opened) => Arc::clone(opened),
+            None => load_key(&self.home, &config.keys.operator).map_err(|e| chain(&e))?,
+        };
         let address = key.address(&prefix).map_err(|e| chain(&e))?;
         let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
         let client = client(config).map_err(|e| chain(&e))?;

@@ -36,6 +36,8 @@ pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
 pub use token_key::RotatedTokenKey;
 pub use watch::Seen;
 
+use hpc_chain::keys::SharedSigner;
+
 use crate::config::Config;
 use crate::home::Home;
 use crate::store::Store;
@@ -49,4 +51,6 @@ pub struct Admin {
     pub config: Config,
     /// The database.
     pub store: Store,
+    /// The operator key that the daemon has opened; none: it is opened when it is needed.
+    pub operator: Option<SharedSigner>,
 }

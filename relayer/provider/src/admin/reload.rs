@@ -7,7 +7,7 @@ use crate::audit::Actor;
 use crate::control;
 
 impl Admin {
-    /// Tells the daemon to read its certificates, the trusted CAs and its configuration anew.
+    /// Tells the daemon to read its token keys, its certificates, the trusted CAs and its configuration anew.
     ///
     /// # Errors
     /// If the store fails.

@@ -1,5 +1,6 @@
 //! A new key that signs registration tokens: gateways take both until the former one's end.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hpc_schema::code::Code;
@@ -40,7 +41,7 @@ pub struct RotatedTokenKey {
 impl Admin {
     /// Gives the gateway another key that signs tokens; the former one's tokens are taken `overlap_seconds` longer. Broken off
     /// anywhere, it is gone on with by the next call, which begins no other: the new key is drawn first and gateways take what
-    /// it will sign, then it is on record, and last it gets the former one's file.
+    /// it will sign, then it is on record, and last it gets the former one's file. One call at a time.
     ///
     /// # Errors
     /// If the overlap is longer than any token's life, or a file or the store fails.
@@ -67,41 +68,62 @@ impl Admin {
                 what,
             )));
         }
-        let (path, next_path) = (self.home.token_key(), self.home.next_token_key());
-        let resumed = next_path.exists();
-        let next = Seed::load_or_create(&next_path)?;
+        let path = self.home.token_key();
+        let next_path = self.home.next_token_key();
+        let file = |path: PathBuf| move |source| SeedError::File { path, source };
+        let lock = self.home.token_key_lock();
+        let Some(_alone) = home::try_lock(&lock).map_err(file(lock))? else {
+            let what = "is being replaced by another call; run this again for one more";
+            return Err(Failed::Before(AdminError::field(
+                Code::InvalidState,
+                "token_key",
+                what,
+            )));
+        };
+        let drawn = Seed::load_drawn(&next_path)?;
+        let resumed = drawn.is_some();
+        let next = match drawn {
+            Some(drawn) => drawn,
+            None => Seed::load_or_create(&next_path)?,
+        };
         fault::point("token_key.drawn");
         self.files_changed().await?;
         sleep(UNTIL_KNOWN).await;
-        let old = *Seed::load(&path)?.public();
+        let old = self.replaced(&path, &next)?;
         let now = clock::now();
         let until = now.plus(overlap);
         let act = Act::begin(&self.store, by, ACTION, TARGET).await?;
-        // Another call may have been faster; from here on none is.
-        let recorded = match Seed::load(&next_path) {
-            Ok(drawn) if drawn.public() == next.public() => {
-                Verifying::retire(&self.home, &old, until, now).map_err(|e| of_home(&e))
-            }
-            _ => {
-                let what = "was given another key meanwhile; run this again if you want one more";
-                Err(AdminError::field(Code::InvalidState, "token_key", what))
-            }
-        };
+        let recorded = Verifying::retire(&self.home, &old, until, now).map_err(|e| of_home(&e));
         let detail = json!({
             "old_key": old, "new_key": next.public(), "old_key_until": until, "resumed": resumed,
         });
         act.end(recorded, detail).await.map_err(Failed::Recorded)?;
         fault::point("token_key.recorded");
-        home::promote(&next_path, &path).map_err(|source| SeedError::File {
-            path: next_path,
-            source,
-        })?;
+        // Both have it until gateways are told: broken off before, it is told by the next call.
+        home::copy_private(&next_path, &path).map_err(file(path))?;
+        fault::point("token_key.promoted");
         self.files_changed().await?;
+        home::remove(&next_path).map_err(file(next_path))?;
         Ok(RotatedTokenKey {
             old_key: old,
             new_key: *next.public(),
             old_key_until: until,
             resumed,
+        })
+    }
+
+    /// The key whose place `next` takes, or has taken in a rotation that was broken off right after.
+    fn replaced(&self, path: &Path, next: &Seed) -> Result<AgentKey, Failed> {
+        let present = *Seed::load(path)?.public();
+        if present != *next.public() {
+            return Ok(present);
+        }
+        Verifying::last_retired(&self.home)?.ok_or_else(|| {
+            Failed::Before(AdminError::Home(format!(
+                "{}: lacks the key that was replaced last; its tokens count no more, and the new key signs: remove {} and run reload",
+                self.home.former_token_keys().display(),
+                self.home.next_token_key().display()
+            )))
         })
     }
 

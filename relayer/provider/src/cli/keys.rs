@@ -1,5 +1,8 @@
+use std::fmt::Display;
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
-use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError, Passphrase, read_private};
+use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError, Resealed};
 use serde::Serialize;
 use serde_json::json;
 
@@ -8,11 +11,8 @@ use super::init::add_key;
 use super::output::{Output, line};
 use super::who;
 use crate::admin::{Act, Admin};
-use crate::daemon::{passphrase, prefix_of};
+use crate::daemon::{next_passphrase, passphrase, prefix_of};
 use crate::registry::TaskKeys;
-
-/// The longest passphrase, in bytes.
-const MAX_PASSPHRASE: u64 = 4096;
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -109,20 +109,9 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             }
             out.done(&rotated.new_key.to_base64(), &rotated)
         }
-        KeysCommand::Passphrase { new } => {
-            let text = String::from_utf8(read_private(&new, MAX_PASSPHRASE)?);
-            let next = Passphrase::new(text.context("--new: the passphrase is no text")?);
-            let keyring = Keyring::open(&home.keyring(), Backend::File)?;
-            let sealed = keyring.reseal(&passphrase(&config.keys.relayer)?, &next)?;
-            let what = ("keys.passphrase", "keyring".to_owned());
-            Act::note(&desk.store, &who(), what, "done", json!({ "keys": sealed })).await?;
-            let text = match sealed.len() {
-                0 => "no key was protected by the former passphrase".to_owned(),
-                n => format!(
-                    "{n} keys are sealed with the new passphrase; put its file in the former one's place before the next start"
-                ),
-            };
-            out.done(&text, &json!({ "keys": sealed }))
+        KeysCommand::Passphrase { new, new_credential } => {
+            let resealed = reseal(desk, new.as_deref(), new_credential.as_deref());
+            change_passphrase(desk, resealed, out).await
         }
         KeysCommand::RotateToken { overlap } => {
             let rotated = desk.rotate_token_key(&who(), overlap.as_secs()).await?;
@@ -144,4 +133,52 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             out.done(&key, &json!({ "cluster_id": cluster_id, "public_key": key }))
         }
     }
+}
+
+/// The keyring's keys under the new passphrase, not in their places yet.
+fn reseal(desk: &Admin, new: Option<&Path>, credential: Option<&str>) -> anyhow::Result<Resealed> {
+    let next = next_passphrase(new, credential)?;
+    let keyring = Keyring::open(&desk.home.keyring(), Backend::File)?;
+    Ok(keyring.reseal(&passphrase(&desk.config.keys.relayer)?, &next)?)
+}
+
+/// Puts them there. The audit log says which before the first file is another, and how it ended.
+async fn change_passphrase(
+    desk: &Admin,
+    resealed: anyhow::Result<Resealed>,
+    out: Output,
+) -> anyhow::Result<()> {
+    let note = async |result, detail| {
+        let what = ("keys.passphrase", "keyring".to_owned());
+        Act::note(&desk.store, &who(), what, result, detail).await
+    };
+    let failed = |e: &dyn Display| json!({ "message": e.to_string() });
+    let resealed = match resealed {
+        Ok(resealed) => resealed,
+        Err(e) => {
+            note("failed", failed(&e)).await?;
+            return Err(e);
+        }
+    };
+    let keys: Vec<String> = resealed.names().map(str::to_owned).collect();
+    // More than none after one that was broken off.
+    let before = resealed.done().to_vec();
+    let detail = json!({ "keys": keys, "sealed_before": before });
+    note("begun", detail.clone()).await?;
+    if let Err(e) = resealed.put() {
+        note("failed", failed(&e)).await?;
+        let half = "some keys may have the new passphrase, others the former one: run this again";
+        return Err(e).context(half);
+    }
+    note("done", detail.clone()).await?;
+    let put = "put its file in the former one's place before the next start";
+    let text = match (keys.len(), before.len()) {
+        (0, 0) => "no key of the keyring is protected by a passphrase".to_owned(),
+        (0, n) => format!("all {n} keys are sealed with the new passphrase already; {put}"),
+        (n, m) => format!(
+            "{} keys are sealed with the new passphrase; {put}",
+            n.saturating_add(m)
+        ),
+    };
+    out.done(&text, &detail)
 }

@@ -158,7 +158,12 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
 async fn admin_of(home: Home) -> Result<Admin, StartError> {
     let config = load(&home)?;
     let store = Store::of(&home, &config.store).await?;
-    Ok(Admin { home, config, store })
+    Ok(Admin {
+        home,
+        config,
+        store,
+        operator: None,
+    })
 }
 
 /// Who uses the command line, for the record.

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_schema::registry::{Cluster, ExecuteMsg};
@@ -30,6 +31,7 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
                 home: shared.home.clone(),
                 config: (*config).clone(),
                 store: shared.store.clone(),
+                operator: Some(Arc::clone(&shared.operator)),
             };
             match once(&desk, interval.as_secs(), now).await {
                 Ok(0) => {}

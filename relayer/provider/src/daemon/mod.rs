@@ -25,7 +25,7 @@ pub use alive::Alive;
 pub use error::StartError;
 pub(crate) use open::{check_keys, client, load_ca};
 pub use open::{load_key, prefix_of};
-pub(crate) use passphrase::passphrase;
+pub(crate) use passphrase::{next_passphrase, passphrase};
 use reload::Reload;
 pub use reload::Reread;
 

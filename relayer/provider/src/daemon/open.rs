@@ -25,7 +25,7 @@ use crate::settle::Signers;
 /// The keys that the daemon works with.
 pub(super) struct Keys {
     pub(super) ca: Ca,
-    pub(super) tokens: Verifying,
+    pub(super) operator: SharedSigner,
     /// One for each paying key, never empty.
     pub(super) signers: Vec<Signers>,
     pub(super) price: GasPrice,
@@ -73,7 +73,7 @@ pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError>
 
 pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let ca = load_ca(home)?;
-    let tokens = Verifying::load(home)?;
+    Verifying::load(home)?;
     let prefix = prefix_of(&config.chain.contract)?;
     let operator = load_key(home, &config.keys.operator)?;
     let price = gas_price("chain.gas_price", &config.chain.gas_price)?;
@@ -106,7 +106,7 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     }
     Ok(Keys {
         ca,
-        tokens,
+        operator,
         signers,
         price,
         ceiling,

@@ -16,6 +16,46 @@ pub(crate) fn passphrase(key: &str) -> Result<Passphrase, KeyringError> {
     from(file, std::env::var_os(CREDENTIALS_ENV), key)
 }
 
+/// The passphrase that is to take its place: of this file, or of the credential of this name.
+pub(crate) fn next_passphrase(
+    file: Option<&Path>,
+    credential: Option<&str>,
+) -> Result<Passphrase, NextError> {
+    next_from(file, credential, std::env::var_os(CREDENTIALS_ENV))
+}
+
+/// A new passphrase that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NextError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is no text.
+    #[error("the new passphrase is no text")]
+    Text,
+    /// There is no such credential.
+    #[error("--new-credential: let systemd start this with LoadCredential={0}:/path")]
+    Credential(String),
+}
+
+fn next_from(
+    file: Option<&Path>,
+    credential: Option<&str>,
+    credentials: Option<OsString>,
+) -> Result<Passphrase, NextError> {
+    let bytes = match (file, credential.unwrap_or_default()) {
+        (Some(path), _) => read_private(path, MAX_BYTES)?,
+        (None, name) => {
+            let plain = Path::new(name).file_name() == Some(name.as_ref());
+            let path = credentials.map(|dir| PathBuf::from(dir).join(name));
+            let path = path.filter(|path| plain && path.exists());
+            read_credential(&path.ok_or_else(|| NextError::Credential(name.to_owned()))?)?
+        }
+    };
+    let text = String::from_utf8(bytes).map_err(|_| NextError::Text)?;
+    Ok(Passphrase::new(text))
+}
+
 fn from(
     file: Option<OsString>,
     credentials: Option<OsString>,
@@ -79,5 +119,17 @@ mod tests {
                 .matches(&expected("from a file"))
         );
         assert!(from(None, None, "relayer").is_err());
+        // The next one likewise, by its own name.
+        let next = |name: &str| next_from(None, Some(name), credentials());
+        std::fs::write(dir.path().join("next"), "the next\n").unwrap();
+        assert!(next("next").unwrap().matches(&expected("the next")));
+        let above = format!("../{}/next", dir.path().file_name().unwrap().display());
+        for name in ["none", "", above.as_str()] {
+            let e = next(name).unwrap_err().to_string();
+            assert!(e.contains("LoadCredential="), "{e}");
+        }
+        assert!(next_from(None, Some("next"), None).is_err());
+        let own = next_from(Some(&dir.path().join("next")), None, None);
+        assert!(own.is_err(), "others may read it");
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hpc_schema::id::{ClusterId, NodeId};
@@ -62,6 +62,7 @@ pub(super) async fn probes(shared: Shared, gateway: Weak<Gateway>, mut stop: wat
         home: shared.home.clone(),
         config: Config::clone(&shared.live.get()),
         store: shared.store.clone(),
+        operator: Some(Arc::clone(&shared.operator)),
     };
     let mut schedule = Schedule::default();
     loop {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use hpc_chain::rpc::Endpoints;
 use serde_json::json;
+use tokio::sync::Mutex;
 
 use super::error::StartError;
 use crate::admin::Act;
@@ -17,10 +18,14 @@ use crate::identity::{Anchors, Verifying};
 use crate::ops::Health;
 use crate::store::Store;
 
+/// What the trouble of token keys is said of.
+const TOKEN_KEYS: &str = "token keys";
+
 /// Reads the configuration again; the error is for people.
 pub type Reread = Arc<dyn Fn() -> Result<Config, String> + Send + Sync>;
 
-/// Takes changed certificates and a changed configuration into use while connections are open: all of it, or nothing.
+/// Takes changed certificates and a changed configuration into use while connections are open: all of it, or nothing. Token
+/// keys are no part of it: whatever is wrong elsewhere, one that has leaked must end.
 #[derive(Clone)]
 pub(super) struct Reload {
     pub(super) home: Home,
@@ -32,6 +37,8 @@ pub(super) struct Reload {
     pub(super) live: Live,
     pub(super) reread: Option<Reread>,
     pub(super) endpoints: Endpoints,
+    /// One at a time: what was read last counts.
+    pub(super) turn: Arc<Mutex<()>>,
 }
 
 impl fmt::Debug for Reload {
@@ -43,24 +50,32 @@ impl fmt::Debug for Reload {
 }
 
 impl Reload {
-    /// Reads the configuration, the CA, those trusted beside it, the gateway's certificate and the token keys anew; checks the
-    /// certificate as an agent would, then publishes all.
+    /// Reads the token keys anew; then the configuration, the CA, those trusted beside it and the gateway's certificate, checks
+    /// that as an agent would, and publishes all.
     ///
     /// # Errors
-    /// Names the file or key; everything stays as it was.
+    /// Names the file or key; everything of its kind stays as it was.
     pub(super) async fn run(&self) -> Result<(), StartError> {
-        match self.publish() {
-            Ok(change) => {
-                self.health.clear("reload_failed");
-                self.tell(&change).await;
-                Ok(())
-            }
-            Err(e) => {
-                self.health
-                    .raise("reload_failed", format!("{e}; what was in use stays in use"));
-                Err(e)
-            }
+        let _turn = self.turn.lock().await;
+        let tokens = self.publish_tokens();
+        self.tell_failed(TOKEN_KEYS, tokens.as_ref().err());
+        let rest = self.publish();
+        self.tell_failed("", rest.as_ref().err());
+        self.tell(&rest?).await;
+        tokens
+    }
+
+    fn tell_failed(&self, subject: &str, error: Option<&StartError>) {
+        let message = error.map(|e| format!("{e}; what was in use stays in use"));
+        self.health.set_of("reload_failed", subject, message);
+    }
+
+    fn publish_tokens(&self) -> Result<(), StartError> {
+        let keys = Verifying::load(&self.home)?;
+        if let Some(gateway) = self.gateway.upgrade() {
+            gateway.tokens.replace(keys);
         }
+        Ok(())
     }
 
     async fn tell(&self, change: &Change) {
@@ -126,12 +141,10 @@ impl Reload {
         let chain = fs::read_to_string(self.home.server_cert()).map_err(file(self.home.server_cert()))?;
         let key = home::read_secret(&self.home.server_key()).map_err(file(self.home.server_key()))?;
         check_server(&chain, &key, &anchors, &gateway.config.gateway.names, now)?;
-        let tokens = Verifying::load(&self.home)?;
         let config = server_config(&anchors, Arc::clone(&self.certificate))?;
         self.certificate.replace(&chain, &key)?;
         self.tls.replace(config);
         gateway.set_trust(ca, anchors);
-        gateway.tokens.replace(tokens);
         Ok(())
     }
 }

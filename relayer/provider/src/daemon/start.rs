@@ -16,7 +16,7 @@ use crate::config::{Config, Live};
 use crate::control::Controls;
 use crate::gateway::{self, Gateway, Parts, Tls};
 use crate::home::Home;
-use crate::identity::{Anchors, TokenKeys};
+use crate::identity::{Anchors, TokenKeys, Verifying};
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Wake};
@@ -59,6 +59,8 @@ impl Daemon {
         registry::load(&store, &registry, clock::now()).await?;
         let controls = Arc::new(Controls::default());
         controls.refresh(&store).await?;
+        // Not sooner: a rotation from here on is a change of files that is seen.
+        let tokens = Verifying::load(&home)?;
 
         let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
         let anchors = Anchors::load(&keys.ca, &home.trusted_cas(), clock::now())?;
@@ -85,7 +87,7 @@ impl Daemon {
             config: config.clone(),
             live: live.clone(),
             ca: keys.ca,
-            tokens: TokenKeys::new(keys.tokens),
+            tokens: TokenKeys::new(tokens),
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),
@@ -111,6 +113,7 @@ impl Daemon {
             live: live.clone(),
             reread,
             endpoints: client.chain().endpoints().clone(),
+            turn: Arc::default(),
         };
         let endpoints = client.chain().endpoints();
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
@@ -165,6 +168,7 @@ impl Daemon {
             health,
             metrics,
             controls,
+            operator: keys.operator,
         };
         let mut stop_ops = rest_stops.clone();
         let ops_task = ops::serve(
@@ -177,7 +181,7 @@ impl Daemon {
         let api = Api::new(
             shared.home.clone(),
             live.clone(),
-            store.clone(),
+            (store.clone(), Arc::clone(&shared.operator)),
             Arc::clone(&shared.health),
             openapi::document(),
         );

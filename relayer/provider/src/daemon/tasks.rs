@@ -1,6 +1,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hpc_chain::keys::SharedSigner;
 use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) controls: Arc<Controls>,
+    /// The operator key as it was opened at the start, whatever the keyring's passphrase is by now.
+    pub(super) operator: SharedSigner,
 }
 
 /// Looks for operators' decisions; a quarter of a second is how late a revocation takes effect.

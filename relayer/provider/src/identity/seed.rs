@@ -33,6 +33,12 @@ pub enum SeedError {
         /// Which file.
         path: PathBuf,
     },
+    /// The same of one that nothing was signed with which another file does not hold.
+    #[error("{}: must be one line, base64 of 32 bytes; remove it: no token needs it", path.display())]
+    Drawn {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Not lines of an end and a public key.
     #[error(
         "{}: each line must be UNIX seconds, a space and a public key; restore it from a backup, or move it away: then no former token key counts",
@@ -123,6 +129,18 @@ impl Seed {
                 Self::load(path)
             }
             made => made,
+        }
+    }
+
+    /// Reads the file of a token key that is to take another one's place, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be used; one that is damaged may be removed.
+    pub fn load_drawn(path: &Path) -> Result<Option<Self>, SeedError> {
+        match Self::load(path) {
+            Err(SeedError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(SeedError::Content { path }) => Err(SeedError::Drawn { path }),
+            read => read.map(Some),
         }
     }
 

@@ -54,14 +54,11 @@ impl Verifying {
     /// # Errors
     /// If a file cannot be used.
     pub fn load(home: &Home) -> Result<Self, SeedError> {
+        // Before the present one: what has left this file by then is in that one.
+        let next = Seed::load_drawn(&home.next_token_key())?;
         let mut present = vec![*Seed::load(&home.token_key())?.public()];
         // Drawn, and not yet in use: it signs soon, and what it signs counts here then.
-        let next = home.next_token_key();
-        match Seed::load(&next) {
-            Ok(key) => present.push(*key.public()),
-            Err(SeedError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
-        }
+        present.extend(next.map(|key| *key.public()).filter(|key| !present.contains(key)));
         let former = load_former(&home.former_token_keys())?;
         Ok(Self { present, former })
     }
@@ -71,6 +68,15 @@ impl Verifying {
         let former = self.former.iter().filter(|(until, _)| now < *until);
         let former = former.map(|(_, key)| *key);
         self.present.iter().copied().chain(former).collect()
+    }
+
+    /// The key that was replaced last.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn last_retired(home: &Home) -> Result<Option<AgentKey>, SeedError> {
+        let former = load_former(&home.former_token_keys())?;
+        Ok(former.last().map(|(_, key)| *key))
     }
 
     /// Has `key` count until then when another takes its place; those whose time was over at `now` are forgotten.
@@ -138,15 +144,24 @@ mod tests {
             keys.at(UnixSeconds(500)).contains(first.public()),
             "it still signs"
         );
-        home::promote(&home.next_token_key(), &home.token_key()).unwrap();
-        let keys = Verifying::load(&home).unwrap();
-        assert_eq!(keys.at(UnixSeconds(99)), [*next.public(), *first.public()]);
-        assert_eq!(keys.at(UnixSeconds(100)), [*next.public()]);
+        home::copy_private(&home.next_token_key(), &home.token_key()).unwrap();
+        for broken_off in [true, false] {
+            let keys = Verifying::load(&home).unwrap();
+            assert_eq!(keys.at(UnixSeconds(99)), [*next.public(), *first.public()]);
+            assert_eq!(keys.at(UnixSeconds(100)), [*next.public()]);
+            if broken_off {
+                home::remove(&home.next_token_key()).unwrap();
+            }
+        }
+        assert_eq!(Verifying::last_retired(&home).unwrap(), Some(*first.public()));
         retire(&next, 300, 200);
         let text = fs::read_to_string(home.former_token_keys()).unwrap();
         assert_eq!(text, format!("300 {}\n", next.public().to_base64()));
         fs::write(home.former_token_keys(), "soon").unwrap();
         let e = Verifying::load(&home).unwrap_err().to_string();
         assert!(e.contains("token.former") && e.contains("UNIX seconds"), "{e}");
+        home::create_private(&home.next_token_key(), b"no key").unwrap();
+        let e = Verifying::load(&home).unwrap_err().to_string();
+        assert!(e.contains("token.key.next") && e.contains("remove it"), "{e}");
     }
 }

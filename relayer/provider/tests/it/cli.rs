@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use hpc_chain::keys::{Backend, Keyring, Passphrase};
+use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::site::deadline::Deadline;
@@ -198,9 +199,31 @@ fn the_keyrings_passphrase_is_changed_by_a_verb_and_the_former_one_opens_nothing
             "{name}"
         );
     }
-    let log = run(&home, &[], &["audit", "export"]).0;
+    let (said, err, code) = run(&home, &env(&next), &change);
     assert!(
-        log.contains("keys.passphrase") && !log.contains("staple"),
+        code == 0 && said.contains("all 2 keys") && said.contains("already"),
+        "{said}{err}"
+    );
+    // By names of credentials as well, and back.
+    let mut credentials = env(&next).to_vec();
+    credentials.push(("CREDENTIALS_DIRECTORY".into(), dir.path().display().to_string()));
+    let back = ["keys", "passphrase", "--new-credential", "former"];
+    let (said, err, code) = run(&home, &credentials, &back);
+    assert!(code == 0 && opens("operator", "correct horse"), "{said}{err}");
+    let log = run(&home, &[], &["audit", "export"]).0;
+    let rows = log.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let rows: Vec<Value> = rows.filter(|r| r["action"] == "keys.passphrase").collect();
+    let results: Vec<&str> = rows.iter().map(|r| r["result"].as_str().unwrap()).collect();
+    let ends = [
+        ["failed", "failed"],
+        ["begun", "done"],
+        ["begun", "done"],
+        ["begun", "done"],
+    ];
+    assert_eq!(results, ends.concat());
+    assert!(
+        rows[2].to_string().contains("operator") && rows[2].to_string().contains("relayer"),
         "{log}"
     );
+    assert!(!log.contains("staple") && !log.contains("horse"), "{log}");
 }

@@ -470,6 +470,7 @@ async fn of_a_scheduled_probe_the_result_alone_is_in_the_audit_log_and_of_a_pers
         home: Home::new(site.home()),
         config: site.config(),
         store: site.store().await,
+        operator: None,
     };
     let node = "node-0001".parse().unwrap();
     let probe = desk.submit_probe(&node, &cluster(), 600).await.unwrap();

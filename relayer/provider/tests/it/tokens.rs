@@ -1,9 +1,12 @@
 //! Tokens for many nodes: from a file, and one with which several join.
 
+use std::fs;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hpc_schema::gateway::{REGISTER_PATH, register_message};
 use serde_json::{Value, json};
+use virtengine_provider::home;
 use virtengine_provider::identity::{Seed, TokenKey};
 
 use crate::agent::{Agent, client, csr, der, post, problem};
@@ -247,18 +250,27 @@ async fn the_token_key_is_replaced_while_the_gateway_runs_and_the_former_ones_to
     let old = public("token.key");
     let (_, err, code) = site.run(&["keys", "rotate-token", "--overlap", "721h"]);
     assert!(code != 0 && err.contains("720h"), "{err}");
-    // Broken off twice, it goes on with the key that it has drawn.
+    let other = home::try_lock(&keys.join("token.lock")).unwrap();
+    let (_, err, code) = site.run(&["keys", "rotate-token"]);
+    assert!(code != 0 && err.contains("another call"), "{err}");
+    drop(other);
+    // Broken off three times, it goes on with the key that it has drawn.
     let mut drawn = None;
-    for step in ["token_key.drawn", "token_key.recorded"] {
+    let broken_off = |step: &str| {
         let mut env = site.env();
         env.push(("VIRTENGINE_FAULT".into(), step.into()));
         let (_, err, code) = run(&site.home(), &env, &["keys", "rotate-token"]);
         assert_eq!(code, -1, "{step}: {err}");
-        assert_eq!(public("token.key"), old, "{step}");
-        let next = public("token.key.next");
+        public("token.key.next")
+    };
+    for step in ["token_key.drawn", "token_key.recorded"] {
+        let next = broken_off(step);
         assert_eq!(*drawn.get_or_insert_with(|| next.clone()), next, "{step}");
+        assert_eq!(public("token.key"), old, "{step}");
     }
     let half = site.token(&between.node, &between.public(), "1h");
+    assert_eq!(Some(broken_off("token_key.promoted")), drawn);
+    assert_eq!(Some(public("token.key")), drawn);
     let rotate = |more: &[&str]| -> Value {
         let (out, err, code) = site.run(&[&["keys", "rotate-token", "-o", "json"][..], more].concat());
         assert_eq!(code, 0, "{err}");
@@ -278,6 +290,10 @@ async fn the_token_key_is_replaced_while_the_gateway_runs_and_the_former_ones_to
     assert!(before.beat(&before.client(&site), &site, 1).await.accepted);
     // One that has leaked counts no more at once, nor does what it signed; a token that is not used yet is made anew.
     let third = site.token(&late.node, &late.public(), "1h");
+    // Whatever else a reload would refuse, such as a certificate that is half written.
+    let certificate = site.home().join("gateway/server.crt");
+    let good = fs::read(&certificate).unwrap();
+    fs::write(&certificate, &good[..good.len() / 4]).unwrap();
     let done = rotate(&["--overlap", "0s"]);
     assert_eq!(
         (done["old_key"].as_str(), done.get("resumed")),
@@ -290,12 +306,14 @@ async fn the_token_key_is_replaced_while_the_gateway_runs_and_the_former_ones_to
         answer.status() == 403 && problem(answer).await == (403, "token_invalid".into())
     })
     .await;
+    assert!(site.ops("/readyz").await.1.contains("reload_failed"));
+    fs::write(&certificate, &good).unwrap();
     // The one before it has its own end.
     late.register(&site, &late_too).await;
     let log = site.run(&["audit", "export"]).0;
     let rows = log.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
     let rows: Vec<Value> = rows.filter(|r| r["action"] == "token_key.rotate").collect();
     let results: Vec<&str> = rows.iter().map(|r| r["result"].as_str().unwrap()).collect();
-    assert_eq!(results, ["refused", "done", "done", "done"]);
-    assert!(rows[1].to_string().contains(&old), "{}", rows[1]);
+    assert_eq!(results, ["refused", "refused", "done", "done", "done", "done"]);
+    assert!(rows[2].to_string().contains(&old), "{}", rows[2]);
 }

@@ -17,6 +17,7 @@ mod which;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hpc_chain::keys::SharedSigner;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -49,6 +50,7 @@ pub struct Api {
     home: Home,
     config: Live,
     store: Store,
+    operator: SharedSigner,
     health: Arc<Health>,
     requests: Limiter<String>,
     failures: Limiter<IpAddr>,
@@ -78,15 +80,22 @@ impl Places {
 }
 
 impl Api {
-    /// From its parts; `document` is the OpenAPI document.
+    /// From its parts: the store and the operator key, opened; `document` is the OpenAPI document.
     #[must_use]
-    pub fn new(home: Home, config: Live, store: Store, health: Arc<Health>, document: Value) -> Self {
+    pub fn new(
+        home: Home,
+        config: Live,
+        (store, operator): (Store, SharedSigner),
+        health: Arc<Health>,
+        document: Value,
+    ) -> Self {
         let per_minute = config.get().admin.requests_per_minute;
         let news = store.news();
         Self {
             home,
             config,
             store,
+            operator,
             health,
             requests: Limiter::new(per_minute, LIMITER_KEYS),
             failures: Limiter::new(FAILURES_PER_MINUTE, LIMITER_KEYS),
@@ -117,6 +126,7 @@ impl Api {
             home: self.home.clone(),
             config: (*self.config.get()).clone(),
             store: self.store.clone(),
+            operator: Some(Arc::clone(&self.operator)),
         }
     }
 }

@@ -53,18 +53,23 @@ pub(in crate::cli) enum KeysCommand {
     /// Seals the chain keys that a passphrase protects with another one; a daemon that runs goes on with what it has opened.
     /// Broken off, it is gone on with by the next call.
     #[command(
-        after_help = "Example:\n  VIRTENGINE_KEYRING_PASSPHRASE_FILE=/etc/virtengine/passphrase \\\n    \
-        virtengine-provider keys passphrase --new /etc/virtengine/passphrase.next"
+        after_help = "Examples:\n  VIRTENGINE_KEYRING_PASSPHRASE_FILE=former virtengine-provider keys passphrase --new next\n  \
+        systemd-run --pipe --wait --collect --uid=virtengine -p LoadCredential=keyring-passphrase:/etc/virtengine/passphrase \\\n    \
+        -p LoadCredential=next:/etc/virtengine/passphrase.next virtengine-provider keys passphrase --new-credential next"
     )]
     Passphrase {
         /// File with the new passphrase, mode 0600.
-        #[arg(long, value_name = "FILE")]
-        new: PathBuf,
+        #[arg(long, value_name = "FILE", required_unless_present = "new_credential")]
+        new: Option<PathBuf>,
+        /// Name of a systemd credential with the new passphrase.
+        #[arg(long, value_name = "NAME", conflicts_with = "new")]
+        new_credential: Option<String>,
     },
     /// Makes another key that signs registration tokens; running gateways take it up, and the former one's tokens count on for
     /// the overlap. Broken off, it is gone on with by the next call.
     #[command(after_help = "Examples:\n  virtengine-provider keys rotate-token\n  \
-        virtengine-provider keys rotate-token --overlap 0s   # the former key has leaked")]
+        virtengine-provider keys rotate-token --overlap 0s   # the former key has leaked\n\n\
+        A leak that is noticed later, during the overlap: remove keys/token.former and run virtengine-provider reload.")]
     RotateToken {
         /// How long tokens of the former key are taken, if they have not expired, up to 30 days.
         #[arg(long, default_value = "720h")]
