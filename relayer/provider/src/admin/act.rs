@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::error::AdminError;
-use crate::audit::{Actor, Entry, append};
+use crate::audit::{self, Actor, Entry, Head};
 use crate::clock;
-use crate::db::{Conn, Transaction};
+use crate::db::{Conn, Query, Rows, Transaction};
 use crate::store::{Store, StoreError};
 
 /// A privileged act: what it changes and its row in the audit log are one transaction.
@@ -11,6 +11,10 @@ use crate::store::{Store, StoreError};
 pub struct Act {
     store: Store,
     tx: Transaction,
+    /// Where the log ends until then.
+    head: Head,
+    /// What is done last.
+    last: Vec<Query<'static>>,
     by: Actor,
     action: &'static str,
     target: String,
@@ -27,13 +31,37 @@ impl Act {
         action: &'static str,
         target: impl Into<String>,
     ) -> Result<Self, StoreError> {
-        Ok(Self {
+        Ok(Self::asking(store, by, action, target, Vec::new()).await?.0)
+    }
+
+    /// The same with its first questions, and what they say.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn asking(
+        store: &Store,
+        by: &Actor,
+        action: &'static str,
+        target: impl Into<String>,
+        mut questions: Vec<Query<'_>>,
+    ) -> Result<(Self, Rows), StoreError> {
+        questions.push(audit::ask_head());
+        let (tx, mut rows) = store.begin_together(questions).await?;
+        let act = Self {
             store: store.clone(),
-            tx: store.begin().await?,
+            tx,
+            head: audit::told_head(&rows.pop().unwrap_or_default())?,
+            last: Vec::new(),
             by: by.clone(),
             action,
             target: target.into(),
-        })
+        };
+        Ok((act, rows))
+    }
+
+    /// What is done when all else is: with the commit, and only then.
+    pub fn last(&mut self, query: Query<'static>) {
+        self.last.push(query);
     }
 
     /// For what it changes.
@@ -61,25 +89,35 @@ impl Act {
     ///
     /// # Errors
     /// As given; or if the store fails.
-    pub async fn end<T>(mut self, done: Result<T, AdminError>, detail: Value) -> Result<T, AdminError> {
+    pub async fn end<T>(self, done: Result<T, AdminError>, detail: Value) -> Result<T, AdminError> {
         match done {
             Ok(value) => {
-                let entry = self.entry("done", detail);
-                append(&mut self.tx, &entry).await?;
-                self.tx.commit().await.map_err(StoreError::from)?;
+                self.keep("done", detail).await?;
                 Ok(value)
             }
             Err(error) => {
                 let (result, reason) = error.recorded();
-                let entry = self.entry(result, reason);
-                let Self { store, tx, .. } = self;
+                let Self {
+                    store,
+                    tx,
+                    by,
+                    action,
+                    target,
+                    ..
+                } = self;
                 tx.rollback().await.map_err(StoreError::from)?;
-                let mut tx = store.begin().await?;
-                append(&mut tx, &entry).await?;
-                tx.commit().await.map_err(StoreError::from)?;
+                Self::note(&store, &by, (action, target), result, reason).await?;
                 Err(error)
             }
         }
+    }
+
+    /// The last statements, the row and the commit.
+    async fn keep(mut self, result: &'static str, detail: Value) -> Result<(), StoreError> {
+        let entry = self.entry(result, detail);
+        self.last.extend(audit::after(self.head, &[entry]));
+        self.tx.commit_together(self.last).await?;
+        Ok(())
     }
 
     /// Commits what was done, or rolls it back, without a row: for what nobody has decided.
@@ -88,7 +126,7 @@ impl Act {
     /// As given; or if the store fails.
     pub async fn end_unrecorded<T>(self, done: Result<T, AdminError>) -> Result<T, AdminError> {
         let ended = match &done {
-            Ok(_) => self.tx.commit().await,
+            Ok(_) => self.tx.commit_together(self.last).await.map(drop),
             Err(_) => self.tx.rollback().await,
         };
         ended.map_err(StoreError::from)?;
@@ -106,11 +144,10 @@ impl Act {
         result: &'static str,
         detail: Value,
     ) -> Result<(), StoreError> {
-        let mut act = Self::begin(store, by, action, target).await?;
-        let entry = act.entry(result, detail);
-        append(&mut act.tx, &entry).await?;
-        act.tx.commit().await?;
-        Ok(())
+        Self::begin(store, by, action, target)
+            .await?
+            .keep(result, detail)
+            .await
     }
 }
 

@@ -1,25 +1,21 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
-use hpc_schema::task::{Params, TaskState, TaskType};
+use hpc_schema::task::{TaskState, TaskType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
+use super::submit::{admit, id_of, questions};
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
 use crate::page::{Page, Window};
 use crate::registry;
-use crate::slot::{self, Claimed};
 use crate::store::StoreError;
-use crate::task::{self, NewTask, ProgressRow, Submitted, TaskRow};
-
-/// The farthest expiry of a task.
-pub const MAX_LIFE_SECONDS: u64 = 7 * 24 * 3600;
+use crate::task::{self, ProgressRow, TaskRow};
 
 /// A task for one node.
 #[derive(Debug, Clone)]
@@ -61,7 +57,7 @@ impl<'de> Deserialize<'de> for TaskFull {
     }
 }
 
-fn target(row: &TaskRow) -> String {
+pub(super) fn target(row: &TaskRow) -> String {
     format!("task {}/{} of {}", row.cluster_id, row.task_id, row.node_id)
 }
 
@@ -71,15 +67,14 @@ impl Admin {
     /// # Errors
     /// If there is no such node, or the task cannot be.
     pub async fn submit_task(&self, by: &Actor, what: &Submission<'_>) -> Result<TaskRow, AdminError> {
-        let mut act = Act::begin(&self.store, by, "task.submit", format!("node {}", what.node_id)).await?;
-        let done = self.submit_in(&mut act, by, what).await;
+        let (act, done) = self.submitting(by, what, false).await?;
         let row = done.as_ref().ok();
         let detail = json!({
             "type": what.kind, "task_id": row.map(|r| &r.task_id), "hash": row.map(|r| r.hash.to_hex()),
             "approval": row.map(|r| r.approval),
         });
         let row = act.end(done, detail).await?;
-        control::nudge(&self.home);
+        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         Ok(row)
     }
 
@@ -94,8 +89,6 @@ impl Admin {
         cluster: &ClusterId,
         expires_seconds: u64,
     ) -> Result<TaskRow, AdminError> {
-        let by = Actor::daemon();
-        let mut act = Act::begin(&self.store, &by, "task.submit", format!("node {node}")).await?;
         let probe = Submission {
             task_id: None,
             node_id: node,
@@ -104,79 +97,38 @@ impl Admin {
             params: "{}",
             expires_seconds,
         };
-        let done = async {
-            let row = self.submit_in(&mut act, &by, &probe).await?;
-            task::schedule(act.conn(), &row).await?;
-            Ok(row)
-        };
-        let done = done.await;
+        let (act, done) = self.submitting(&Actor::daemon(), &probe, true).await?;
         let row = act.end_unrecorded(done).await?;
-        control::nudge(&self.home);
+        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         Ok(row)
     }
 
-    /// The submission of a task within an act that does more.
+    /// The act of submitting, up to its end.
+    async fn submitting(
+        &self,
+        by: &Actor,
+        what: &Submission<'_>,
+        scheduled: bool,
+    ) -> Result<(Act, Result<TaskRow, AdminError>), AdminError> {
+        let id = id_of(what)?;
+        let target = format!("node {}", what.node_id);
+        let (mut act, told) =
+            Act::asking(&self.store, by, "task.submit", target, questions(what, &id)).await?;
+        let done = admit(&mut act, by, what, id, told, scheduled).await;
+        Ok((act, done))
+    }
+
+    /// The submission of a task within an act that does more, which puts it on record last.
     pub(super) async fn submit_in(
         &self,
         act: &mut Act,
         by: &Actor,
         what: &Submission<'_>,
     ) -> Result<TaskRow, AdminError> {
-        if !(1..=MAX_LIFE_SECONDS).contains(&what.expires_seconds) {
-            let text = "must be 1 s to 7 days from now";
-            return Err(AdminError::field(Code::InvalidField, "expires", text));
-        }
-        let raw: &RawValue = serde_json::from_str(what.params)
-            .map_err(|e| AdminError::field(Code::InvalidField, "params", e))?;
-        let params = Params::parse(what.kind, raw).map_err(AdminError::Refused)?;
-        let cluster_id = self.cluster_of(act, what.node_id, what.cluster_id).await?;
-        let Some((chain_id, contract)) = self.store.bound().await? else {
-            let text = "the store belongs to no contract; start the daemon once";
-            return Err(AdminError::field(Code::InvalidState, "node_id", text));
-        };
-        let task_id = match what.task_id {
-            Some(id) => id.clone(),
-            // 32 hex digits are an id.
-            None => hex::encode(clock::random::<16>()?)
-                .parse()
-                .map_err(|e| AdminError::field(Code::InvalidField, "task_id", e))?,
-        };
-        let now = clock::now();
-        let new = NewTask {
-            task_id,
-            cluster_id,
-            node_id: what.node_id.clone(),
-            kind: what.kind,
-            params: raw.to_owned(),
-            nonce: clock::random()?,
-            submitted_by: by.name.clone(),
-            issued_at: now,
-            expires_at: now.plus(what.expires_seconds),
-        };
-        let (submitted, row) =
-            task::submit(act.conn(), &new, (&chain_id, &contract), clock::now_ms()).await?;
-        if matches!(submitted, Submitted::Queued | Submitted::Held) {
-            let of = (&new.cluster_id, &new.node_id);
-            let claimed = slot::claim(act.conn(), of, &new.task_id, &params, clock::now_ms()).await?;
-            if let Claimed::No(why) = claimed {
-                return Err(AdminError::field(Code::InvalidState, "params.slots", why));
-            }
-        }
-        match submitted {
-            Submitted::Queued | Submitted::Held | Submitted::Known => {
-                let row = row.ok_or_else(|| missing(&new.task_id))?;
-                act.aim(target(&row));
-                Ok(row)
-            }
-            Submitted::Taken => {
-                let text = "is another task's";
-                Err(AdminError::field(Code::TaskMismatch, "task_id", text))
-            }
-            Submitted::Full => {
-                let text = "has 256 tasks that are not over; cancel some (virtengine-provider task cancel)";
-                Err(AdminError::field(Code::InvalidState, "node_id", text))
-            }
-        }
+        let id = id_of(what)?;
+        let told = act.conn().together(questions(what, &id)).await;
+        let told = told.map_err(StoreError::from)?;
+        admit(act, by, what, id, told, false).await
     }
 
     /// The cluster of the node that is meant, found by its id alone: there may be thousands of nodes.
@@ -186,17 +138,7 @@ impl Admin {
         node: &NodeId,
         cluster: Option<&ClusterId>,
     ) -> Result<ClusterId, AdminError> {
-        let mut clusters = registry::clusters_of(act.conn(), node).await?;
-        clusters.retain(|c| cluster.is_none_or(|wanted| wanted == c));
-        if clusters.len() > 1 {
-            let names: Vec<_> = clusters.iter().map(ToString::to_string).collect();
-            let text = format!("is in several clusters: {}", names.join(", "));
-            return Err(AdminError::field(Code::AmbiguousNode, "node_id", text));
-        }
-        clusters.pop().ok_or_else(|| {
-            let text = format!("{node} is not on record (virtengine-provider node list)");
-            AdminError::field(Code::UnknownNode, "node_id", text)
-        })
+        the_one(registry::clusters_of(act.conn(), node).await?, node, cluster)
     }
 
     /// Tasks, newest first: of a node, in a state, or all.
@@ -258,7 +200,7 @@ impl Admin {
         let approved = approved.await;
         act.end(approved, json!({ "hash": row.hash.to_hex(), "type": row.kind }))
             .await?;
-        control::nudge(&self.home);
+        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         self.task(id, cluster).await
     }
 
@@ -285,12 +227,30 @@ impl Admin {
         let state = act
             .end(state, json!({ "hash": row.hash.to_hex(), "type": row.kind }))
             .await?;
-        control::nudge(&self.home);
+        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         Ok(state)
     }
 }
 
-fn missing(id: &TaskId) -> AdminError {
+/// The one of the node's clusters that is meant.
+pub(super) fn the_one(
+    mut clusters: Vec<ClusterId>,
+    node: &NodeId,
+    cluster: Option<&ClusterId>,
+) -> Result<ClusterId, AdminError> {
+    clusters.retain(|c| cluster.is_none_or(|wanted| wanted == c));
+    if clusters.len() > 1 {
+        let names: Vec<_> = clusters.iter().map(ToString::to_string).collect();
+        let text = format!("is in several clusters: {}", names.join(", "));
+        return Err(AdminError::field(Code::AmbiguousNode, "node_id", text));
+    }
+    clusters.pop().ok_or_else(|| {
+        let text = format!("{node} is not on record (virtengine-provider node list)");
+        AdminError::field(Code::UnknownNode, "node_id", text)
+    })
+}
+
+pub(super) fn missing(id: &TaskId) -> AdminError {
     AdminError::missing(
         "task_id",
         format!("{id} is not on record (virtengine-provider task list)"),

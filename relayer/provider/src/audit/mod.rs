@@ -9,7 +9,7 @@ mod rows;
 pub use actor::{Actor, Role, Via};
 pub use anchor::{Anchor, Checked, anchored, check, record_anchor};
 pub use hpc_schema::audit::{Broken, Chain, Digest, KIND, Row};
-pub use rows::{Head, MAX_PAGE, append, head, newest, newest_of, page, verify};
+pub use rows::{Head, MAX_PAGE, after, append, ask_head, head, newest, newest_of, page, told_head, verify};
 
 /// What is appended; time, number and digests come with it.
 #[derive(Debug, Clone, PartialEq, Eq)]

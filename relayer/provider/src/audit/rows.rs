@@ -1,5 +1,5 @@
 use super::{Broken, Chain, Digest, Entry, Row};
-use crate::db::{self, Conn, Pool};
+use crate::db::{self, Conn, Pool, Query};
 use crate::store::{StoreError, bytes, int, uint};
 
 /// Rows that are read at once.
@@ -13,48 +13,72 @@ pub type Head = Chain;
 /// # Errors
 /// If the store fails.
 pub async fn append(conn: &mut Conn, entry: &Entry) -> Result<(), StoreError> {
-    let before = read_head(
-        &db::query("SELECT seq, digest FROM audit_head")
-            .fetch_one(&mut *conn)
-            .await?,
-    )?;
-    let row = Row {
-        seq: before.seq + 1,
-        at: entry.at,
-        actor: entry.by.name.clone(),
-        role: entry.by.role.as_str().to_owned(),
-        via: entry.by.via.as_str().to_owned(),
-        action: entry.action.to_owned(),
-        target: entry.target.clone(),
-        result: entry.result.to_owned(),
-        detail: entry.detail.to_string(),
-        previous: String::new(),
-        digest: String::new(),
-    };
-    let digest = row.digest_after(&before.digest);
+    let head = told_head(&ask_head().fetch_all(&mut *conn).await?)?;
+    conn.together(after(head, std::slice::from_ref(entry))).await?;
+    Ok(())
+}
+
+/// Asks where the log ends, in the transaction that is going to append.
+pub fn ask_head() -> Query<'static> {
+    db::query("SELECT seq, digest FROM audit_head")
+}
+
+/// What [`ask_head`] says.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn told_head(rows: &[db::Row]) -> Result<Head, StoreError> {
+    read_head(rows.first().ok_or(sqlx::Error::RowNotFound)?)
+}
+
+/// What appends rows to a log that ends so, in the transaction that has asked.
+#[must_use]
+pub fn after(mut head: Head, entries: &[Entry]) -> Vec<Query<'static>> {
+    let mut queries = Vec::with_capacity(entries.len() + 1);
+    for entry in entries {
+        let row = Row {
+            seq: head.seq + 1,
+            at: entry.at,
+            actor: entry.by.name.clone(),
+            role: entry.by.role.as_str().to_owned(),
+            via: entry.by.via.as_str().to_owned(),
+            action: entry.action.to_owned(),
+            target: entry.target.clone(),
+            result: entry.result.to_owned(),
+            detail: entry.detail.to_string(),
+            previous: String::new(),
+            digest: String::new(),
+        };
+        let next = Head {
+            seq: row.seq,
+            digest: row.digest_after(&head.digest),
+        };
+        queries.push(insert(row, &head.digest, &next.digest));
+        head = next;
+    }
+    if !entries.is_empty() {
+        let moved = db::query("UPDATE audit_head SET seq = ?, digest = ?");
+        queries.push(moved.bind(int(head.seq)).bind(head.digest.to_vec()));
+    }
+    queries
+}
+
+fn insert(row: Row, previous: &Digest, digest: &Digest) -> Query<'static> {
     db::query(
         "INSERT INTO audit (seq, at, actor, role, via, action, target, result, detail, previous, digest)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(int(row.seq))
     .bind(int(row.at))
-    .bind(&row.actor)
-    .bind(&row.role)
-    .bind(&row.via)
-    .bind(&row.action)
-    .bind(&row.target)
-    .bind(&row.result)
-    .bind(&row.detail)
-    .bind(before.digest.as_slice())
-    .bind(digest.as_slice())
-    .execute(&mut *conn)
-    .await?;
-    db::query("UPDATE audit_head SET seq = ?, digest = ?")
-        .bind(int(row.seq))
-        .bind(digest.as_slice())
-        .execute(conn)
-        .await?;
-    Ok(())
+    .bind(row.actor)
+    .bind(row.role)
+    .bind(row.via)
+    .bind(row.action)
+    .bind(row.target)
+    .bind(row.result)
+    .bind(row.detail)
+    .bind(previous.to_vec())
+    .bind(digest.to_vec())
 }
 
 /// Where the log ends.
@@ -62,11 +86,7 @@ pub async fn append(conn: &mut Conn, entry: &Entry) -> Result<(), StoreError> {
 /// # Errors
 /// If the store fails.
 pub async fn head(pool: &Pool) -> Result<Head, StoreError> {
-    read_head(
-        &db::query("SELECT seq, digest FROM audit_head")
-            .fetch_one(pool)
-            .await?,
-    )
+    told_head(&ask_head().fetch_all(pool).await?)
 }
 
 fn read_head(row: &db::Row) -> Result<Head, StoreError> {

@@ -102,6 +102,19 @@ async fn store() -> (tempfile::TempDir, Store) {
 }
 
 #[tokio::test]
+async fn several_rows_at_once_stand_one_after_the_other() {
+    let (_dir, store) = store().await;
+    for entries in [vec![], vec![entry(6)], vec![entry(7), entry(8), entry(9)]] {
+        let (tx, rows) = store.begin_together(vec![ask_head()]).await.unwrap();
+        let [head] = db::each(rows).unwrap();
+        tx.commit_together(after(told_head(&head).unwrap(), &entries))
+            .await
+            .unwrap();
+    }
+    assert_eq!(verify(store.reader(), |_| {}).await.unwrap().unwrap().seq, 9);
+}
+
+#[tokio::test]
 async fn the_store_refuses_to_change_or_remove_a_row() {
     let (_dir, store) = store().await;
     assert_eq!(verify(store.reader(), |_| {}).await.unwrap().unwrap().seq, 5);

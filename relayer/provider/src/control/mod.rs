@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
 
-pub use nudge::{Nudges, nudge};
+pub use nudge::{Nudge, Nudges, nudge, nudge_node};
 pub use rows::{Disabled, Version, disable, disabled, enable, touch, touch_files, version};
 
 use crate::command::{self, CommandRow};

@@ -4,10 +4,10 @@ use std::time::Duration;
 use hpc_chain::keys::SharedSigner;
 use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::Live;
-use crate::control::{Controls, Nudges, Refreshed};
+use crate::control::{Controls, Nudge, Nudges, Refreshed};
 use crate::gateway::{Gateway, ServerCertificate};
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
@@ -82,11 +82,22 @@ pub(super) async fn control(
             }
             Err(e) => health.raise("controls_failing", format!("decisions cannot be read: {e}")),
         }
-        let nudged = tokio::select! {
-            () = nudges.heard() => true,
-            () = changes.heard() => true,
-            () = sleep(CONTROL_EVERY) => false,
-            _ = stop.wait_for(|s| *s) => return,
+        let again = Instant::now() + CONTROL_EVERY;
+        let nudged = loop {
+            tokio::select! {
+                nudge = nudges.heard() => match nudge {
+                    Nudge::Look => break true,
+                    // Its own request claims what waits; nothing is to be read before.
+                    Nudge::Node(cluster, node) => {
+                        if let Some(gateway) = gateway.upgrade() {
+                            gateway.waiting.wake(&cluster, &node);
+                        }
+                    }
+                },
+                () = changes.heard() => break true,
+                () = sleep_until(again) => break false,
+                _ = stop.wait_for(|s| *s) => return,
+            }
         };
         if nudged {
             wake(&store, &gateway).await;

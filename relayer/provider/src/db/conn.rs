@@ -5,6 +5,9 @@ use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use sqlx::{Error, Postgres, Sqlite};
 
+use super::query::Query;
+use super::together::{Rows, on_sqlite};
+
 /// Connections that only read.
 #[derive(Debug, Clone)]
 pub enum Pool {
@@ -45,6 +48,31 @@ enum Inner {
     PostgresHeld(PoolConnection<Postgres>),
     SqliteTx(sqlx::Transaction<'static, Sqlite>),
     PostgresTx(sqlx::Transaction<'static, Postgres>),
+    SqliteOpen(Open),
+}
+
+/// A transaction of SQLite whose beginning and end travel with its statements. One that nobody ends is undone with its
+/// connection, whatever that is about.
+#[derive(Debug)]
+struct Open {
+    conn: PoolConnection<Sqlite>,
+    ended: bool,
+}
+
+impl Open {
+    async fn end(mut self, queries: Vec<Query<'_>>, word: &'static str) -> Result<Rows, Error> {
+        let rows = on_sqlite(&mut self.conn, "", queries, word).await?;
+        self.ended = true;
+        Ok(rows)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.conn.close_on_drop();
+        }
+    }
 }
 
 /// The database's own connection.
@@ -60,6 +88,7 @@ impl Conn {
             Inner::PostgresHeld(conn) => Side::Postgres(conn),
             Inner::SqliteTx(tx) => Side::Sqlite(tx),
             Inner::PostgresTx(tx) => Side::Postgres(tx),
+            Inner::SqliteOpen(open) => Side::Sqlite(&mut open.conn),
         }
     }
 }
@@ -110,6 +139,29 @@ impl Transaction {
         Self(Conn(Inner::PostgresTx(tx)))
     }
 
+    /// One that excludes other writers, with its first statements.
+    pub(crate) async fn open(
+        conn: PoolConnection<Sqlite>,
+        queries: Vec<Query<'_>>,
+    ) -> Result<(Self, Rows), Error> {
+        let mut open = Open { conn, ended: false };
+        let rows = on_sqlite(&mut open.conn, "BEGIN IMMEDIATE", queries, "").await?;
+        Ok((Self(Conn(Inner::SqliteOpen(open))), rows))
+    }
+
+    /// Makes it last, with these as its last statements: all of it, or nothing.
+    ///
+    /// # Errors
+    /// What the database says; after the statements, whether it lasts is unknown.
+    pub async fn commit_together(mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
+        if let Inner::SqliteOpen(open) = self.0.0 {
+            return open.end(queries, "COMMIT").await;
+        }
+        let rows = self.together(queries).await?;
+        self.commit().await?;
+        Ok(rows)
+    }
+
     /// Makes it last.
     ///
     /// # Errors
@@ -118,6 +170,7 @@ impl Transaction {
         match self.0.0 {
             Inner::SqliteTx(tx) => tx.commit().await,
             Inner::PostgresTx(tx) => tx.commit().await,
+            Inner::SqliteOpen(open) => open.end(Vec::new(), "COMMIT").await.map(drop),
             Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
         }
     }
@@ -130,6 +183,7 @@ impl Transaction {
         match self.0.0 {
             Inner::SqliteTx(tx) => tx.rollback().await,
             Inner::PostgresTx(tx) => tx.rollback().await,
+            Inner::SqliteOpen(open) => open.end(Vec::new(), "ROLLBACK").await.map(drop),
             Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
         }
     }

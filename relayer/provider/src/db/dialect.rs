@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use super::value::Value;
+
 /// A statement with PostgreSQL's parameters: each `?` the next of `$1`, `$2` …, `?3` is `$3`. What stands in quotes stays.
 pub(super) fn numbered(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 16);
@@ -23,6 +25,35 @@ pub(super) fn numbered(sql: &str) -> String {
     out
 }
 
+/// A statement whose parameters are told by their order alone, as those of statements that follow each other must be: each is
+/// a `?`, and its value stands where it is used. The text goes to the end of `out`.
+pub(super) fn in_order<'q>(sql: &str, values: &[Value<'q>], out: &mut String) -> Vec<Value<'q>> {
+    let mut used = Vec::with_capacity(values.len());
+    let (mut next, mut quoted) = (0, false);
+    let mut chars = sql.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c == '\'' {
+            quoted = !quoted;
+        }
+        if c != '?' || quoted {
+            continue;
+        }
+        let mut named = 0;
+        while let Some(digit) = chars.next_if(char::is_ascii_digit).and_then(|c| c.to_digit(10)) {
+            named = named * 10 + digit;
+        }
+        if named == 0 {
+            next += 1;
+            named = next;
+        }
+        let place = usize::try_from(named).unwrap_or(usize::MAX);
+        // One that was not given is null, as in a statement by itself.
+        used.push(values.get(place - 1).cloned().unwrap_or(Value::Int(None)));
+    }
+    used
+}
+
 /// Text as PostgreSQL can hold it: it has no NUL, which only somebody's nonsense contains.
 pub(super) fn storable(text: Cow<'_, str>) -> String {
     if text.contains('\0') {
@@ -43,6 +74,17 @@ mod tests {
         );
         assert_eq!(numbered("a = ?2 OR (?1 IS NULL)"), "a = $2 OR ($1 IS NULL)");
         assert_eq!(numbered("SELECT 1"), "SELECT 1");
+    }
+
+    #[test]
+    fn parameters_of_statements_that_follow_each_other_stand_in_their_order() {
+        let values: Vec<Value<'_>> = (1..=12).map(Value::from).collect();
+        let mut out = "BEGIN;".to_owned();
+        let used = in_order("a = ?12 AND b = ?1 AND (c = ?12 OR d = 'x?1')", &values, &mut out);
+        assert_eq!(out, "BEGIN;a = ? AND b = ? AND (c = ? OR d = 'x?1')");
+        assert_eq!(used, [12, 1, 12].map(Value::from));
+        let used = in_order("a = ? AND b = ?", &values, &mut String::new());
+        assert_eq!(used, [1, 2].map(Value::from));
     }
 
     #[test]

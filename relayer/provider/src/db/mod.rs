@@ -7,10 +7,12 @@ mod dialect;
 pub(crate) mod many;
 mod query;
 mod row;
+mod together;
 mod value;
 
 pub use conn::{Conn, Held, Pool, Transaction};
 
 pub use query::{Done, Query, Target, query};
 pub use row::{Get, Row};
+pub use together::{Rows, each};
 pub use value::Value;

@@ -14,8 +14,8 @@ use super::value::Value;
 #[derive(Debug)]
 #[must_use = "a statement does nothing until it is run"]
 pub struct Query<'q> {
-    sql: Cow<'static, str>,
-    values: Vec<Value<'q>>,
+    pub(super) sql: Cow<'static, str>,
+    pub(super) values: Vec<Value<'q>>,
 }
 
 /// How many rows a statement changed.
@@ -133,7 +133,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    async fn all_on(self, side: Side<'_>) -> Result<Vec<Row>, Error> {
+    pub(super) async fn all_on(self, side: Side<'_>) -> Result<Vec<Row>, Error> {
         Ok(match side {
             Side::Sqlite(conn) => {
                 let rows = self.sqlite().fetch_all(conn).await?;
@@ -146,7 +146,7 @@ impl<'q> Query<'q> {
         })
     }
 
-    fn sqlite(self) -> SqliteQuery {
+    pub(super) fn sqlite(self) -> SqliteQuery {
         let sql = match self.sql {
             Cow::Borrowed(sql) => sql.into_sql_str(),
             Cow::Owned(sql) => AssertSqlSafe(sql).into_sql_str(),

@@ -18,7 +18,7 @@ use tower::Service as _;
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::{Gateway, body, certificate, heartbeat, register, tasks};
+use super::{Gateway, body, certificate, heartbeat, register, result, tasks};
 use crate::clock;
 use crate::ops::RequestLabels;
 
@@ -50,7 +50,7 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/internal/v1/nodes/{node_id}/tasks/wait", get(tasks::wait))
         .route(
             "/internal/v1/nodes/{node_id}/tasks/{task_id}/result",
-            post(tasks::result),
+            post(result::result),
         )
         .route(
             "/internal/v1/nodes/{node_id}/tasks/{task_id}/progress",

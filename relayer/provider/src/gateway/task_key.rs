@@ -18,11 +18,20 @@ pub(super) async fn of(
     cluster: &ClusterId,
 ) -> Result<Option<(Arc<Seed>, Vec<KeyRotation>)>, Failure> {
     let steps = task::rotations(conn, cluster).await?;
-    match gateway.tasks.counts(cluster, steps.last().map(|s| &s.new_key)) {
-        Ok(key) => Ok(key.map(|key| (key, steps))),
-        Err(e) => {
+    Ok(counting(gateway, cluster, &steps)?.map(|key| (key, steps)))
+}
+
+/// The key that counts after these rotations.
+pub(super) fn counting(
+    gateway: &Gateway,
+    cluster: &ClusterId,
+    steps: &[KeyRotation],
+) -> Result<Option<Arc<Seed>>, Failure> {
+    gateway
+        .tasks
+        .counts(cluster, steps.last().map(|s| &s.new_key))
+        .map_err(|e| {
             tracing::error!(%cluster, error = %e, "the cluster's task key cannot be used");
-            Err(Failure::unavailable(60, "the cluster's task key cannot be read"))
-        }
-    }
+            Failure::unavailable(60, "the cluster's task key cannot be read")
+        })
 }

@@ -6,31 +6,26 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use hpc_schema::code::Code;
-use hpc_schema::id::{ClusterId, TaskId};
+use hpc_schema::id::TaskId;
 use hpc_schema::refusal::{Refusal, RefusalKind};
-use hpc_schema::task::{
-    MAX_TASK_RESULT_BYTES, ProgressRequest, RESULT_ACTION, ResultDigests, TaskHash, TaskResult, WaitAnswer,
-    audit_target as target,
-};
+use hpc_schema::task::{ProgressRequest, TaskHash};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::Failure;
 use super::certificate::may_have_one;
+use super::claim::claim;
 use super::connection::Connection;
 use super::path::PathIds;
-use super::{Gateway, body, task_key};
-use crate::db::Conn;
+use super::{Gateway, body};
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
-use crate::task::{self, Taken, Woken};
-use crate::{audit, clock, slot};
+use crate::task::{self, Woken};
+use crate::{audit, clock};
 
 /// The longest that a node may wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// How long a node waits that does not say.
 const USUAL_WAIT: Duration = Duration::from_secs(30);
-/// What stands around a result.
-const AROUND: usize = 8 * 1024;
 const MAX_PROGRESS_BYTES: usize = 4 * 1024;
 
 /// `GET …/{node_id}/tasks/wait` over mutual TLS: what is there for the node, or what comes within its time.
@@ -104,68 +99,28 @@ fn known<'a>(
     Ok(peer)
 }
 
-async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Option<WaitAnswer>, Failure> {
-    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    let limits = &gateway.config.tasks;
-    let lease = limits.lease.duration();
-    let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-    let mut tx = gateway.store.begin().await?;
-    let of = (cluster, node);
-    let claimed = task::claim(&mut tx, of, limits.per_node, lease_ms, clock::now_ms()).await?;
-    if claimed.is_empty() {
-        return Ok(None);
-    }
-    let Some((key, rotations)) = task_key::of(gateway, &mut tx, cluster).await? else {
-        tracing::warn!(%cluster, "a task cannot be signed: the cluster has no task key here");
-        return Err(Failure::unavailable(60, "the cluster has no task key here"));
-    };
-    for row in claimed.tasks.iter().filter(|row| !row.scheduled) {
-        let detail =
-            serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
-        audited(
-            &mut tx,
-            "task.dispatch",
-            target(cluster, node, &row.task_id),
-            "done",
-            detail,
-        )
-        .await?;
-    }
-    tx.commit().await.map_err(StoreError::from)?;
-    for row in &claimed.tasks {
-        tracing::info!(%cluster, %node, task = %row.task_id, kind = %row.kind, attempt = row.attempts, "task delivered");
-        gateway.waiting.tell(cluster, &row.task_id);
-    }
-    let registry = &gateway.registry;
-    let scope = (registry.chain_id(), registry.contract());
-    let seconds = u32::try_from(lease.as_secs()).unwrap_or(u32::MAX);
-    Ok(Some(task::answer(&claimed, rotations, scope, &key, seconds)))
-}
-
-/// What the daemon did, in the transaction of the act itself.
-async fn audited(
-    conn: &mut Conn,
+/// A row of the audit log about what the daemon did.
+pub(super) fn entry(
     action: &'static str,
     target: String,
     result: &'static str,
     detail: serde_json::Value,
-) -> Result<(), StoreError> {
-    let entry = audit::Entry {
+) -> audit::Entry {
+    audit::Entry {
         at: clock::now_ms(),
         by: audit::Actor::daemon(),
         action,
         target,
         result,
         detail,
-    };
-    audit::append(conn, &entry).await
+    }
 }
 
-fn task_id(text: &str) -> Result<TaskId, Failure> {
+pub(super) fn task_id(text: &str) -> Result<TaskId, Failure> {
     text.parse().map_err(|e| Failure::malformed("task_id", e))
 }
 
-fn refused(refusal: Refusal) -> Failure {
+pub(super) fn refused(refusal: Refusal) -> Failure {
     let status = match (refusal.kind, refusal.code) {
         (RefusalKind::Malformed, _) => 400,
         (_, Code::UnknownTask) => 404,
@@ -173,82 +128,6 @@ fn refused(refusal: Refusal) -> Failure {
         _ => 409,
     };
     Failure::new(status, refusal)
-}
-
-/// Puts slots where the result says that they are, on record with the result itself.
-async fn settle(
-    conn: &mut crate::db::Conn,
-    (cluster, id): (&ClusterId, &TaskId),
-    result: &TaskResult,
-) -> Result<(), StoreError> {
-    let Some(row) = task::find(conn, Some(cluster), id).await?.pop() else {
-        return Ok(());
-    };
-    for slot in slot::settle(conn, &row, result, clock::now_ms()).await? {
-        let target = format!("slot {}/{}", slot.node_id, slot.slot_id());
-        let detail = serde_json::json!({
-            "state": slot.state, "task": id, "hash": result.task_hash, "note": slot.note,
-        });
-        audited(conn, "slot.settle", target, "done", detail).await?;
-    }
-    Ok(())
-}
-
-/// `POST …/{node_id}/tasks/{task_id}/result`: durable when it is answered.
-pub(super) async fn result(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(connection): Extension<Connection>,
-    PathIds((path_node, path_task)): PathIds<(String, String)>,
-    request: Request,
-) -> Result<StatusCode, Failure> {
-    let within = gateway.live.get().gateway.request_timeout.duration();
-    let bytes = body::read(request, MAX_TASK_RESULT_BYTES + AROUND, within).await?;
-    let peer = connection.node(&gateway, &path_node, clock::now())?;
-    let id = task_id(&path_task)?;
-    let result: TaskResult = body::json(&bytes)?;
-    let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    let known = gateway.registry.node(cluster, node);
-    let Some(known) = known else {
-        let what = "the node is not registered";
-        return Err(Failure::new(404, Refusal::whole(Code::UnknownNode, what)));
-    };
-    let mut tx = gateway.store.begin().await?;
-    let taken = task::finish(
-        &mut tx,
-        (cluster, node),
-        &id,
-        &result,
-        known.key(),
-        clock::now_ms(),
-    )
-    .await?;
-    if taken == Taken::Recorded {
-        let digests = ResultDigests::of(&result);
-        let detail = serde_json::json!({
-            "outcome": result.outcome, "code": result.code, "hash": digests.hash,
-            "result_sha256": digests.result_sha256, "cleanup_sha256": digests.cleanup_sha256,
-            "signature": result.signature,
-        });
-        let said = if result.code.is_none() { "done" } else { "failed" };
-        audited(&mut tx, RESULT_ACTION, target(cluster, node, &id), said, detail).await?;
-        settle(&mut tx, (cluster, &id), &result).await?;
-    }
-    tx.commit().await.map_err(StoreError::from)?;
-    match taken {
-        Taken::Recorded => {
-            let outcome = result.outcome.as_str();
-            tracing::info!(%cluster, %node, task = %id, outcome, code = result.code, "task ended");
-            gateway.waiting.tell(cluster, &id);
-            // Another one may have its turn now.
-            gateway.waiting.wake(cluster, node);
-            Ok(StatusCode::OK)
-        }
-        Taken::Known => Ok(StatusCode::OK),
-        Taken::Refused(refusal) => {
-            tracing::warn!(%cluster, %node, task = %id, "a result is refused: {refusal}");
-            Err(refused(refusal))
-        }
-    }
 }
 
 /// `POST …/{node_id}/tasks/{task_id}/progress`.

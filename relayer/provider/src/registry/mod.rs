@@ -11,7 +11,7 @@ mod sync;
 mod task_keys;
 mod view;
 
-pub use clusters::{clusters, clusters_of};
+pub use clusters::{ask_clusters, clusters, clusters_of, told_clusters};
 pub use listed::{Listed, Which, listed};
 pub use node::{Contact, Node, Order, OrderKind};
 pub use others::{Mark, catch_up, heard_elsewhere};

@@ -102,11 +102,12 @@ impl Desk {
             params,
             nonce: [1; 16],
             submitted_by: "root".into(),
+            scheduled: false,
             issued_at: UnixSeconds(NOW / 1000),
             expires_at: UnixSeconds(NOW / 1000 + 60),
         };
         let mut tx = self.store.begin().await.unwrap();
-        let (done, _) = task::submit(&mut tx, &new, ("hpc-1", "wasm1abc"), NOW)
+        let (done, _) = task::submit(&mut tx, new.clone(), ("hpc-1", "wasm1abc"), NOW)
             .await
             .unwrap();
         assert_eq!(done, Submitted::Queued);

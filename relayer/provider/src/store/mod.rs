@@ -1,6 +1,7 @@
 //! The store: opening, migrations, binding to one contract. SQLite for one gateway, PostgreSQL for several. Every table
 //! belongs to one module, which alone reads and writes it; transactions across modules pass a connection.
 
+mod binding;
 mod checkpoint;
 mod lease;
 mod migrations;
@@ -16,6 +17,7 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
+pub use binding::{ask_bound, told_bound};
 use checkpoint::Checkpoints;
 use lease::Fence;
 pub(crate) use lease::HOLDS;
@@ -25,7 +27,7 @@ pub use postgres::{Changes, check_url};
 pub(crate) use value::{bytes, int, opt_uint, sequence, text, uint};
 
 use crate::config;
-use crate::db::{self, Pool, Transaction};
+use crate::db::{self, Pool, Query, Rows, Transaction};
 use crate::home::{self, Home};
 use crate::page::BadCursor;
 
@@ -199,6 +201,19 @@ impl Store {
         }
     }
 
+    /// The same with its first statements, and their rows.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub async fn begin_together(&self, queries: Vec<Query<'_>>) -> Result<(Transaction, Rows), StoreError> {
+        if let Write::Sqlite { pool, .. } = &self.write {
+            return Ok(Transaction::open(pool.acquire().await?, queries).await?);
+        }
+        let mut tx = self.begin().await?;
+        let rows = tx.together(queries).await?;
+        Ok((tx, rows))
+    }
+
     /// A transaction of the statements that take reports in, which may run beside those of other gateways: they lock the
     /// rows of their nodes in one order.
     ///
@@ -216,54 +231,6 @@ impl Store {
         if let Write::Sqlite { checkpoints, .. } = &self.write {
             checkpoints.written(reports);
         }
-    }
-
-    /// Binds a new store to a contract, and refuses one that is bound to another.
-    ///
-    /// # Errors
-    /// [`StoreError::Bound`].
-    pub async fn bind(&self, chain_id: &str, contract: &str) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        db::query(
-            "INSERT INTO binding (one, chain_id, contract) VALUES (1, ?, ?) ON CONFLICT (one) DO NOTHING",
-        )
-        .bind(chain_id)
-        .bind(contract)
-        .execute(&mut *tx)
-        .await?;
-        // As long as nothing refers to a contract, a slip in the configuration can be corrected.
-        db::query(
-            "UPDATE binding SET chain_id = ?, contract = ?, params = NULL
-             WHERE NOT EXISTS (SELECT 1 FROM token) AND NOT EXISTS (SELECT 1 FROM node)
-               AND NOT EXISTS (SELECT 1 FROM batch) AND NOT EXISTS (SELECT 1 FROM cluster)",
-        )
-        .bind(chain_id)
-        .bind(contract)
-        .execute(&mut *tx)
-        .await?;
-        let row = db::query("SELECT chain_id, contract FROM binding")
-            .fetch_one(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        let (bound_chain, bound_contract): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        if bound_chain == chain_id && bound_contract == contract {
-            return Ok(());
-        }
-        Err(StoreError::Bound {
-            chain_id: bound_chain,
-            contract: bound_contract,
-        })
-    }
-
-    /// The chain and contract that the store belongs to; none in a new one.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn bound(&self) -> Result<Option<(String, String)>, StoreError> {
-        let row = db::query("SELECT chain_id, contract FROM binding")
-            .fetch_optional(&self.read)
-            .await?;
-        row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
     }
 
     /// Copies the whole database, as of one moment, into a new file. Others may write meanwhile.

@@ -1,7 +1,7 @@
 use hpc_schema::id::{ClusterId, NodeId};
 
 use super::row::TaskRow;
-use crate::db::{self, Conn, Pool};
+use crate::db::{self, Conn, Pool, Query, Row};
 use crate::store::{StoreError, int, text};
 
 /// What a node is given at once.
@@ -26,20 +26,16 @@ impl Claimed {
     }
 }
 
-/// Takes what waits for the node, in one statement, so that no two connections get the same: `per_node` of its tasks may
-/// be under way; one whose lease is over is given again.
-///
-/// # Errors
-/// If the store fails.
-pub async fn claim(
-    conn: &mut Conn,
-    (cluster, node): (&ClusterId, &NodeId),
+/// What takes all that waits for the node: its tasks in one statement, so that no two connections get the same, and in
+/// another the cancellations that it has not heard of. `per_node` of its tasks may be under way; one whose lease is over is
+/// given again.
+pub fn ask_claim<'q>(
+    (cluster, node): (&'q ClusterId, &'q NodeId),
     per_node: u32,
     lease_ms: u64,
     now_ms: u64,
-) -> Result<Claimed, StoreError> {
-    let mut claimed = Claimed::default();
-    let rows = db::query(
+) -> [Query<'q>; 2] {
+    let tasks = db::query(
         "UPDATE task SET state = CASE state WHEN 'queued' THEN 'dispatched' ELSE state END,
              attempts = attempts + 1, lease_until_ms = ?5, dispatched_ms = coalesce(dispatched_ms, ?4)
          WHERE cluster_id = ?1 AND task_id IN (
@@ -59,17 +55,8 @@ pub async fn claim(
     .bind(i64::from(per_node))
     .bind(int(now_ms))
     .bind(int(now_ms.saturating_add(lease_ms)))
-    .bind(AT_ONCE)
-    .fetch_all(&mut *conn)
-    .await?;
-    for row in &rows {
-        claimed.tasks.push(TaskRow::read(row)?);
-    }
-    // In no order as they come.
-    claimed
-        .tasks
-        .sort_by(|a, b| (a.submitted_ms, &a.task_id).cmp(&(b.submitted_ms, &b.task_id)));
-    let rows = db::query(
+    .bind(AT_ONCE);
+    let cancelled = db::query(
         "UPDATE task SET cancel_told_ms = ?3 WHERE cluster_id = ?1 AND node_id = ?2
          AND state IN ('dispatched', 'running') AND cancelled_by IS NOT NULL
          AND (cancel_told_ms IS NULL OR cancel_told_ms <= ?4) RETURNING *",
@@ -77,13 +64,41 @@ pub async fn claim(
     .bind(cluster.as_str())
     .bind(node.as_str())
     .bind(int(now_ms))
-    .bind(int(now_ms.saturating_sub(TOLD_AGAIN_MS)))
-    .fetch_all(conn)
-    .await?;
-    for row in &rows {
-        claimed.cancel.push(TaskRow::read(row)?);
-    }
+    .bind(int(now_ms.saturating_sub(TOLD_AGAIN_MS)));
+    [tasks, cancelled]
+}
+
+/// What [`ask_claim`] says.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn told_claim(tasks: &[Row], cancelled: &[Row]) -> Result<Claimed, StoreError> {
+    let read = |rows: &[Row]| rows.iter().map(TaskRow::read).collect::<Result<Vec<_>, _>>();
+    let mut claimed = Claimed {
+        tasks: read(tasks)?,
+        cancel: read(cancelled)?,
+    };
+    // In no order as they come.
+    claimed
+        .tasks
+        .sort_by(|a, b| (a.submitted_ms, &a.task_id).cmp(&(b.submitted_ms, &b.task_id)));
     Ok(claimed)
+}
+
+/// Takes what waits for the node, as [`ask_claim`] says.
+///
+/// # Errors
+/// If the store fails.
+pub async fn claim(
+    conn: &mut Conn,
+    of: (&ClusterId, &NodeId),
+    per_node: u32,
+    lease_ms: u64,
+    now_ms: u64,
+) -> Result<Claimed, StoreError> {
+    let asked = ask_claim(of, per_node, lease_ms, now_ms).into();
+    let [tasks, cancelled] = db::each(conn.together(asked).await?)?;
+    told_claim(&tasks, &cancelled)
 }
 
 /// Nodes for which something waits.

@@ -5,7 +5,7 @@ use hpc_schema::refusal::Refusal;
 use hpc_schema::task::{TaskHash, TaskResult, TaskState, result_message, verify_result};
 
 use super::row::TaskRow;
-use crate::db::{self, Conn};
+use crate::db::{self, Conn, Query, Row};
 use crate::store::{StoreError, int};
 
 /// What became of a result.
@@ -19,44 +19,59 @@ pub enum Taken {
     Refused(Refusal),
 }
 
-/// Takes a node's result. It is checked against the task on record and the node's key; the first one counts, but that
-/// a task of which nobody knew the end is resolved by a result that comes after all.
-///
-/// # Errors
-/// If the store fails.
-pub async fn finish(
-    conn: &mut Conn,
-    (cluster, node): (&ClusterId, &NodeId),
-    id: &TaskId,
-    result: &TaskResult,
-    key: &AgentKey,
-    now_ms: u64,
-) -> Result<Taken, StoreError> {
-    let row = db::query("SELECT * FROM task WHERE cluster_id = ? AND task_id = ? AND node_id = ?")
+/// Asks for a node's task.
+pub fn ask_task<'q>((cluster, node): (&'q ClusterId, &'q NodeId), id: &'q TaskId) -> Query<'q> {
+    db::query("SELECT * FROM task WHERE cluster_id = ? AND task_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(id.as_str())
         .bind(node.as_str())
-        .fetch_optional(&mut *conn)
-        .await?;
-    let Some(row) = row.as_ref().map(TaskRow::read).transpose()? else {
+}
+
+/// What [`ask_task`] says.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn told_task(rows: &[Row]) -> Result<Option<TaskRow>, StoreError> {
+    rows.first().map(TaskRow::read).transpose()
+}
+
+/// What is to become of a node's result. It is checked against the task on record and the node's key; the first one counts,
+/// but that a task of which nobody knew the end is resolved by a result that comes after all.
+#[must_use]
+pub fn judge(row: Option<&TaskRow>, result: &TaskResult, key: &AgentKey) -> Taken {
+    let Some(row) = row else {
         let what = "is not on record for this node";
-        return Ok(Taken::Refused(Refusal::field(Code::UnknownTask, "task_id", what)));
+        return Taken::Refused(Refusal::field(Code::UnknownTask, "task_id", what));
     };
     if let Err(refusal) = verify_result(result, row.hash, key, &ZebraVerifier) {
-        return Ok(Taken::Refused(refusal));
+        return Taken::Refused(refusal);
     }
     if let Some(before) = &row.result {
-        return Ok(same(before.get(), result, row.hash));
+        return same(before.get(), result, row.hash);
     }
     let unresolved =
         row.state == TaskState::Failed && row.code.as_deref() == Some(Code::OutcomeUnknown.as_str());
     let state = TaskState::from(result.outcome);
     if !unresolved && !row.state.may_become(state) {
         let what = format!("the task is {}", row.state);
-        return Ok(Taken::Refused(Refusal::whole(Code::InvalidState, what)));
+        return Taken::Refused(Refusal::whole(Code::InvalidState, what));
     }
+    Taken::Recorded
+}
+
+/// Puts a result on record that was judged so.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn ended<'q>(
+    row: &'q TaskRow,
+    result: &'q TaskResult,
+    key: &AgentKey,
+    now_ms: u64,
+) -> Result<Query<'q>, StoreError> {
+    let state = TaskState::from(result.outcome);
     let text = serde_json::to_string(result).map_err(std::io::Error::from)?;
-    db::query(
+    Ok(db::query(
         "UPDATE task SET state = ?, ended_ms = ?, code = ?, detail = ?, result = ?, result_key = ?, lease_until_ms = NULL
          WHERE cluster_id = ? AND task_id = ?",
     )
@@ -66,11 +81,28 @@ pub async fn finish(
     .bind(&result.detail)
     .bind(text)
     .bind(key.to_base64())
-    .bind(cluster.as_str())
-    .bind(id.as_str())
-    .execute(conn)
-    .await?;
-    Ok(Taken::Recorded)
+    .bind(row.cluster_id.as_str())
+    .bind(row.task_id.as_str()))
+}
+
+/// Takes a node's result, as [`judge`] says.
+///
+/// # Errors
+/// If the store fails.
+pub async fn finish(
+    conn: &mut Conn,
+    of: (&ClusterId, &NodeId),
+    id: &TaskId,
+    result: &TaskResult,
+    key: &AgentKey,
+    now_ms: u64,
+) -> Result<Taken, StoreError> {
+    let row = told_task(&ask_task(of, id).fetch_all(&mut *conn).await?)?;
+    let taken = judge(row.as_ref(), result, key);
+    if let (Taken::Recorded, Some(row)) = (&taken, &row) {
+        ended(row, result, key, now_ms)?.execute(conn).await?;
+    }
+    Ok(taken)
 }
 
 /// The same words may come twice; others may not.

@@ -11,14 +11,16 @@ mod row;
 mod submit;
 mod waiters;
 
-pub use claim::{Claimed, claim, waiting_nodes, waits_for};
+pub use claim::{Claimed, ask_claim, claim, told_claim, waiting_nodes, waits_for};
 pub use deliver::{answer, signed_cancellation};
-pub use end::{Taken, cancel, finish};
+pub use end::{Taken, ask_task, cancel, ended, finish, judge, told_task};
 pub use keep::{Swept, keep, prune};
 pub use progress::{MAX_EVENTS, ProgressRow, note, progress_of};
-pub use rotation::{record_rotation, rotation, rotations};
+pub use rotation::{ask_rotations, record_rotation, rotation, rotations, told_rotations};
 pub use row::{Approval, TaskRow, find, history};
-pub use submit::{NewTask, Submitted, approve, schedule, submit, unsigned_of};
+pub use submit::{
+    NewTask, Room, Submitted, admit, approve, ask_room, record, submit, told_room, unsigned_of,
+};
 pub use waiters::{Parked, Waiters, Woken};
 
 #[cfg(test)]

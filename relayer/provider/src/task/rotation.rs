@@ -4,7 +4,7 @@ use hpc_schema::id::ClusterId;
 use hpc_schema::key::AgentKey;
 use hpc_schema::task::{KeyRotation, rotation_message};
 
-use crate::db::{self, Conn};
+use crate::db::{self, Conn, Query, Row};
 use crate::identity::Seed;
 use crate::store::{StoreError, int, text};
 
@@ -16,11 +16,21 @@ const TOLD: i64 = 16;
 /// # Errors
 /// If the store fails.
 pub async fn rotations(conn: &mut Conn, cluster: &ClusterId) -> Result<Vec<KeyRotation>, StoreError> {
-    let rows = db::query("SELECT * FROM task_key_rotation WHERE cluster_id = ? ORDER BY n DESC LIMIT ?")
+    told_rotations(&ask_rotations(cluster).fetch_all(conn).await?)
+}
+
+/// Asks for them.
+pub fn ask_rotations(cluster: &ClusterId) -> Query<'_> {
+    db::query("SELECT * FROM task_key_rotation WHERE cluster_id = ? ORDER BY n DESC LIMIT ?")
         .bind(cluster.as_str())
         .bind(TOLD)
-        .fetch_all(conn)
-        .await?;
+}
+
+/// What [`ask_rotations`] says.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn told_rotations(rows: &[Row]) -> Result<Vec<KeyRotation>, StoreError> {
     rows.iter()
         .rev()
         .map(|row| {

@@ -3,8 +3,8 @@ use hpc_schema::task::{Task, TaskScope, TaskType, task_hash, task_message};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use serde_json::value::RawValue;
 
-use super::row::{Approval, TaskRow, find};
-use crate::db::{self, Conn};
+use super::row::{Approval, TaskRow};
+use crate::db::{self, Conn, Query, Row};
 use crate::store::{StoreError, int};
 
 /// Tasks that one node may have open.
@@ -27,6 +27,8 @@ pub struct NewTask {
     pub nonce: [u8; 16],
     /// Who submits it.
     pub submitted_by: String,
+    /// Whether nobody does, but the daemon by schedule.
+    pub scheduled: bool,
     /// When.
     pub issued_at: UnixSeconds,
     /// Not to be begun afterwards.
@@ -75,16 +77,65 @@ pub fn unsigned_of(row: &TaskRow) -> Option<Task> {
     unsigned(&row.task_id, row.kind, &row.params, &row.nonce, times)
 }
 
-/// Puts a task on record; its row, if it is there or was before. One statement but where it cannot be.
+/// What is on record before a task is submitted.
+#[derive(Debug)]
+pub struct Room {
+    /// Tasks of its node that are not over.
+    open: i64,
+    /// The one that has its id.
+    before: Option<TaskRow>,
+}
+
+/// Asks what a submission has to know.
+pub fn ask_room<'q>(cluster: &'q ClusterId, node: &'q NodeId, task: &'q TaskId) -> Query<'q> {
+    db::query(
+        "SELECT room.open_tasks, t.* FROM
+             (SELECT count(*) AS open_tasks FROM task WHERE cluster_id = ?1 AND node_id = ?2
+              AND state IN ('queued', 'dispatched', 'running')) AS room
+         LEFT JOIN task t ON t.cluster_id = ?1 AND t.task_id = ?3",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(task.as_str())
+}
+
+/// What [`ask_room`] says.
 ///
 /// # Errors
-/// If the store fails.
-pub async fn submit(
-    conn: &mut Conn,
-    new: &NewTask,
+/// If it cannot be read.
+pub fn told_room(rows: &[Row]) -> Result<Room, StoreError> {
+    let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    let known: Option<String> = row.try_get("task_id")?;
+    Ok(Room {
+        open: row.try_get("open_tasks")?,
+        before: known.map(|_| TaskRow::read(row)).transpose()?,
+    })
+}
+
+/// What becomes of a submission where there is this room, which nobody else may take meanwhile; the task's row, as it is or
+/// is to be.
+///
+/// # Errors
+/// If the clock is wrong.
+pub fn admit(
+    new: NewTask,
+    room: Room,
     (chain_id, contract): (&str, &str),
     now_ms: u64,
 ) -> Result<(Submitted, Option<TaskRow>), StoreError> {
+    if let Some(before) = room.before {
+        let same = before.node_id == new.node_id
+            && before.kind == new.kind
+            && before.params.get() == new.params.get();
+        return Ok(if same {
+            (Submitted::Known, Some(before))
+        } else {
+            (Submitted::Taken, None)
+        });
+    }
+    if room.open >= MAX_OPEN {
+        return Ok((Submitted::Full, None));
+    }
     let times = (new.issued_at, new.expires_at);
     let task = unsigned(&new.task_id, new.kind, &new.params, &new.nonce, times)
         .ok_or_else(|| std::io::Error::other("the clock is wrong"))?;
@@ -95,52 +146,53 @@ pub async fn submit(
         node_id: &new.node_id,
     };
     let hash = task_hash(&task_message(&scope, &task, &new.nonce));
-    let approval = if new.kind.needs_approval() {
-        Approval::Waiting
+    let (submitted, approval) = if new.kind.needs_approval() {
+        (Submitted::Held, Approval::Waiting)
     } else {
-        Approval::None
+        (Submitted::Queued, Approval::None)
     };
-    let row = db::query(
-        "INSERT INTO task (cluster_id, task_id, node_id, kind, params, nonce, hash, submitted_by, issued_at_s,
-         expires_at_s, submitted_ms, approval, state)
-         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'queued'
-         WHERE (SELECT count(*) FROM task WHERE cluster_id = ?1 AND node_id = ?3
-                AND state IN ('queued', 'dispatched', 'running')) < ?13
-         ON CONFLICT (cluster_id, task_id) DO NOTHING RETURNING *",
+    Ok((submitted, Some(TaskRow::queued(new, hash, approval, now_ms))))
+}
+
+/// Puts a task on record that was admitted.
+pub fn record(row: &TaskRow) -> Query<'static> {
+    db::query(
+        "INSERT INTO task (cluster_id, task_id, node_id, kind, params, nonce, hash, submitted_by, scheduled, issued_at_s,
+         expires_at_s, submitted_ms, approval, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(new.cluster_id.as_str())
-    .bind(new.task_id.as_str())
-    .bind(new.node_id.as_str())
-    .bind(new.kind.as_str())
-    .bind(new.params.get())
-    .bind(new.nonce.as_slice())
-    .bind(hash.0.as_slice())
-    .bind(&new.submitted_by)
-    .bind(int(new.issued_at.0))
-    .bind(int(new.expires_at.0))
-    .bind(int(now_ms))
-    .bind(approval.as_str())
-    .bind(MAX_OPEN)
-    .fetch_optional(&mut *conn)
-    .await?;
-    if let Some(row) = row {
-        let done = match approval {
-            Approval::Waiting => Submitted::Held,
-            _ => Submitted::Queued,
-        };
-        return Ok((done, Some(TaskRow::read(&row)?)));
+    .bind(row.cluster_id.to_string())
+    .bind(row.task_id.to_string())
+    .bind(row.node_id.to_string())
+    .bind(row.kind.as_str())
+    .bind(row.params.get().to_owned())
+    .bind(row.nonce.to_vec())
+    .bind(row.hash.0.to_vec())
+    .bind(row.submitted_by.clone())
+    .bind(row.scheduled)
+    .bind(int(row.issued_at.0))
+    .bind(int(row.expires_at.0))
+    .bind(int(row.submitted_ms))
+    .bind(row.approval.as_str())
+    .bind(row.state.as_str())
+}
+
+/// Puts a task on record where it can be; its row, if it is there or was before.
+///
+/// # Errors
+/// If the store fails.
+pub async fn submit(
+    conn: &mut Conn,
+    new: NewTask,
+    scope: (&str, &str),
+    now_ms: u64,
+) -> Result<(Submitted, Option<TaskRow>), StoreError> {
+    let room = ask_room(&new.cluster_id, &new.node_id, &new.task_id);
+    let room = told_room(&room.fetch_all(&mut *conn).await?)?;
+    let (done, row) = admit(new, room, scope, now_ms)?;
+    if let (Submitted::Queued | Submitted::Held, Some(row)) = (done, &row) {
+        record(row).execute(conn).await?;
     }
-    // It was there before, or there is no room.
-    let Some(before) = find(conn, Some(&new.cluster_id), &new.task_id).await?.pop() else {
-        return Ok((Submitted::Full, None));
-    };
-    let same =
-        before.node_id == new.node_id && before.kind == new.kind && before.params.get() == new.params.get();
-    Ok(if same {
-        (Submitted::Known, Some(before))
-    } else {
-        (Submitted::Taken, None)
-    })
+    Ok((done, row))
 }
 
 /// Lets a task be delivered that waits for approval; whether there was one.
@@ -163,17 +215,4 @@ pub async fn approve(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() > 0)
-}
-
-/// Notes that the daemon has submitted a task by schedule, and nobody decided it.
-///
-/// # Errors
-/// If the store fails.
-pub async fn schedule(conn: &mut Conn, row: &TaskRow) -> Result<(), StoreError> {
-    db::query("UPDATE task SET scheduled = 1 WHERE cluster_id = ? AND task_id = ?")
-        .bind(row.cluster_id.as_str())
-        .bind(row.task_id.as_str())
-        .execute(conn)
-        .await?;
-    Ok(())
 }

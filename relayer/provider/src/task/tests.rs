@@ -26,6 +26,7 @@ pub(super) fn task(id: &str, kind: TaskType, params: &str) -> NewTask {
         params: RawValue::from_string(params.to_owned()).unwrap(),
         nonce: [1; 16],
         submitted_by: "root".into(),
+        scheduled: false,
         issued_at: UnixSeconds(NOW / 1000),
         expires_at: UnixSeconds(NOW / 1000 + 60),
     }
@@ -39,7 +40,7 @@ pub(super) async fn store() -> (tempfile::TempDir, Store) {
 
 pub(super) async fn put(store: &Store, new: &NewTask) -> Submitted {
     let mut tx = store.begin().await.unwrap();
-    let (done, _) = submit(&mut tx, new, SCOPE, NOW).await.unwrap();
+    let (done, _) = submit(&mut tx, new.clone(), SCOPE, NOW).await.unwrap();
     tx.commit().await.unwrap();
     done
 }
