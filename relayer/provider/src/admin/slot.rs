@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
-use super::task::Submission;
+use super::submit::Submission;
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;

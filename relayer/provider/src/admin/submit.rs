@@ -1,13 +1,12 @@
 //! What a submission asks the store, and what comes of the answers: the fewer ways to the store, the sooner the node has it.
 
 use hpc_schema::code::Code;
-use hpc_schema::id::TaskId;
-use hpc_schema::task::Params;
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::task::{Params, TaskType};
 use serde_json::value::RawValue;
 
 use super::act::Act;
 use super::error::AdminError;
-use super::task::{Submission, missing, target, the_one};
 use crate::audit::Actor;
 use crate::clock;
 use crate::db::{Query, Rows};
@@ -18,6 +17,23 @@ use crate::task::{self, NewTask, Submitted, TaskRow};
 
 /// The farthest expiry of a task.
 pub const MAX_LIFE_SECONDS: u64 = 7 * 24 * 3600;
+
+/// A task for one node.
+#[derive(Debug, Clone)]
+pub struct Submission<'a> {
+    /// Its id; none: drawn. The same task may be submitted again under its id.
+    pub task_id: Option<&'a TaskId>,
+    /// The node.
+    pub node_id: &'a NodeId,
+    /// Its cluster, if several have a node of this id.
+    pub cluster_id: Option<&'a ClusterId>,
+    /// What is to be done.
+    pub kind: TaskType,
+    /// JSON object.
+    pub params: &'a str,
+    /// Not to be begun later than so many seconds from now.
+    pub expires_seconds: u64,
+}
 
 /// Its id, or one that is drawn.
 pub(super) fn id_of(what: &Submission<'_>) -> Result<TaskId, AdminError> {
@@ -110,4 +126,34 @@ async fn claim_slots(act: &mut Act, row: &TaskRow, params: &Params) -> Result<()
         Claimed::Yes => Ok(()),
         Claimed::No(why) => Err(AdminError::field(Code::InvalidState, "params.slots", why)),
     }
+}
+
+/// The one of the node's clusters that is meant.
+pub(super) fn the_one(
+    mut clusters: Vec<ClusterId>,
+    node: &NodeId,
+    cluster: Option<&ClusterId>,
+) -> Result<ClusterId, AdminError> {
+    clusters.retain(|c| cluster.is_none_or(|wanted| wanted == c));
+    if clusters.len() > 1 {
+        let names: Vec<_> = clusters.iter().map(ToString::to_string).collect();
+        let text = format!("is in several clusters: {}", names.join(", "));
+        return Err(AdminError::field(Code::AmbiguousNode, "node_id", text));
+    }
+    clusters.pop().ok_or_else(|| {
+        let text = format!("{node} is not on record (virtengine-provider node list)");
+        AdminError::field(Code::UnknownNode, "node_id", text)
+    })
+}
+
+/// As the audit log names it.
+pub(super) fn target(row: &TaskRow) -> String {
+    format!("task {}/{} of {}", row.cluster_id, row.task_id, row.node_id)
+}
+
+pub(super) fn missing(id: &TaskId) -> AdminError {
+    AdminError::missing(
+        "task_id",
+        format!("{id} is not on record (virtengine-provider task list)"),
+    )
 }

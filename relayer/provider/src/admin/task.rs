@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
-use super::submit::{admit, id_of, questions};
+use super::submit::{Submission, admit, id_of, missing, questions, target, the_one};
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
@@ -16,23 +16,6 @@ use crate::page::{Page, Window};
 use crate::registry;
 use crate::store::StoreError;
 use crate::task::{self, ProgressRow, TaskRow};
-
-/// A task for one node.
-#[derive(Debug, Clone)]
-pub struct Submission<'a> {
-    /// Its id; none: drawn. The same task may be submitted again under its id.
-    pub task_id: Option<&'a TaskId>,
-    /// The node.
-    pub node_id: &'a NodeId,
-    /// Its cluster, if several have a node of this id.
-    pub cluster_id: Option<&'a ClusterId>,
-    /// What is to be done.
-    pub kind: TaskType,
-    /// JSON object.
-    pub params: &'a str,
-    /// Not to be begun later than so many seconds from now.
-    pub expires_seconds: u64,
-}
 
 /// A task in full.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -55,10 +38,6 @@ impl<'de> Deserialize<'de> for TaskFull {
             progress: serde_json::from_value(progress).map_err(D::Error::custom)?,
         })
     }
-}
-
-pub(super) fn target(row: &TaskRow) -> String {
-    format!("task {}/{} of {}", row.cluster_id, row.task_id, row.node_id)
 }
 
 impl Admin {
@@ -230,29 +209,4 @@ impl Admin {
         control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         Ok(state)
     }
-}
-
-/// The one of the node's clusters that is meant.
-pub(super) fn the_one(
-    mut clusters: Vec<ClusterId>,
-    node: &NodeId,
-    cluster: Option<&ClusterId>,
-) -> Result<ClusterId, AdminError> {
-    clusters.retain(|c| cluster.is_none_or(|wanted| wanted == c));
-    if clusters.len() > 1 {
-        let names: Vec<_> = clusters.iter().map(ToString::to_string).collect();
-        let text = format!("is in several clusters: {}", names.join(", "));
-        return Err(AdminError::field(Code::AmbiguousNode, "node_id", text));
-    }
-    clusters.pop().ok_or_else(|| {
-        let text = format!("{node} is not on record (virtengine-provider node list)");
-        AdminError::field(Code::UnknownNode, "node_id", text)
-    })
-}
-
-pub(super) fn missing(id: &TaskId) -> AdminError {
-    AdminError::missing(
-        "task_id",
-        format!("{id} is not on record (virtengine-provider task list)"),
-    )
 }

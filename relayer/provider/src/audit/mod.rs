@@ -28,5 +28,25 @@ pub struct Entry {
     pub detail: serde_json::Value,
 }
 
+impl Entry {
+    /// Of what the daemon does by itself, now.
+    #[must_use]
+    pub fn of_daemon(
+        action: &'static str,
+        target: String,
+        result: &'static str,
+        detail: serde_json::Value,
+    ) -> Self {
+        Self {
+            at: crate::clock::now_ms(),
+            by: Actor::daemon(),
+            action,
+            target,
+            result,
+            detail,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,10 @@
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hpc_chain::rpc::Endpoints;
 use serde_json::json;
-use tokio::sync::Mutex;
 
 use super::error::StartError;
 use crate::admin::Act;
@@ -56,13 +55,18 @@ impl Reload {
     /// # Errors
     /// Names the file or key; everything of its kind stays as it was.
     pub(super) async fn run(&self) -> Result<(), StartError> {
-        let _turn = self.turn.lock().await;
+        let (tokens, rest) = self.take_all();
+        self.tell(&rest?).await;
+        tokens
+    }
+
+    fn take_all(&self) -> (Result<(), StartError>, Result<Change, StartError>) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = self.publish_tokens();
         self.tell_failed(TOKEN_KEYS, tokens.as_ref().err());
         let rest = self.publish();
         self.tell_failed("", rest.as_ref().err());
-        self.tell(&rest?).await;
-        tokens
+        (tokens, rest)
     }
 
     fn tell_failed(&self, subject: &str, error: Option<&StartError>) {

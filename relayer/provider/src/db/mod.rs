@@ -8,11 +8,13 @@ pub(crate) mod many;
 mod query;
 mod row;
 mod together;
+mod transaction;
 mod value;
 
-pub use conn::{Conn, Held, Pool, Transaction};
+pub use conn::{Conn, Held, Pool};
 
 pub use query::{Done, Query, Target, query};
 pub use row::{Get, Row};
 pub use together::{Rows, each};
+pub use transaction::Transaction;
 pub use value::Value;

@@ -5,7 +5,6 @@ use hpc_schema::task::{WaitAnswer, audit_target};
 use super::Gateway;
 use super::answer::Failure;
 use super::task_key;
-use super::tasks::entry;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
 use crate::{audit, clock, db, task};
@@ -40,7 +39,7 @@ pub(super) async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Opti
         .map(|row| {
             let detail =
                 serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
-            entry(
+            audit::Entry::of_daemon(
                 "task.dispatch",
                 audit_target(cluster, node, &row.task_id),
                 "done",

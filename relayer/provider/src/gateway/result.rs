@@ -13,7 +13,7 @@ use hpc_schema::task::{MAX_TASK_RESULT_BYTES, RESULT_ACTION, ResultDigests, Task
 use super::answer::Failure;
 use super::connection::Connection;
 use super::path::PathIds;
-use super::tasks::{entry, refused, task_id};
+use super::tasks::{refused, task_id};
 use super::{Gateway, body};
 use crate::audit;
 use crate::db::Conn;
@@ -87,13 +87,13 @@ async fn entries(
     });
     let said = if result.code.is_none() { "done" } else { "failed" };
     let target = audit_target(cluster, node, &row.task_id);
-    let mut entries = vec![entry(RESULT_ACTION, target, said, detail)];
+    let mut entries = vec![audit::Entry::of_daemon(RESULT_ACTION, target, said, detail)];
     for slot in slot::settle(conn, row, result, clock::now_ms()).await? {
         let target = format!("slot {}/{}", slot.node_id, slot.slot_id());
         let detail = serde_json::json!({
             "state": slot.state, "task": row.task_id, "hash": result.task_hash, "note": slot.note,
         });
-        entries.push(entry("slot.settle", target, "done", detail));
+        entries.push(audit::Entry::of_daemon("slot.settle", target, "done", detail));
     }
     Ok(entries)
 }

@@ -17,10 +17,10 @@ use super::claim::claim;
 use super::connection::Connection;
 use super::path::PathIds;
 use super::{Gateway, body};
+use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
 use crate::task::{self, Woken};
-use crate::{audit, clock};
 
 /// The longest that a node may wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -97,23 +97,6 @@ fn known<'a>(
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
     may_have_one(gateway, node.as_deref())?;
     Ok(peer)
-}
-
-/// A row of the audit log about what the daemon did.
-pub(super) fn entry(
-    action: &'static str,
-    target: String,
-    result: &'static str,
-    detail: serde_json::Value,
-) -> audit::Entry {
-    audit::Entry {
-        at: clock::now_ms(),
-        by: audit::Actor::daemon(),
-        action,
-        target,
-        result,
-        detail,
-    }
 }
 
 pub(super) fn task_id(text: &str) -> Result<TaskId, Failure> {

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::submit::NewTask;
 use crate::db::{self, Conn, Pool, Row};
 use crate::page::{Page, Window};
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
@@ -117,37 +116,6 @@ fn of_hex<'de, D: serde::Deserializer<'de>>(d: D) -> Result<TaskHash, D::Error> 
 }
 
 impl TaskRow {
-    /// As a new one is to stand.
-    pub(super) fn queued(new: NewTask, hash: TaskHash, approval: Approval, now_ms: u64) -> Self {
-        Self {
-            task_id: new.task_id,
-            cluster_id: new.cluster_id,
-            node_id: new.node_id,
-            kind: new.kind,
-            params: new.params,
-            nonce: new.nonce,
-            hash,
-            submitted_by: new.submitted_by,
-            scheduled: new.scheduled,
-            issued_at: new.issued_at,
-            expires_at: new.expires_at,
-            approval,
-            approved_by: None,
-            state: TaskState::Queued,
-            attempts: 0,
-            submitted_ms: now_ms,
-            dispatched_ms: None,
-            began_ms: None,
-            ended_ms: None,
-            cancelled_by: None,
-            phase: None,
-            code: None,
-            detail: None,
-            result: None,
-            result_key: None,
-        }
-    }
-
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let bad = |column| StoreError::Value {
             table: "task",

@@ -1,5 +1,5 @@
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
-use hpc_schema::task::{Task, TaskScope, TaskType, task_hash, task_message};
+use hpc_schema::task::{Task, TaskHash, TaskScope, TaskState, TaskType, task_hash, task_message};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use serde_json::value::RawValue;
 
@@ -33,6 +33,39 @@ pub struct NewTask {
     pub issued_at: UnixSeconds,
     /// Not to be begun afterwards.
     pub expires_at: UnixSeconds,
+}
+
+impl TaskRow {
+    /// As a new one is to stand.
+    fn queued(new: NewTask, hash: TaskHash, approval: Approval, now_ms: u64) -> Self {
+        Self {
+            task_id: new.task_id,
+            cluster_id: new.cluster_id,
+            node_id: new.node_id,
+            kind: new.kind,
+            params: new.params,
+            nonce: new.nonce,
+            hash,
+            submitted_by: new.submitted_by,
+            scheduled: new.scheduled,
+            issued_at: new.issued_at,
+            expires_at: new.expires_at,
+            approval,
+            approved_by: None,
+            state: TaskState::Queued,
+            attempts: 0,
+            submitted_ms: now_ms,
+            dispatched_ms: None,
+            began_ms: None,
+            ended_ms: None,
+            cancelled_by: None,
+            phase: None,
+            code: None,
+            detail: None,
+            result: None,
+            result_key: None,
+        }
+    }
 }
 
 /// What became of a submission.
