@@ -13,8 +13,8 @@ use crate::random;
 /// For what is written last, once the gateway has been told.
 const LAST_WORDS: Duration = Duration::from_millis(700);
 
-/// Of the time between two heartbeats.
-const SHORTLY: u32 = 8;
+/// What is due so long before a heartbeat is not measured apart.
+const SHORTLY: Duration = Duration::from_secs(2);
 
 /// What the process is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Agent {
             }
             let round = self.schedule(now).next(self.sampler.categories());
             // What would be measured shortly before a heartbeat is measured for it: each wake-up costs.
-            let mut wake = if later(round, self.interval / SHORTLY) < next_beat {
+            let mut wake = if later(round, SHORTLY) < next_beat {
                 round
             } else {
                 next_beat

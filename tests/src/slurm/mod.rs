@@ -74,6 +74,13 @@ impl Slurm {
     }
 
     fn launch(mut self) -> Result<Self> {
+        let step =
+            |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "slurmstepd\n");
+        let others: Vec<u32> = pids().filter(step).collect();
+        ensure!(
+            others.is_empty(),
+            "steps of another Slurm run on this machine, and an agent takes them for jobs of this one: kill {others:?}"
+        );
         fs::write(self.conf(), self.configuration()?)?;
         let at = |name: &str| self.dir.join(name).display().to_string();
         let munged = [

@@ -92,8 +92,19 @@ impl Act {
     pub async fn end<T>(self, done: Result<T, AdminError>, detail: Value) -> Result<T, AdminError> {
         match done {
             Ok(value) => {
-                self.keep("done", detail).await?;
-                Ok(value)
+                let (store, by) = (self.store.clone(), self.by.clone());
+                let what = (self.action, self.target.clone());
+                match self.keep("done", detail).await {
+                    Ok(()) => Ok(value),
+                    Err(e) => {
+                        // Only the database's own word says that nothing was kept; it may be the store that is at its end.
+                        if matches!(e, StoreError::Sql(sqlx::Error::Database(_))) {
+                            let why = json!({ "message": e.to_string() });
+                            Self::note(&store, &by, what, "failed", why).await.ok();
+                        }
+                        Err(e.into())
+                    }
+                }
             }
             Err(error) => {
                 let (result, reason) = error.recorded();

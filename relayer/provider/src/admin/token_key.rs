@@ -91,9 +91,10 @@ impl Admin {
         sleep(UNTIL_KNOWN).await;
         let old = self.replaced(&path, &next)?;
         let now = clock::now();
-        let until = now.plus(overlap);
+        let wanted = now.plus(overlap);
         let act = Act::begin(&self.store, by, ACTION, TARGET).await?;
-        let recorded = Verifying::retire(&self.home, &old, until, now).map_err(|e| of_home(&e));
+        let recorded = Verifying::retire(&self.home, &old, wanted, now).map_err(|e| of_home(&e));
+        let until = *recorded.as_ref().unwrap_or(&wanted);
         let detail = json!({
             "old_key": old, "new_key": next.public(), "old_key_until": until, "resumed": resumed,
         });

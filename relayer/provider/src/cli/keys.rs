@@ -156,7 +156,8 @@ async fn change_passphrase(
     let resealed = match resealed {
         Ok(resealed) => resealed,
         Err(e) => {
-            note("failed", failed(&e)).await?;
+            // What went wrong is said whether or not the log takes it.
+            note("failed", failed(&e)).await.ok();
             return Err(e);
         }
     };
@@ -166,7 +167,7 @@ async fn change_passphrase(
     let detail = json!({ "keys": keys, "sealed_before": before });
     note("begun", detail.clone()).await?;
     if let Err(e) = resealed.put() {
-        note("failed", failed(&e)).await?;
+        note("failed", failed(&e)).await.ok();
         let half = "some keys may have the new passphrase, others the former one: run this again";
         return Err(e).context(half);
     }

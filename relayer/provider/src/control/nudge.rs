@@ -16,7 +16,7 @@ pub struct Nudges(Option<UnixDatagram>);
 
 impl Nudges {
     /// Listens on a socket in the daemon's directory, which is its owner's alone. Without it decisions are found a
-    /// quarter of a second later.
+    /// quarter of a second later, and tasks within five seconds.
     #[must_use]
     pub fn listen(home: &Home) -> Self {
         let path = home.wake_socket();

@@ -1,5 +1,7 @@
 //! What waits for a node: claimed, put into the audit log and signed, on two ways to the store.
 
+use std::time::Instant;
+
 use hpc_schema::task::{WaitAnswer, audit_target};
 
 use super::Gateway;
@@ -15,6 +17,7 @@ pub(super) async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Opti
     let limits = &gateway.config.tasks;
     let lease = limits.lease.duration();
     let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    let asked = Instant::now();
     let [tasks, cancelled] = task::ask_claim((cluster, node), limits.per_node, lease_ms, clock::now_ms());
     let questions = vec![tasks, cancelled, task::ask_rotations(cluster), audit::ask_head()];
     let (tx, told) = gateway.store.begin_together(questions).await?;
@@ -49,7 +52,9 @@ pub(super) async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Opti
         .collect();
     let registry = &gateway.registry;
     let scope = (registry.chain_id(), registry.contract());
-    let seconds = u32::try_from(lease.as_secs()).unwrap_or(u32::MAX);
+    // The lease began when it was asked for, and the store may have been waited for.
+    let left = lease.saturating_sub(asked.elapsed());
+    let seconds = u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
     let last = audit::after(audit::told_head(&head)?, &entries);
     // Signed while the disk works, and given out afterwards.
     let (kept, answer) = tokio::join!(tx.commit_together(last), async {

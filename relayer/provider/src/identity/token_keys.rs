@@ -79,7 +79,8 @@ impl Verifying {
         Ok(former.last().map(|(_, key)| *key))
     }
 
-    /// Has `key` count until then when another takes its place; those whose time was over at `now` are forgotten.
+    /// Has `key` count until then when another takes its place, and says until when it does: one whose time was over
+    /// before does not count again. Others whose time was over at `now` are forgotten.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -88,14 +89,17 @@ impl Verifying {
         key: &AgentKey,
         until: UnixSeconds,
         now: UnixSeconds,
-    ) -> Result<(), SeedError> {
+    ) -> Result<UnixSeconds, SeedError> {
         let path = home.former_token_keys();
         let mut former = load_former(&path)?;
+        let over = former.iter().find(|(end, other)| other == key && *end <= now);
+        let until = over.map_or(until, |(end, _)| *end);
         former.retain(|(end, other)| now < *end && other != key);
         former.push((until, *key));
         let line = |(until, key): &(UnixSeconds, AgentKey)| format!("{} {}\n", until.0, key.to_base64());
         let text: String = former.iter().map(line).collect();
-        home::replace_private(&path, text.as_bytes()).map_err(|source| SeedError::File { path, source })
+        home::replace_private(&path, text.as_bytes()).map_err(|source| SeedError::File { path, source })?;
+        Ok(until)
     }
 }
 
@@ -157,6 +161,18 @@ mod tests {
         retire(&next, 300, 200);
         let text = fs::read_to_string(home.former_token_keys()).unwrap();
         assert_eq!(text, format!("300 {}\n", next.public().to_base64()));
+        // Ended at once: a call that goes on with a longer overlap does not bring it back.
+        let ends = |until, now| {
+            Verifying::retire(&home, next.public(), UnixSeconds(until), UnixSeconds(now)).unwrap()
+        };
+        assert_eq!([ends(250, 250), ends(900, 251)], [UnixSeconds(250); 2]);
+        assert!(
+            !Verifying::load(&home)
+                .unwrap()
+                .former
+                .iter()
+                .any(|(end, _)| end.0 > 250)
+        );
         fs::write(home.former_token_keys(), "soon").unwrap();
         let e = Verifying::load(&home).unwrap_err().to_string();
         assert!(e.contains("token.former") && e.contains("UNIX seconds"), "{e}");
