@@ -74,8 +74,11 @@ impl Slurm {
     }
 
     fn launch(mut self) -> Result<Self> {
-        let step =
-            |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "slurmstepd\n");
+        // One that has ended and is still to be reaped has no words.
+        let step = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline"));
+            words.is_ok_and(|words| words.starts_with(b"slurmstepd"))
+        };
         let others: Vec<u32> = pids().filter(step).collect();
         ensure!(
             others.is_empty(),
