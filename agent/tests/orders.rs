@@ -360,6 +360,8 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
     let site = Site::start().await;
     let shutdown = order("s", "shutdown", r#"{"reason":"power works"}"#);
     site.tell(std::slice::from_ref(&shutdown));
+    // Issued before the first start, and after the registration: it is for this node.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     site.run("").ended().await;
     let ack = site.outcome("s").await;
     assert_eq!(
@@ -435,7 +437,7 @@ async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     first.kill().await.unwrap();
     let running = site.run(&more);
     let ack = site.outcome("s").await;
-    assert_eq!(ack.status, AcknowledgementStatus::Done);
+    assert_eq!(ack.status, AcknowledgementStatus::Done, "{ack:?}");
     assert!(ack.detail.unwrap().contains("is up again"));
     running.stop().await;
     assert_eq!(read(&called), "poweroff\n");

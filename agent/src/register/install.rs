@@ -7,6 +7,7 @@ use hpc_schema::task::verify_rotation;
 
 use super::RegisterError;
 use super::claims::Claims;
+use crate::command::Journal;
 use crate::config::Config;
 use crate::fault;
 use crate::files::{Durability, Owner, Replace, create_directory, directory_of, write_for};
@@ -62,6 +63,10 @@ pub(super) fn install(
         fingerprint,
         registered_at: now,
     };
+    // From here on orders are for this node, whenever its first start is; a journal that is there knows more.
+    if !state.orders().exists() {
+        Journal::new(now).save(state)?;
+    }
     fault::point("register.certified");
     registration.save(state)?;
     fault::point("register.saved");
