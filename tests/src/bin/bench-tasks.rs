@@ -22,6 +22,7 @@ use hpc_tests::bench::gateway::client::{self, Connection};
 use hpc_tests::bench::gateway::host::usage;
 use hpc_tests::bench::gateway::known::{self, Known};
 use hpc_tests::chain::{CHAIN_ID, Kind};
+use hpc_tests::port;
 use hpc_tests::scene::{self, Scene};
 use hpc_tests::site::{CLUSTER, Site};
 use rustls::ClientConfig;
@@ -30,12 +31,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use virtengine_provider::admin::{Admin, Submission};
-use virtengine_provider::audit::Actor;
 use virtengine_provider::clock;
-use virtengine_provider::config::Config;
-use virtengine_provider::home::Home;
-use virtengine_provider::store::Store;
 
 /// Targets: milliseconds, milliseconds, KiB.
 const P50_MS: f64 = 1.5;
@@ -83,6 +79,9 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
     site.set("CHAIN__SYNC", "5s");
     site.set("CHAIN__POLL", "1s");
     site.set("LOG__LEVEL", "warn");
+    let admin = port::free()?;
+    site.set("ADMIN__LISTEN", format!("127.0.0.1:{admin}"));
+    site.set("ADMIN__REQUESTS_PER_MINUTE", "60000");
     eprintln!("registering {} nodes", args.nodes);
     let nodes = known::register(&site, args.nodes).await?;
     let first = nodes.first().context("no nodes")?;
@@ -137,37 +136,17 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
     let kb_per_parked = parked_kib / u64::try_from(nodes.len().max(1))?;
     eprintln!("{} nodes wait, {kb_per_parked} KiB each", nodes.len());
 
-    let home = Home::new(site.home().to_owned());
-    let store = Store::open(&home.store()).await?;
-    let desk = Admin {
-        home,
-        config: Config::default(),
-        store,
-        operator: None,
-    };
-    let by = Actor::command_line("bench");
+    let mut desk = Desk::open(&site, admin, &ca_pem).await?;
     let mut took = Vec::new();
     for n in 0..args.warm + args.tasks {
         let node = nodes
             .get(n.wrapping_mul(7919) % nodes.len())
             .context("no nodes")?;
         let began = Instant::now();
-        let submission = Submission {
-            task_id: None,
-            node_id: &node.id,
-            cluster_id: Some(&node.cluster),
-            kind: TaskType::DiagHealthProbe,
-            params: "{}",
-            expires_seconds: 600,
-        };
-        let row = desk.submit_task(&by, &submission).await?;
+        let task_id = desk.submit(node).await?;
         let next = timeout(Duration::from_secs(30), arrivals.recv()).await?;
         let next: Arrived = next.context("nobody waits")?;
-        ensure!(
-            next.task_id == row.task_id.as_str(),
-            "another task came: {}",
-            next.task_id
-        );
+        ensure!(next.task_id == task_id, "another task came: {}", next.task_id);
         if n >= args.warm {
             took.push(next.at.duration_since(began));
         }
@@ -208,6 +187,52 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
 
 fn get(path: &str, seconds: u32) -> String {
     format!("GET {path}?wait_seconds={seconds} HTTP/1.1\r\nhost: localhost\r\n\r\n")
+}
+
+/// Who submits tasks: an operator at the admin listener, on one connection.
+struct Desk {
+    connection: Connection,
+    credential: String,
+}
+
+impl Desk {
+    async fn open(site: &Site, port: u16, ca_pem: &str) -> Result<Self> {
+        let made = site.provider_run(&[
+            "admin-token",
+            "create",
+            "--name",
+            "bench",
+            "--role",
+            "operator",
+            "--expires",
+            "1h",
+        ])?;
+        let to = SocketAddr::from(([127, 0, 0, 1], port));
+        Ok(Self {
+            connection: Connection::open(to, client::anonymous(ca_pem)?).await?,
+            credential: made.trim().to_owned(),
+        })
+    }
+
+    /// Submits a probe for this node; the task's id.
+    async fn submit(&mut self, node: &Known) -> Result<String> {
+        let body = json!({
+            "node_id": node.id, "cluster_id": node.cluster, "type": TaskType::DiagHealthProbe, "expires_seconds": 600,
+        });
+        let body = body.to_string();
+        let request = format!(
+            "POST /api/v1/admin/tasks HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.credential,
+            body.len()
+        );
+        self.connection.ask(request.as_bytes()).await?;
+        let answer = self.connection.last();
+        let row = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+        let row: serde_json::Value = serde_json::from_str(row.unwrap_or_default())?;
+        let id = row.get("task_id").and_then(serde_json::Value::as_str);
+        Ok(id.with_context(|| answer.clone())?.to_owned())
+    }
 }
 
 /// One node that waits for tasks, verifies each and says that it is done.

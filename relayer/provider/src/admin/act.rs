@@ -15,6 +15,8 @@ pub struct Act {
     head: Head,
     /// What is done last.
     last: Vec<Query<'static>>,
+    /// What the log says after its row.
+    also: Vec<Entry>,
     by: Actor,
     action: &'static str,
     target: String,
@@ -52,6 +54,7 @@ impl Act {
             tx,
             head: audit::told_head(&rows.pop().unwrap_or_default())?,
             last: Vec::new(),
+            also: Vec::new(),
             by: by.clone(),
             action,
             target: target.into(),
@@ -62,6 +65,11 @@ impl Act {
     /// What is done when all else is: with the commit, and only then.
     pub fn last(&mut self, query: Query<'static>) {
         self.last.push(query);
+    }
+
+    /// What follows from it has a row of its own after its.
+    pub fn also(&mut self, entry: Entry) {
+        self.also.push(entry);
     }
 
     /// For what it changes.
@@ -125,8 +133,9 @@ impl Act {
 
     /// The last statements, the row and the commit.
     async fn keep(mut self, result: &'static str, detail: Value) -> Result<(), StoreError> {
-        let entry = self.entry(result, detail);
-        self.last.extend(audit::after(self.head, &[entry]));
+        let mut entries = vec![self.entry(result, detail)];
+        entries.append(&mut self.also);
+        self.last.extend(audit::after(self.head, &entries));
         self.tx.commit_together(self.last).await?;
         Ok(())
     }

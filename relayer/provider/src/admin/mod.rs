@@ -38,9 +38,12 @@ pub use token::{JoinWanted, MAX_EXPIRES_SECONDS, MAX_USES, Shown, Wanted};
 pub use token_key::RotatedTokenKey;
 pub use watch::Seen;
 
+use std::sync::Weak;
+
 use hpc_chain::keys::SharedSigner;
 
 use crate::config::Config;
+use crate::gateway::Gateway;
 use crate::home::Home;
 use crate::store::Store;
 
@@ -55,4 +58,6 @@ pub struct Admin {
     pub store: Store,
     /// The operator key that the daemon has opened; none: it is opened when it is needed.
     pub operator: Option<SharedSigner>,
+    /// The gateway, where this is the daemon: a node that waits there is given its task directly.
+    pub gateway: Weak<Gateway>,
 }

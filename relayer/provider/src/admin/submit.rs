@@ -1,5 +1,7 @@
 //! What a submission asks the store, and what comes of the answers: the fewer ways to the store, the sooner the node has it.
 
+use std::sync::Arc;
+
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{Params, TaskType};
@@ -9,7 +11,8 @@ use super::act::Act;
 use super::error::AdminError;
 use crate::audit::Actor;
 use crate::clock;
-use crate::db::{Query, Rows};
+use crate::db::{self, Query, Rows};
+use crate::gateway::{Gateway, HandOver};
 use crate::registry;
 use crate::slot::{self, Claimed};
 use crate::store::{self, StoreError};
@@ -46,22 +49,37 @@ pub(super) fn id_of(what: &Submission<'_>) -> Result<TaskId, AdminError> {
     }
 }
 
-/// What is asked first: the node's clusters, the contract and, where the cluster is named, the room there.
+/// What is asked first: the node's clusters, the contract and, where the cluster is named, what is asked of it.
 pub(super) fn questions<'q>(what: &Submission<'q>, id: &'q TaskId) -> Vec<Query<'q>> {
     let mut questions = vec![registry::ask_clusters(what.node_id), store::ask_bound()];
-    questions.extend(what.cluster_id.map(|c| task::ask_room(c, what.node_id, id)));
+    questions.extend(what.cluster_id.into_iter().flat_map(|c| of_cluster(c, what, id)));
     questions
+}
+
+/// The room there, and how its task key came to be.
+fn of_cluster<'q>(cluster: &'q ClusterId, what: &Submission<'q>, id: &'q TaskId) -> [Query<'q>; 2] {
+    [
+        task::ask_room(cluster, what.node_id, id),
+        task::ask_rotations(cluster),
+    ]
+}
+
+/// A task that is admitted.
+pub(super) struct Admitted {
+    pub(super) row: TaskRow,
+    /// Its node waits, and is given it once it is on record.
+    pub(super) given: Option<HandOver>,
 }
 
 /// Admits a task by the answers; its act puts it on record last.
 pub(super) async fn admit(
     act: &mut Act,
-    by: &Actor,
+    (by, scheduled): (&Actor, bool),
     what: &Submission<'_>,
     task_id: TaskId,
     told: Rows,
-    scheduled: bool,
-) -> Result<TaskRow, AdminError> {
+    gateway: Option<Arc<Gateway>>,
+) -> Result<Admitted, AdminError> {
     if !(1..=MAX_LIFE_SECONDS).contains(&what.expires_seconds) {
         let text = "must be 1 s to 7 days from now";
         return Err(AdminError::field(Code::InvalidField, "expires", text));
@@ -76,11 +94,12 @@ pub(super) async fn admit(
         let text = "the store belongs to no contract; start the daemon once";
         return Err(AdminError::field(Code::InvalidState, "node_id", text));
     };
-    let room = match told.next() {
-        Some(rows) => rows,
-        None => {
-            let asked = task::ask_room(&cluster_id, what.node_id, &task_id);
-            asked.fetch_all(act.conn()).await.map_err(StoreError::from)?
+    let [room, rotations] = match (told.next(), told.next()) {
+        (Some(room), Some(rotations)) => [room, rotations],
+        _ => {
+            let asked = of_cluster(&cluster_id, what, &task_id).into();
+            let told = act.conn().together(asked).await;
+            told.and_then(db::each).map_err(StoreError::from)?
         }
     };
     let now = clock::now();
@@ -97,16 +116,26 @@ pub(super) async fn admit(
         expires_at: now.plus(what.expires_seconds),
     };
     let scope = (chain_id.as_str(), contract.as_str());
-    let (submitted, row) = task::admit(new, task::told_room(&room)?, scope, clock::now_ms())?;
+    let room = task::told_room(&room)?;
+    let alone = room.is_empty();
+    let (submitted, row) = task::admit(new, room, scope, clock::now_ms())?;
     match submitted {
         Submitted::Queued | Submitted::Held | Submitted::Known => {
-            let row = row.ok_or_else(|| missing(&task_id))?;
-            if submitted != Submitted::Known {
-                claim_slots(act, &row, &params).await?;
-                act.last(task::record(&row));
-            }
+            let mut row = row.ok_or_else(|| missing(&task_id))?;
             act.aim(target(&row));
-            Ok(row)
+            if submitted == Submitted::Known {
+                return Ok(Admitted { row, given: None });
+            }
+            claim_slots(act, &row, &params).await?;
+            let given = match gateway.filter(|_| alone && submitted == Submitted::Queued) {
+                Some(gateway) => HandOver::of(gateway, &mut row, task::told_rotations(&rotations)?),
+                None => None,
+            };
+            if given.is_some() && !scheduled {
+                act.also(task::dispatched(&row));
+            }
+            act.last(task::record(&row));
+            Ok(Admitted { row, given })
         }
         Submitted::Taken => {
             let text = "is another task's";

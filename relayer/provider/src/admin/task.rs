@@ -1,6 +1,6 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
-use hpc_schema::task::{TaskState, TaskType};
+use hpc_schema::task::{TaskState, TaskType, WaitAnswer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -8,10 +8,11 @@ use serde_json::json;
 use super::Admin;
 use super::act::Act;
 use super::error::AdminError;
-use super::submit::{Submission, admit, id_of, missing, questions, target, the_one};
+use super::submit::{Admitted, Submission, admit, id_of, missing, questions, target, the_one};
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
+use crate::gateway::HandOver;
 use crate::page::{Page, Window};
 use crate::registry;
 use crate::store::StoreError;
@@ -40,20 +41,26 @@ impl<'de> Deserialize<'de> for TaskFull {
     }
 }
 
+/// What the node is told, signed while the disk works.
+async fn signed(given: Option<&HandOver>) -> Option<WaitAnswer> {
+    given.map(HandOver::sign)
+}
+
 impl Admin {
     /// Puts a task on record; the node has it at once if it waits for one. Gives the task.
     ///
     /// # Errors
     /// If there is no such node, or the task cannot be.
     pub async fn submit_task(&self, by: &Actor, what: &Submission<'_>) -> Result<TaskRow, AdminError> {
-        let (act, done) = self.submitting(by, what, false).await?;
+        let (act, done, given) = self.submitting(by, what, false).await?;
         let row = done.as_ref().ok();
         let detail = json!({
             "type": what.kind, "task_id": row.map(|r| &r.task_id), "hash": row.map(|r| r.hash.to_hex()),
             "approval": row.map(|r| r.approval),
         });
-        let row = act.end(done, detail).await?;
-        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
+        let (ended, answer) = tokio::join!(act.end(done, detail), signed(given.as_ref()));
+        let row = ended?;
+        self.deliver(&row, given.zip(answer)).await;
         Ok(row)
     }
 
@@ -76,10 +83,19 @@ impl Admin {
             params: "{}",
             expires_seconds,
         };
-        let (act, done) = self.submitting(&Actor::daemon(), &probe, true).await?;
-        let row = act.end_unrecorded(done).await?;
-        control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
+        let (act, done, given) = self.submitting(&Actor::daemon(), &probe, true).await?;
+        let (ended, answer) = tokio::join!(act.end_unrecorded(done), signed(given.as_ref()));
+        let row = ended?;
+        self.deliver(&row, given.zip(answer)).await;
         Ok(row)
+    }
+
+    /// Has the node have a task that is on record: from here, or when it asks.
+    async fn deliver(&self, row: &TaskRow, given: Option<(HandOver, WaitAnswer)>) {
+        match given {
+            Some((given, answer)) => given.give(answer).await,
+            None => control::nudge_node(&self.home, &row.cluster_id, &row.node_id),
+        }
     }
 
     /// The act of submitting, up to its end.
@@ -88,13 +104,18 @@ impl Admin {
         by: &Actor,
         what: &Submission<'_>,
         scheduled: bool,
-    ) -> Result<(Act, Result<TaskRow, AdminError>), AdminError> {
+    ) -> Result<(Act, Result<TaskRow, AdminError>, Option<HandOver>), AdminError> {
         let id = id_of(what)?;
         let target = format!("node {}", what.node_id);
         let (mut act, told) =
             Act::asking(&self.store, by, "task.submit", target, questions(what, &id)).await?;
-        let done = admit(&mut act, by, what, id, told, scheduled).await;
-        Ok((act, done))
+        let gateway = self.gateway.upgrade();
+        Ok(
+            match admit(&mut act, (by, scheduled), what, id, told, gateway).await {
+                Ok(Admitted { row, given }) => (act, Ok(row), given),
+                Err(e) => (act, Err(e), None),
+            },
+        )
     }
 
     /// The submission of a task within an act that does more, which puts it on record last.
@@ -107,7 +128,9 @@ impl Admin {
         let id = id_of(what)?;
         let told = act.conn().together(questions(what, &id)).await;
         let told = told.map_err(StoreError::from)?;
-        admit(act, by, what, id, told, false).await
+        // Its act does more, and delivers it when all of that is on record.
+        let admitted = admit(act, (by, false), what, id, told, None).await?;
+        Ok(admitted.row)
     }
 
     /// The cluster of the node that is meant, found by its id alone: there may be thousands of nodes.

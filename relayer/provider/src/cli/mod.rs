@@ -23,6 +23,8 @@ mod task;
 mod token;
 mod watch;
 
+use std::sync::Weak;
+
 use anyhow::bail;
 use clap::{CommandFactory as _, Parser as _};
 use hpc_chain::keys::hsm_helper;
@@ -163,6 +165,7 @@ async fn admin_of(home: Home) -> Result<Admin, StartError> {
         config,
         store,
         operator: None,
+        gateway: Weak::new(),
     })
 }
 

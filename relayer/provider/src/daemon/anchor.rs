@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hpc_schema::registry::{Cluster, ExecuteMsg};
@@ -32,6 +32,7 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
                 config: (*config).clone(),
                 store: shared.store.clone(),
                 operator: Some(Arc::clone(&shared.operator)),
+                gateway: Weak::new(),
             };
             match once(&desk, interval.as_secs(), now).await {
                 Ok(0) => {}

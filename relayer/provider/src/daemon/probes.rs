@@ -63,6 +63,7 @@ pub(super) async fn probes(shared: Shared, gateway: Weak<Gateway>, mut stop: wat
         config: Config::clone(&shared.live.get()),
         store: shared.store.clone(),
         operator: Some(Arc::clone(&shared.operator)),
+        gateway: Weak::clone(&gateway),
     };
     let mut schedule = Schedule::default();
     loop {

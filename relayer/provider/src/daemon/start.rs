@@ -182,6 +182,7 @@ impl Daemon {
             shared.home.clone(),
             live.clone(),
             (store.clone(), Arc::clone(&shared.operator)),
+            Arc::downgrade(&gateway),
             Arc::clone(&shared.health),
             openapi::document(),
         );

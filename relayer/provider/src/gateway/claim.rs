@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hpc_schema::task::{WaitAnswer, audit_target};
+use hpc_schema::task::WaitAnswer;
 
 use super::Gateway;
 use super::answer::Failure;
@@ -38,18 +38,7 @@ pub(super) async fn claim(gateway: &Gateway, peer: &PeerIdentity) -> Result<Opti
         }
     };
     let decided = claimed.tasks.iter().filter(|row| !row.scheduled);
-    let entries: Vec<_> = decided
-        .map(|row| {
-            let detail =
-                serde_json::json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
-            audit::Entry::of_daemon(
-                "task.dispatch",
-                audit_target(cluster, node, &row.task_id),
-                "done",
-                detail,
-            )
-        })
-        .collect();
+    let entries: Vec<_> = decided.map(task::dispatched).collect();
     let registry = &gateway.registry;
     let scope = (registry.chain_id(), registry.contract());
     // The lease began when it was asked for, and the store may have been waited for.

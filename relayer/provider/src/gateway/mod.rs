@@ -7,6 +7,7 @@ mod certificate;
 mod challenge;
 mod claim;
 mod connection;
+mod hand_over;
 mod heartbeat;
 mod listener;
 mod once;
@@ -29,6 +30,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 pub use answer::Failure;
 pub use challenge::Challenges;
 pub use connection::Connection;
+pub use hand_over::HandOver;
 pub use listener::serve;
 pub use tls::{ServerCertificate, Tls, TlsError, check_server, server_config};
 

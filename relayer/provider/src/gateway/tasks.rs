@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use hpc_schema::code::Code;
 use hpc_schema::id::TaskId;
 use hpc_schema::refusal::{Refusal, RefusalKind};
-use hpc_schema::task::{ProgressRequest, TaskHash};
+use hpc_schema::task::{ProgressRequest, TaskHash, WaitAnswer};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::Failure;
@@ -64,15 +64,30 @@ pub(super) async fn parked(
         tokio::select! {
             woken = parked.woken() => match woken {
                 Woken::Look => look = true,
+                Woken::Given(answer) => return given(gateway, connection, path_node, &answer),
                 Woken::Superseded => {
                     let what = "a newer connection of this node waits for its tasks";
                     return Err(Failure::new(409, Refusal::whole(Code::SessionSuperseded, what)));
                 }
                 Woken::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
             },
-            () = sleep_until(until) => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = sleep_until(until) => return match parked.given() {
+                Some(answer) => given(gateway, connection, path_node, &answer),
+                None => Ok(StatusCode::NO_CONTENT.into_response()),
+            },
         }
     }
+}
+
+/// A task that was handed over, if the node may still have it; else its lease ends.
+fn given(
+    gateway: &Gateway,
+    connection: &Connection,
+    path_node: &str,
+    answer: &WaitAnswer,
+) -> Result<Response, Failure> {
+    known(gateway, connection, path_node)?;
+    Ok(Json(answer).into_response())
 }
 
 /// `wait_seconds` of the query.

@@ -1,4 +1,4 @@
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
 
 use super::row::TaskRow;
 use crate::db::{self, Conn, Pool, Query, Row};
@@ -99,6 +99,27 @@ pub async fn claim(
     let asked = ask_claim(of, per_node, lease_ms, now_ms).into();
     let [tasks, cancelled] = db::each(conn.together(asked).await?)?;
     told_claim(&tasks, &cancelled)
+}
+
+/// Lets a task be delivered again at once.
+///
+/// # Errors
+/// If the store fails.
+pub async fn end_lease(
+    conn: &mut Conn,
+    cluster: &ClusterId,
+    id: &TaskId,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    db::query(
+        "UPDATE task SET lease_until_ms = ?1 WHERE cluster_id = ?2 AND task_id = ?3 AND state = 'dispatched'",
+    )
+    .bind(int(now_ms))
+    .bind(cluster.as_str())
+    .bind(id.as_str())
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Nodes for which something waits.

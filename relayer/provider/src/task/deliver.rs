@@ -1,12 +1,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::task::{
-    Cancellation, Delivered, KeyRotation, Task, TaskScope, WaitAnswer, cancel_message, task_message,
+    Cancellation, Delivered, KeyRotation, Task, TaskScope, WaitAnswer, audit_target, cancel_message,
+    task_message,
 };
+use serde_json::json;
 
 use super::claim::Claimed;
 use super::row::TaskRow;
 use super::submit::unsigned;
+use crate::audit::Entry;
 use crate::identity::Seed;
 
 /// What a node is told: each task and each cancellation signed by the cluster's task key.
@@ -34,6 +37,14 @@ pub fn answer(
             .collect(),
         task_keys,
     }
+}
+
+/// What the audit log says of a task that is its node's now.
+#[must_use]
+pub fn dispatched(row: &TaskRow) -> Entry {
+    let detail = json!({ "type": row.kind, "hash": row.hash.to_hex(), "attempt": row.attempts });
+    let target = audit_target(&row.cluster_id, &row.node_id, &row.task_id);
+    Entry::of_daemon("task.dispatch", target, "done", detail)
 }
 
 fn scope_of<'a>(row: &'a TaskRow, (chain_id, contract): (&'a str, &'a str)) -> TaskScope<'a> {

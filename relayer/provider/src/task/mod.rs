@@ -11,8 +11,8 @@ mod row;
 mod submit;
 mod waiters;
 
-pub use claim::{Claimed, ask_claim, claim, told_claim, waiting_nodes, waits_for};
-pub use deliver::{answer, signed_cancellation};
+pub use claim::{Claimed, ask_claim, claim, end_lease, told_claim, waiting_nodes, waits_for};
+pub use deliver::{answer, dispatched, signed_cancellation};
 pub use end::{Taken, ask_task, cancel, ended, finish, judge, told_task};
 pub use keep::{Swept, keep, prune};
 pub use progress::{MAX_EVENTS, ProgressRow, note, progress_of};

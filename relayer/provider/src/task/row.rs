@@ -77,6 +77,9 @@ pub struct TaskRow {
     /// UNIX milliseconds of the first delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_ms: Option<u64>,
+    /// UNIX milliseconds from which on it may be delivered again.
+    #[serde(skip)]
+    pub(super) lease_until_ms: Option<u64>,
     /// UNIX milliseconds of the first word that it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_ms: Option<u64>,
@@ -116,6 +119,14 @@ fn of_hex<'de, D: serde::Deserializer<'de>>(d: D) -> Result<TaskHash, D::Error> 
 }
 
 impl TaskRow {
+    /// Makes a new one its node's, delivered for the first time.
+    pub fn dispatch(&mut self, now_ms: u64, lease_ms: u64) {
+        self.state = TaskState::Dispatched;
+        self.attempts = 1;
+        self.dispatched_ms = Some(now_ms);
+        self.lease_until_ms = Some(now_ms.saturating_add(lease_ms));
+    }
+
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let bad = |column| StoreError::Value {
             table: "task",
@@ -149,6 +160,7 @@ impl TaskRow {
             attempts: uint(row, "attempts")?,
             submitted_ms: uint(row, "submitted_ms")?,
             dispatched_ms: opt_uint(row, "dispatched_ms")?,
+            lease_until_ms: opt_uint(row, "lease_until_ms")?,
             began_ms: opt_uint(row, "began_ms")?,
             ended_ms: opt_uint(row, "ended_ms")?,
             cancelled_by: row.try_get("cancelled_by")?,

@@ -56,6 +56,7 @@ impl TaskRow {
             attempts: 0,
             submitted_ms: now_ms,
             dispatched_ms: None,
+            lease_until_ms: None,
             began_ms: None,
             ended_ms: None,
             cancelled_by: None,
@@ -117,6 +118,14 @@ pub struct Room {
     open: i64,
     /// The one that has its id.
     before: Option<TaskRow>,
+}
+
+impl Room {
+    /// Whether no other task of the node is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
 }
 
 /// Asks what a submission has to know.
@@ -191,7 +200,8 @@ pub fn admit(
 pub fn record(row: &TaskRow) -> Query<'static> {
     db::query(
         "INSERT INTO task (cluster_id, task_id, node_id, kind, params, nonce, hash, submitted_by, scheduled, issued_at_s,
-         expires_at_s, submitted_ms, approval, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         expires_at_s, submitted_ms, approval, state, attempts, dispatched_ms, lease_until_ms)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(row.cluster_id.to_string())
     .bind(row.task_id.to_string())
@@ -207,6 +217,9 @@ pub fn record(row: &TaskRow) -> Query<'static> {
     .bind(int(row.submitted_ms))
     .bind(row.approval.as_str())
     .bind(row.state.as_str())
+    .bind(int(row.attempts))
+    .bind(row.dispatched_ms.map(int))
+    .bind(row.lease_until_ms.map(int))
 }
 
 /// Puts a task on record where it can be; its row, if it is there or was before.

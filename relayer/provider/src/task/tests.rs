@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::task::{TaskState, TaskType};
+use hpc_schema::task::{TaskState, TaskType, WaitAnswer};
 use hpc_schema::time::UnixSeconds;
 use serde_json::value::RawValue;
 
@@ -161,12 +161,66 @@ async fn the_newest_wait_counts_and_a_wake_up_before_the_wait_is_not_lost() {
     assert!(!waiters.wake(&cluster, &node));
     let first = waiters.park(&cluster, &node);
     assert!(waiters.wake(&cluster, &node));
-    assert_eq!(first.woken().await, Woken::Look);
+    assert!(matches!(first.woken().await, Woken::Look));
     let second = waiters.park(&cluster, &node);
-    assert_eq!(first.woken().await, Woken::Superseded);
+    assert!(matches!(first.woken().await, Woken::Superseded));
     drop(first);
     assert_eq!(waiters.count(), 1, "the older one's end is not the newer one's");
     assert!(second.is_newest());
     drop(second);
     assert_eq!(waiters.count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_given_to_a_node_goes_to_its_newest_wait_once() {
+    let waiters = Arc::new(Waiters::default());
+    let (cluster, node) = of();
+    let of = (&cluster, &node);
+    let word = || WaitAnswer {
+        tasks: Vec::new(),
+        cancel: Vec::new(),
+        task_keys: Vec::new(),
+    };
+    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()));
+    let first = waiters.park(of.0, of.1);
+    assert!(first.given().is_none() && waiters.waits(of.0, of.1));
+    assert!(waiters.give(of.0, of.1, word()) && !waiters.give(of.0, of.1, word()));
+    // It has not looked yet, and another connection of the node waits: there it is.
+    let second = waiters.park(of.0, of.1);
+    assert!(matches!(second.woken().await, Woken::Given(_)));
+    assert!(matches!(first.woken().await, Woken::Superseded));
+    assert!(first.given().is_none() && second.given().is_none());
+    assert!(waiters.give(of.0, of.1, word()));
+    assert!(second.given().is_some());
+    waiters.end();
+    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()));
+}
+
+#[tokio::test]
+async fn what_is_handed_over_with_its_submission_is_delivered_again_once_its_lease_ends() {
+    let (_dir, store) = store().await;
+    let new = task("t001", TaskType::DiagHealthProbe, "{}");
+    let (cluster, node) = of();
+    let mut tx = store.begin().await.unwrap();
+    let asked = ask_room(&cluster, &node, &new.task_id);
+    let room = told_room(&asked.fetch_all(&mut *tx).await.unwrap()).unwrap();
+    assert!(room.is_empty());
+    let (_, row) = admit(new.clone(), room, SCOPE, NOW).unwrap();
+    let mut row = row.unwrap();
+    row.dispatch(NOW, 30_000);
+    record(&row).execute(&mut *tx).await.unwrap();
+    let asked = ask_room(&cluster, &node, &new.task_id);
+    let room = told_room(&asked.fetch_all(&mut *tx).await.unwrap()).unwrap();
+    assert!(!room.is_empty());
+    tx.commit().await.unwrap();
+    assert!(take(&store, 4, NOW + 29_999).await.is_empty());
+    // Nobody took it.
+    let mut tx = store.begin().await.unwrap();
+    end_lease(&mut tx, &cluster, &new.task_id, NOW + 10)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(take(&store, 4, NOW + 10).await, [("t001".to_owned(), 2)]);
+    assert!(take(&store, 4, NOW + 30_009).await.is_empty());
+    assert_eq!(take(&store, 4, NOW + 30_010).await, [("t001".to_owned(), 3)]);
 }

@@ -1,10 +1,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::task::WaitAnswer;
 use tokio::sync::{Notify, broadcast};
-
-use hpc_schema::id::TaskId;
 
 type Key = (ClusterId, NodeId);
 
@@ -29,6 +28,8 @@ struct Inner {
 struct Place {
     session: u64,
     wake: Arc<Notify>,
+    /// What it has been given, and has not taken yet.
+    given: Option<Box<WaitAnswer>>,
 }
 
 /// A place; given back when dropped.
@@ -41,10 +42,12 @@ pub struct Parked {
 }
 
 /// Why a node that waits was woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Woken {
     /// Something may be there.
     Look,
+    /// This is there.
+    Given(Box<WaitAnswer>),
     /// A newer connection of the same node waits now.
     Superseded,
     /// Nobody waits here any more.
@@ -73,17 +76,20 @@ impl Waiters {
         let mut inner = self.inner();
         let session = inner.next;
         inner.next = inner.next.wrapping_add(1);
+        let before = inner.parked.remove(&key);
+        let (given, earlier) = before.map_or((None, None), |p| (p.given, Some(p.wake)));
+        if inner.ended || given.is_some() {
+            wake.notify_one();
+        }
         let place = Place {
             session,
             wake: Arc::clone(&wake),
+            given,
         };
-        let before = inner.parked.insert(key.clone(), place);
-        if inner.ended {
-            wake.notify_one();
-        }
+        inner.parked.insert(key.clone(), place);
         drop(inner);
-        if let Some(before) = before {
-            before.wake.notify_one();
+        if let Some(earlier) = earlier {
+            earlier.notify_one();
         }
         Parked {
             waiters: Arc::clone(self),
@@ -98,6 +104,28 @@ impl Waiters {
         let inner = self.inner();
         let place = inner.parked.get(&(cluster.clone(), node.clone()));
         place.inspect(|p| p.wake.notify_one()).is_some()
+    }
+
+    /// Whether this node waits.
+    #[must_use]
+    pub fn waits(&self, cluster: &ClusterId, node: &NodeId) -> bool {
+        let inner = self.inner();
+        !inner.ended && inner.parked.contains_key(&(cluster.clone(), node.clone()))
+    }
+
+    /// Gives a node that waits what is there for it; whether one waits and has not been given something before.
+    pub fn give(&self, cluster: &ClusterId, node: &NodeId, answer: WaitAnswer) -> bool {
+        let mut inner = self.inner();
+        if inner.ended {
+            return false;
+        }
+        let place = inner.parked.get_mut(&(cluster.clone(), node.clone()));
+        let Some(place) = place.filter(|p| p.given.is_none()) else {
+            return false;
+        };
+        place.given = Some(Box::new(answer));
+        place.wake.notify_one();
+        true
     }
 
     /// Nobody waits any more from here on, as when the daemon stops.
@@ -136,13 +164,23 @@ impl Parked {
     /// Ends when something may be there, somebody else waits for the node, or nobody is to wait any more.
     pub async fn woken(&self) -> Woken {
         self.wake.notified().await;
-        if self.waiters.inner().ended {
+        if let Some(given) = self.given() {
+            Woken::Given(given)
+        } else if self.waiters.inner().ended {
             Woken::Ended
         } else if self.is_newest() {
             Woken::Look
         } else {
             Woken::Superseded
         }
+    }
+
+    /// What it has been given, once.
+    #[must_use]
+    pub fn given(&self) -> Option<Box<WaitAnswer>> {
+        let mut inner = self.waiters.inner();
+        let place = inner.parked.get_mut(&self.key);
+        place.filter(|p| p.session == self.session)?.given.take()
     }
 
     /// Whether no newer connection waits for the node.

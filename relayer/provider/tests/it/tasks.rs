@@ -1,5 +1,6 @@
 //! Tasks: delivered signed to the node that waits, ended by what the node signs, and by nothing else.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,7 +11,7 @@ use hpc_schema::task::{
     result_path, verify_cancellation, verify_task, wait_path,
 };
 use hpc_schema::time::Rfc3339;
-use reqwest::{Client, Response};
+use reqwest::{Client, Method, Response};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use virtengine_provider::admin::Admin;
@@ -18,6 +19,7 @@ use virtengine_provider::clock;
 use virtengine_provider::config::{Config, Span};
 use virtengine_provider::home::Home;
 
+use crate::admin;
 use crate::agent::{Agent, problem};
 use crate::site::{CHAIN_ID, Site, cluster};
 
@@ -471,6 +473,7 @@ async fn of_a_scheduled_probe_the_result_alone_is_in_the_audit_log_and_of_a_pers
         config: site.config(),
         store: site.store().await,
         operator: None,
+        gateway: Weak::new(),
     };
     let node = "node-0001".parse().unwrap();
     let probe = desk.submit_probe(&node, &cluster(), 600).await.unwrap();
@@ -487,5 +490,73 @@ async fn of_a_scheduled_probe_the_result_alone_is_in_the_audit_log_and_of_a_pers
         recorded(&site, &asked),
         ["task.submit", "task.dispatch", "task.result"]
     );
+    assert_eq!(site.run(&["audit", "verify"]).2, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_is_submitted_where_its_node_waits_is_on_record_as_the_nodes_with_one_commit() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let token = admin::credential(&site, "operator", "1h");
+    let probe = json!({"node_id": "node-0001", "type": "diag.health_probe"});
+    let submitted = async |cluster: Option<&str>| -> Value {
+        let mut body = probe.clone();
+        body["cluster_id"] = cluster.into();
+        let request = admin::request(&site, Method::POST, "/tasks", &token).json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
+    };
+    // Nobody waits: it is in the queue.
+    let first = submitted(None).await;
+    assert_eq!(
+        (&first["state"], &first["attempts"]),
+        (&"queued".into(), &0.into())
+    );
+    let mut open = wait(&agent, &client, &site, 5).await.unwrap().tasks;
+    // Another one is open: it is claimed behind it.
+    let (waited, second) = tokio::join!(wait(&agent, &client, &site, 60), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        submitted(None).await
+    });
+    assert_eq!(second["state"], "queued");
+    open.extend(waited.unwrap().tasks);
+    for task in &open {
+        let good = result(&agent, hash(&agent, &site, task));
+        let id = task.task.task_id.as_str();
+        assert_eq!(send(&agent, &client, &site, id, &good).await.status(), 200);
+    }
+    // It waits, and nothing else is open: the answer says that it has the task.
+    for named in [None, Some(cluster())] {
+        let named = named.as_ref().map(|c| c.as_str());
+        let (waited, row) = tokio::join!(wait(&agent, &client, &site, 60), async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            submitted(named).await
+        });
+        assert_eq!(
+            (&row["state"], &row["attempts"]),
+            (&"dispatched".into(), &1.into())
+        );
+        let delivered = waited.unwrap().tasks.pop().unwrap();
+        let id = row["task_id"].as_str().unwrap();
+        assert_eq!((delivered.task.task_id.as_str(), delivered.attempt), (id, 1));
+        let good = result(&agent, hash(&agent, &site, &delivered));
+        assert_eq!(send(&agent, &client, &site, id, &good).await.status(), 200);
+        assert_eq!(
+            recorded(&site, id),
+            ["task.submit", "task.dispatch", "task.result"]
+        );
+    }
+    // A disabled node gets nothing, though it has waited.
+    let (waited, row) = tokio::join!(ask(&agent, &client, &site, 2), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let args = ["node", "disable", "node-0001", "--reason", "maintenance"];
+        tokio::task::block_in_place(|| assert_eq!(site.run(&args).2, 0));
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        submitted(None).await
+    });
+    assert_ne!(waited.status(), 200);
+    assert_eq!(row["state"], "queued");
     assert_eq!(site.run(&["audit", "verify"]).2, 0);
 }

@@ -15,7 +15,7 @@ mod slots;
 mod which;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hpc_chain::keys::SharedSigner;
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ use super::Admin;
 use crate::admission::Limiter;
 use crate::clock;
 use crate::config::Live;
-use crate::gateway::Once;
+use crate::gateway::{Gateway, Once};
 use crate::home::Home;
 use crate::ops::Health;
 use crate::store::{News, Store};
@@ -51,6 +51,7 @@ pub struct Api {
     config: Live,
     store: Store,
     operator: SharedSigner,
+    gateway: Weak<Gateway>,
     health: Arc<Health>,
     requests: Limiter<String>,
     failures: Limiter<IpAddr>,
@@ -80,12 +81,13 @@ impl Places {
 }
 
 impl Api {
-    /// From its parts: the store and the operator key, opened; `document` is the OpenAPI document.
+    /// From its parts: the store and the operator key, opened; the gateway beside it; `document` is the OpenAPI document.
     #[must_use]
     pub fn new(
         home: Home,
         config: Live,
         (store, operator): (Store, SharedSigner),
+        gateway: Weak<Gateway>,
         health: Arc<Health>,
         document: Value,
     ) -> Self {
@@ -96,6 +98,7 @@ impl Api {
             config,
             store,
             operator,
+            gateway,
             health,
             requests: Limiter::new(per_minute, LIMITER_KEYS),
             failures: Limiter::new(FAILURES_PER_MINUTE, LIMITER_KEYS),
@@ -127,6 +130,7 @@ impl Api {
             config: (*self.config.get()).clone(),
             store: self.store.clone(),
             operator: Some(Arc::clone(&self.operator)),
+            gateway: Weak::clone(&self.gateway),
         }
     }
 }
