@@ -81,6 +81,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
     site.set("LOG__LEVEL", "warn");
     let admin = port::free()?;
     site.set("ADMIN__LISTEN", format!("127.0.0.1:{admin}"));
+    site.set("ADMIN__TLS", "true");
     site.set("ADMIN__REQUESTS_PER_MINUTE", "60000");
     eprintln!("registering {} nodes", args.nodes);
     let nodes = known::register(&site, args.nodes).await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hpc_schema::id::ClusterId;
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::task::{
     Delivered, TaskHash, TaskOutcome, TaskResult, TaskScope, WaitAnswer, progress_path, result_message,
@@ -529,7 +530,7 @@ async fn a_task_that_is_submitted_where_its_node_waits_is_on_record_as_the_nodes
     }
     // It waits, and nothing else is open: the answer says that it has the task.
     for named in [None, Some(cluster())] {
-        let named = named.as_ref().map(|c| c.as_str());
+        let named = named.as_ref().map(ClusterId::as_str);
         let (waited, row) = tokio::join!(wait(&agent, &client, &site, 60), async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             submitted(named).await
