@@ -28,6 +28,7 @@ use hpc_tests::site::{CLUSTER, Site};
 use rustls::ClientConfig;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -81,7 +82,6 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
     site.set("LOG__LEVEL", "warn");
     let admin = port::free()?;
     site.set("ADMIN__LISTEN", format!("127.0.0.1:{admin}"));
-    site.set("ADMIN__TLS", "true");
     site.set("ADMIN__REQUESTS_PER_MINUTE", "60000");
     eprintln!("registering {} nodes", args.nodes);
     let nodes = known::register(&site, args.nodes).await?;
@@ -137,7 +137,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
     let kb_per_parked = parked_kib / u64::try_from(nodes.len().max(1))?;
     eprintln!("{} nodes wait, {kb_per_parked} KiB each", nodes.len());
 
-    let mut desk = Desk::open(&site, admin, &ca_pem).await?;
+    let mut desk = Desk::open(&site, admin).await?;
     let mut took = Vec::new();
     for n in 0..args.warm + args.tasks {
         let node = nodes
@@ -190,14 +190,14 @@ fn get(path: &str, seconds: u32) -> String {
     format!("GET {path}?wait_seconds={seconds} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
-/// Who submits tasks: an operator at the admin listener, on one connection.
+/// Who submits tasks: an operator at the loopback admin listener, on one connection.
 struct Desk {
-    connection: Connection,
+    connection: Connection<TcpStream>,
     credential: String,
 }
 
 impl Desk {
-    async fn open(site: &Site, port: u16, ca_pem: &str) -> Result<Self> {
+    async fn open(site: &Site, port: u16) -> Result<Self> {
         let made = site.provider_run(&[
             "admin-token",
             "create",
@@ -210,7 +210,7 @@ impl Desk {
         ])?;
         let to = SocketAddr::from(([127, 0, 0, 1], port));
         Ok(Self {
-            connection: Connection::open(to, client::anonymous(ca_pem)?).await?,
+            connection: Connection::open_plain(to).await?,
             credential: made.trim().to_owned(),
         })
     }

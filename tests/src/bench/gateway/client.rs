@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use rustls::client::{Resumption, WantsClientCert};
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -24,37 +24,21 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// # Errors
 /// If rustls refuses a certificate.
 pub fn tls(node: &Known, ca_pem: &str) -> Result<Arc<ClientConfig>> {
-    let chain = vec![node.certificate.clone()];
-    let mut config = trusting(ca_pem)?.with_client_auth_cert(chain, node.tls_key.clone_key())?;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes())?)?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![node.certificate.clone()], node.tls_key.clone_key())?;
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// TLS of somebody without a certificate.
-///
-/// # Errors
-/// If rustls refuses the CA.
-pub fn anonymous(ca_pem: &str) -> Result<Arc<ClientConfig>> {
-    let mut config = trusting(ca_pem)?.with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn trusting(ca_pem: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes())?)?;
-    Ok(
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(roots),
-    )
-}
-
-/// One open connection.
+/// One open connection, with TLS if nothing else is said.
 #[derive(Debug)]
-pub struct Connection {
-    stream: TlsStream<TcpStream>,
+pub struct Connection<S = TlsStream<TcpStream>> {
+    stream: S,
     buffer: Vec<u8>,
 }
 
@@ -67,11 +51,28 @@ impl Connection {
         let stream = TcpStream::connect(to).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("localhost")?;
-        let stream = TlsConnector::from(tls).connect(name, stream).await?;
-        Ok(Self {
+        Ok(Self::over(TlsConnector::from(tls).connect(name, stream).await?))
+    }
+}
+
+impl Connection<TcpStream> {
+    /// Connects without TLS.
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub async fn open_plain(to: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(to).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self::over(stream))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn over(stream: S) -> Self {
+        Self {
             stream,
             buffer: Vec::with_capacity(4096),
-        })
+        }
     }
 
     /// Sends a request and reads its answer; whether it is an accepted heartbeat.
