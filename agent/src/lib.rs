@@ -26,6 +26,8 @@ pub mod sample;
 pub mod sequence;
 pub mod slice;
 pub mod socket;
+#[cfg(test)]
+mod stand_in;
 pub mod state;
 pub mod status;
 pub mod task;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, NODE, registered};
+use gateway::{Gateway, Home, NODE, Port, registered};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -30,11 +30,7 @@ struct Node {
     gateway: Gateway,
     agent: Child,
     port: u16,
-}
-
-fn free_port() -> u16 {
-    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    door.local_addr().unwrap().port()
+    _held: Port,
 }
 
 impl Node {
@@ -42,7 +38,8 @@ impl Node {
         let gateway = Gateway::start().await;
         let home = Home::new();
         registered(&gateway, &home).await;
-        let port = free_port();
+        let held = Port::free();
+        let port = held.number();
         let config = home.configure(&[gateway.url()], None);
         let text = std::fs::read_to_string(&config).unwrap();
         let api = api(&home, port);
@@ -62,6 +59,7 @@ impl Node {
             gateway,
             agent,
             port,
+            _held: held,
         };
         node.gateway.until_heartbeats(1).await;
         node
@@ -209,7 +207,7 @@ async fn it_is_read_only_and_bounded_in_requests_bytes_connections_and_time() {
     let flood: Vec<u16> = {
         let config = "url = \"http://localhost:PORT/healthz\"\noutput = \"/dev/null\"\n"
             .replace("PORT", &node.port.to_string())
-            .repeat(80);
+            .repeat(400);
         let file = node.home.path("flood");
         std::fs::write(&file, config).unwrap();
         let out = Command::new("curl")
@@ -370,7 +368,8 @@ async fn an_address_for_others_without_tls_or_without_a_guard_is_refused_at_the_
         (&["token"], "api.tls.cert"),
         (&["tls"], "api.token_file or api.tls.client_ca"),
     ] {
-        let port = free_port();
+        let held = Port::free();
+        let port = held.number();
         std::fs::write(
             &config,
             text.replace("api: {listen: 'off'}", &outside(&home, port, guards)),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, read};
+use gateway::{Gateway, Home, read, until_caught};
 use hpc_schema::key::AgentKey;
 use virtengine_node_agent::key::load;
 
@@ -25,6 +25,13 @@ const REMEDY: &str = "apt-get install swtpm tpm2-tools softhsm2, or scripts/test
 fn free() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
+}
+
+/// Whether somebody listens on the port, as the kernel has it.
+fn listens(port: u16) -> bool {
+    let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let door = format!(":{port:04X} 00000000:0000 0A ");
+    all.contains(&door)
 }
 
 /// A software TPM; ends with the test.
@@ -52,14 +59,18 @@ impl Tpm {
                 .stderr(Stdio::null())
                 .spawn()
                 .expect(REMEDY);
-            // It ends at once where a port is taken, and takes one connection at a time.
-            std::thread::sleep(Duration::from_millis(300));
-            if child.try_wait().unwrap().is_none() {
-                return Self {
-                    child,
-                    tcti: format!("swtpm:host=127.0.0.1,port={port}"),
-                    state: state.to_owned(),
-                };
+            // It ends at once where a port is taken, and takes one connection at a time: it is not asked.
+            let begun = Instant::now();
+            while child.try_wait().unwrap().is_none() {
+                if listens(port) && listens(port + 1) {
+                    return Self {
+                        child,
+                        tcti: format!("swtpm:host=127.0.0.1,port={port}"),
+                        state: state.to_owned(),
+                    };
+                }
+                assert!(begun.elapsed() < Duration::from_secs(30), "swtpm listens nowhere");
+                std::thread::sleep(Duration::from_millis(20));
             }
         }
         panic!("swtpm does not start");
@@ -274,6 +285,7 @@ async fn a_key_sealed_by_a_tpm_registers_and_beats_and_no_other_tpm_gives_it_awa
     let pid = |child: &Child| rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid(&tpm.child), rustix::process::Signal::STOP).unwrap();
     let mut daemon = Daemon::start(&config(&home, &gateway, &public), None);
+    until_caught(daemon.0.id(), rustix::process::Signal::TERM.as_raw()).await;
     std::thread::sleep(Duration::from_secs(2));
     assert!(daemon.0.try_wait().unwrap().is_none(), "it waits");
     rustix::process::kill_process(pid(&daemon.0), rustix::process::Signal::TERM).unwrap();
@@ -374,7 +386,8 @@ async fn an_hsm_signs_and_a_lost_session_or_a_hanging_device_is_survived() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let start = Instant::now();
     gateway.until_heartbeats(2).await;
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    // The interval, and what a busy machine may take for a new session.
+    assert!(start.elapsed() < Duration::from_secs(14), "{:?}", start.elapsed());
     // It hangs: the agent gives up within its limit, starts another and goes on.
     let hanging = daemon.helper().expect("another helper");
     let pid = rustix::process::Pid::from_raw(hanging).unwrap();

@@ -19,6 +19,7 @@ use hpc_schema::code::Code;
 use hpc_schema::node::NodeState;
 use hpc_schema::token::{TokenClaims, encode_token};
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use virtengine_node_agent::key::NodeKey;
 
@@ -356,9 +357,18 @@ async fn what_becomes_of_heartbeats_is_told_with_codes_and_bodies() {
     // Watched, one picture after the other.
     let mut watch = command(&["status", "--watch"], &config);
     let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut shown = watch.stdout.take().unwrap();
+    let mut text = String::new();
+    let twice = async {
+        while text.matches("not healthy").count() < 2 {
+            let mut part = [0; 4096];
+            let n = shown.read(&mut part).await.unwrap();
+            assert!(n > 0, "it ends: {text}");
+            text.push_str(&String::from_utf8_lossy(&part[..n]));
+        }
+    };
+    let twice = tokio::time::timeout(Duration::from_secs(30), twice).await;
+    assert!(twice.is_ok(), "{text}");
     watch.start_kill().unwrap();
-    let text = String::from_utf8(watch.wait_with_output().await.unwrap().stdout).unwrap();
-    assert!(text.matches("not healthy").count() >= 2, "{text}");
     agent.kill().await.unwrap();
 }

@@ -20,7 +20,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway::{Gateway, Home, Signed, order, read, rotation};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
-use hpc_schema::heartbeat::{HealthStatus, SlurmState};
+use hpc_schema::heartbeat::{HealthStatus, SlurmState, VerifiedHeartbeat};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
@@ -314,7 +315,10 @@ async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
     let seen = site.gateway.seen().heartbeats.len();
     let running = site.run("");
     site.gateway
-        .until("heartbeats while drained", |s| s.heartbeats.len() > seen + 1)
+        .until("heartbeats while drained", |s| {
+            let told = |h: &VerifiedHeartbeat| h.heartbeat.health.slurm_state == Some(SlurmState::Drain);
+            s.heartbeats.len() > seen + 1 && s.heartbeats.last().is_some_and(told)
+        })
         .await;
     {
         let all = site.gateway.seen();
@@ -433,7 +437,11 @@ async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     );
     site.tell(&[order("s", "shutdown", "{}")]);
     let mut first = site.process_with(&more);
-    site.gateway.until("systemctl", |_| called.exists()).await;
+    site.gateway
+        .until("systemctl", |_| {
+            fs::read(&called).is_ok_and(|said| !said.is_empty())
+        })
+        .await;
     first.kill().await.unwrap();
     let running = site.run(&more);
     let ack = site.outcome("s").await;
@@ -562,9 +570,10 @@ async fn an_order_that_cannot_be_written_down_as_begun_is_not_begun() {
         assert!(begun.elapsed() < Duration::from_secs(10));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let (orders, away) = (site.home.path("state/orders.json"), site.home.path("orders.away"));
-    fs::rename(&orders, away).unwrap();
-    fs::create_dir_all(orders.join("in the way")).unwrap();
+    // In one step: the agent may write it at any moment.
+    let (orders, other) = (site.home.path("state/orders.json"), site.home.path("other"));
+    fs::create_dir_all(other.join("in the way")).unwrap();
+    renameat_with(CWD, &orders, CWD, &other, RenameFlags::EXCHANGE).unwrap();
     // Five seconds later it is tried again.
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(site.called().len(), 1, "{:?}", site.called());

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, NODE, read};
+use gateway::{Gateway, Home, NODE, Port, read};
 use hpc_schema::heartbeat::HealthStatus;
 use tokio::process::{Child, Command};
 use virtengine_node_agent::sequence::BLOCK;
@@ -44,9 +44,13 @@ fn code(status: ExitStatus) -> i32 {
 }
 
 fn start(config: &Path) -> Child {
+    start_with(config, Stdio::piped())
+}
+
+fn start_with(config: &Path, stderr: Stdio) -> Child {
     command(&["run", "--config", config.to_str().unwrap()])
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .unwrap()
 }
@@ -54,6 +58,15 @@ fn start(config: &Path) -> Child {
 fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = i32::try_from(child.id().unwrap()).unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// Waits until the agent has said so into its log.
+async fn until_said(log: &Path, part: &str) {
+    let end = Instant::now() + ENDS;
+    while !read(log).contains(part) {
+        assert!(Instant::now() < end, "{part} in {}", read(log));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What the process said on standard error, once it has ended.
@@ -151,6 +164,7 @@ async fn keygen_register_run_and_status_as_the_specification_shows_them() {
         key: virtengine_node_agent::key::load(&keys.join("agent.key")).unwrap(),
         dir,
     };
+    home.calm();
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
     let config = config.to_str().unwrap();
     // Neither registered nor running.
@@ -202,16 +216,13 @@ async fn keygen_register_run_and_status_as_the_specification_shows_them() {
 #[tokio::test]
 async fn run_registers_by_itself_when_it_has_a_token_and_waits_for_the_gateway() {
     let shared = std::sync::Arc::new(gateway::Shared::new());
-    let address = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let port = Port::free();
     let home = Home::new();
-    let url = format!("https://localhost:{}", address.port());
+    let url = format!("https://localhost:{}", port.number());
     let token = shared.token(&home.key.public(), "token-1");
     let child = start(&home.configure(&[url], Some(&token)));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let gateway = Gateway::start_at(address, shared).await;
+    let gateway = Gateway::start_at(port.address(), shared).await;
     gateway.until_heartbeats(1).await;
     signal(&child, rustix::process::Signal::TERM);
     let (status, log) = stderr(child).await;
@@ -224,18 +235,20 @@ async fn a_hangup_reloads_the_configuration_and_a_wrong_one_changes_nothing() {
     let (first, second) = (Gateway::start().await, Home::new());
     let home = second;
     let config = home.configure(&[first.url()], Some(&first.token(&home.key.public())));
-    let child = start(&config);
+    let said = home.path("agent.log");
+    let child = start_with(&config, std::fs::File::create(&said).unwrap().into());
     first.until_heartbeats(1).await;
     std::fs::write(&config, "provider_daemon: {endpoint: 'http://wrong'}\n").unwrap();
     signal(&child, rustix::process::Signal::HUP);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    until_said(&said, "configuration not reloaded").await;
     home.configure(&[first.url()], None);
     let text = read(&config).replace("sampling:", "logging: {level: debug}\nsampling:");
     std::fs::write(&config, text).unwrap();
     signal(&child, rustix::process::Signal::HUP);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until_said(&said, "configuration reloaded").await;
     signal(&child, rustix::process::Signal::TERM);
-    let (status, log) = stderr(child).await;
+    let (status, _) = stderr(child).await;
+    let log = read(&said);
     assert_eq!(status, 0, "{log}");
     assert!(
         log.contains("configuration not reloaded") && log.contains("provider_daemon.endpoint"),
@@ -272,16 +285,19 @@ async fn a_hangup_while_it_registers_takes_the_corrected_file() {
     let home = Home::new();
     let token = gateway.token(&home.key.public());
     let config = home.configure(&["https://localhost:1".to_owned()], Some(&token));
-    let child = start(&config);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let said = home.path("agent.log");
+    let child = start_with(&config, std::fs::File::create(&said).unwrap().into());
+    // It has read the file that it was started with, and does not get on with it.
+    until_said(&said, "registering: ").await;
     std::fs::write(&config, "samplng: {}").unwrap();
     signal(&child, rustix::process::Signal::HUP);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until_said(&said, "configuration not reloaded").await;
     home.configure(&[gateway.url()], Some(&token));
     signal(&child, rustix::process::Signal::HUP);
     gateway.until_heartbeats(1).await;
     signal(&child, rustix::process::Signal::TERM);
-    let (status, log) = stderr(child).await;
+    let (status, _) = stderr(child).await;
+    let log = read(&said);
     assert_eq!(status, 0, "{log}");
     for part in [
         "configuration not reloaded",
@@ -500,7 +516,7 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
         starts += 1;
         let (began, before) = (Instant::now(), gateway.seen().sequences.len());
         let mut child = hurried();
-        if n % 10 == 0 {
+        if n % 10 == 0 || starts > 2 {
             // This one is let come to its first heartbeat: so long a start takes on this machine now.
             gateway
                 .until("heartbeats after a kill", |s| s.sequences.len() > before)

@@ -98,7 +98,8 @@ async fn a_running_agent_goes_on_with_the_new_key_and_loses_no_heartbeat() {
         assert_eq!(seen.heartbeats[first].report.sequence, 1);
         assert_eq!((seen.replaced, seen.recoveries), (1, 1));
         let gaps = seen.arrived.windows(2).map(|w| w[1] - w[0]);
-        assert!(gaps.max().unwrap() < Duration::from_secs(3));
+        // No heartbeat of ten seconds would be late.
+        assert!(gaps.max().unwrap() < Duration::from_secs(9));
     }
     let s = status(&home);
     assert_eq!((s.failed, s.last_refusal, s.last_error), (0, None, None));

@@ -30,8 +30,9 @@ use virtengine_node_agent::probe::host::HostProbe;
 use virtengine_node_agent::probe::memory::{Memory, MemoryProbe};
 use virtengine_node_agent::probe::network::NetworkProbe;
 
-/// Long enough for a hundred ticks of each processor.
-const WINDOW: Duration = Duration::from_secs(3);
+/// Long enough for a hundred ticks of each processor, and for a point or two to be what a busy machine lets pass between
+/// our look and the exporter's.
+const WINDOW: Duration = Duration::from_secs(10);
 /// Of a gigabit, as the loopback device is said to have.
 const MEGABITS: f64 = 1000.0;
 const POINTS: f64 = 5.0;
@@ -129,13 +130,12 @@ fn kernel(disk: &str) -> Kernel {
 }
 
 /// Debian's exporter.
-struct Exporter(Child, u16);
+struct Exporter(Child, gateway::Port);
 
 impl Exporter {
     fn start() -> Self {
-        let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = door.local_addr().unwrap().port();
-        drop(door);
+        let held = gateway::Port::free();
+        let port = held.number();
         let child = Command::new("prometheus-node-exporter")
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             // By default it leaves the loopback device out.
@@ -143,7 +143,7 @@ impl Exporter {
             .stderr(Stdio::null())
             .spawn()
             .expect("apt-get install prometheus-node-exporter, or scripts/test --install");
-        let exporter = Self(child, port);
+        let exporter = Self(child, held);
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(
@@ -156,7 +156,7 @@ impl Exporter {
     }
 
     fn scrape(&self) -> String {
-        scrape(self.1)
+        scrape(self.1.number())
     }
 }
 
@@ -324,9 +324,8 @@ async fn metrics_with_the_exporters_names_have_its_labels_types_and_values() {
     let home = gateway::Home::new();
     gateway::registered(&gateway, &home).await;
     let config = home.configure(&[gateway.url()], None);
-    let door = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = door.local_addr().unwrap().port();
-    drop(door);
+    let held = gateway::Port::free();
+    let port = held.number();
     let text = fs::read_to_string(&config).unwrap();
     fs::write(
         &config,

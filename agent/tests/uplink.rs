@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gateway::{CLUSTER, Gateway, Home, NODE, Running, Site, quick, read, registered, status};
+use gateway::{
+    CLUSTER, Gateway, Home, NODE, Port, Running, Site, quick, read, registered, status, until_status,
+};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::certificate_uri;
 use hpc_schema::heartbeat::HealthStatus;
@@ -28,7 +30,7 @@ use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register, reg
 use virtengine_node_agent::run::{Agent, Signal, World};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::sequence::BLOCK;
-use virtengine_node_agent::state::{Outages, StateDir, Status};
+use virtengine_node_agent::state::{Outages, Problem, StateDir, Status};
 use virtengine_node_agent::uplink::{CaPin, Dial, Identity, IssuedError, check_issued};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -90,7 +92,7 @@ async fn an_interrupted_registration_is_repeated_with_the_same_request() {
     gateway.behaviour().pending_answers = 1000;
     let token = gateway.token(&home.key.public());
     let config = home.config(&[gateway.url()], Some(&token));
-    let e = register(&config, &home.key, Some(Duration::from_millis(300)), |_| {})
+    let e = register(&config, &home.key, Some(Duration::from_secs(2)), |_| {})
         .await
         .unwrap_err();
     assert!(matches!(e, RegisterError::TimedOut { .. }), "{e}");
@@ -111,7 +113,7 @@ async fn a_gateway_with_another_ca_than_the_token_pins_never_sees_the_token() {
     let home = Home::new();
     let token = gateway.token(&home.key.public());
     let config = home.config(&[impostor.url()], Some(&token));
-    let e = register(&config, &home.key, Some(Duration::from_millis(500)), |_| {})
+    let e = register(&config, &home.key, Some(Duration::from_secs(3)), |_| {})
         .await
         .unwrap_err();
     assert!(e.to_string().contains("pins the gateway's CA"), "{e}");
@@ -178,6 +180,7 @@ async fn tokens_for_others_and_used_tokens_are_refused_with_their_code() {
 async fn every_heartbeat_verifies_and_a_clean_stop_says_offline() {
     let gateway = Gateway::start().await;
     let home = Home::new();
+    home.calm();
     registered(&gateway, &home).await;
     gateway.behaviour().next_heartbeat_seconds = 0;
     let agent = Running::start(&home, &[gateway.url()], quick());
@@ -260,25 +263,18 @@ async fn starting_before_the_gateway_waits_and_an_outage_ends_within_the_backoff
     let gateway = Gateway::start().await;
     let home = Home::new();
     registered(&gateway, &home).await;
-    let (address, shared, url) = (
-        gateway.address,
-        std::sync::Arc::clone(&gateway.shared),
-        gateway.url(),
-    );
+    let shared = std::sync::Arc::clone(&gateway.shared);
     drop(gateway);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let port = Port::free();
+    let url = format!("https://localhost:{}", port.number());
     let agent = Running::start(&home, &[url], quick());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(status(&home).last_error.unwrap().code, "gateway_unreachable");
-    assert!(status(&home).failures_in_a_row >= 2);
+    // Without its bound of 400 ms the tenth pause would be of half a minute.
+    let trouble = until_status(&home, "failures", |s| s.failures_in_a_row >= 10).await;
+    assert_eq!(trouble.last_error.unwrap().code, "gateway_unreachable");
     let back = Instant::now();
-    let gateway = Gateway::start_at(address, shared).await;
+    let gateway = Gateway::start_at(port.address(), shared).await;
     gateway.until_heartbeats(1).await;
-    assert!(
-        back.elapsed() < Duration::from_millis(900),
-        "{:?}",
-        back.elapsed()
-    );
+    assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
     agent.stop().await;
     assert_eq!(status(&home).failures_in_a_row, 0);
     let outages = Outages::load(&StateDir::new(&home.path("state")));
@@ -441,22 +437,16 @@ async fn the_preferred_gateway_is_used_again_once_it_is_back_and_costs_no_heartb
     let home = Home::new();
     registered(&second, &home).await;
     second.behaviour().next_heartbeat_seconds = 0;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let url = format!("https://localhost:{}", address.port());
+    let port = Port::free();
+    let url = format!("https://localhost:{}", port.number());
     let agent = Running::start(&home, &[url.clone(), second.url()], quick());
     second.until_heartbeats(3).await;
-    assert_eq!(status(&home).endpoint, Some(second.url()));
-    let first = Gateway::start_at(address, std::sync::Arc::clone(&second.shared)).await;
-    let start = Instant::now();
-    while status(&home).endpoint != Some(url.clone()) {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "it stays away from the first"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_status(&home, "the second", |s| s.endpoint == Some(second.url())).await;
+    let first = Gateway::start_at(port.address(), std::sync::Arc::clone(&second.shared)).await;
+    until_status(&home, "it stays away from the first", |s| {
+        s.endpoint == Some(url.clone())
+    })
+    .await;
     let n = second.seen().heartbeats.len();
     second.until_heartbeats(n + 3).await;
     assert_eq!(status(&home).failed, 0);
@@ -497,10 +487,11 @@ async fn refusals_and_overload_are_recorded_with_their_remedy_and_end_by_themsel
     gateway.behaviour().http_errors.extend([503, 429]);
     let agent = Running::start(&home, &[gateway.url()], quick());
     gateway.until_heartbeats(1).await;
-    gateway.behaviour().refuse.push_back(Code::NodeDisabled);
-    gateway.until("a refusal", |s| !s.refusals.is_empty()).await;
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    let refusal = status(&home).last_refusal.unwrap();
+    // Until it is seen in the status: the heartbeat after it is taken would wipe it out.
+    gateway.behaviour().refuse.extend([Code::NodeDisabled; 1000]);
+    let refused = until_status(&home, "a refusal", |s| s.last_refusal.is_some()).await;
+    gateway.behaviour().refuse.clear();
+    let refusal = refused.last_refusal.unwrap();
     assert_eq!(
         (refusal.code.as_str(), refusal.remedy.as_str()),
         ("node_disabled", Code::NodeDisabled.remedy())
@@ -515,14 +506,15 @@ async fn refusals_and_overload_are_recorded_with_their_remedy_and_end_by_themsel
 async fn the_certificate_is_renewed_at_two_thirds_of_its_life() {
     let gateway = Gateway::start().await;
     let home = Home::new();
-    gateway.behaviour().certificate_life = Duration::from_secs(4);
+    // Due after six seconds.
+    gateway.behaviour().certificate_life = Duration::from_secs(9);
     registered(&gateway, &home).await;
     gateway.behaviour().certificate_life = Duration::from_secs(3600);
     gateway.behaviour().next_heartbeat_seconds = 0;
     let agent = Running::start(&home, &[gateway.url()], quick());
     gateway.until("a renewal", |s| s.renewals == 1).await;
     // Past the end of the first certificate.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let n = gateway.seen().heartbeats.len();
     gateway.until_heartbeats(n + 2).await;
     agent.stop().await;
@@ -665,9 +657,12 @@ async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down(
     gateway.until_heartbeats(n + 2).await;
     assert!(!renewed.exists());
     gateway.until("a recovery", |s| s.recoveries > 0).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let error = status(&home).last_error.unwrap();
-    assert_eq!(error.code, "certificate_expired");
+    let expired = |e: &Problem| e.code == "certificate_expired";
+    let told = until_status(&home, "no recovery", |s| {
+        s.last_error.as_ref().is_some_and(expired)
+    })
+    .await;
+    let error = told.last_error.unwrap();
     assert!(
         error
             .message

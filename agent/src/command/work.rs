@@ -147,8 +147,6 @@ fn storage(dir: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -170,12 +168,8 @@ mod tests {
     fn the_host_is_switched_off_by_a_program_with_one_argument() {
         let dir = tempfile::tempdir().unwrap();
         let (program, called) = (dir.path().join("systemctl"), dir.path().join("called"));
-        std::fs::write(
-            &program,
-            format!("#!/bin/sh\necho \"$# $*\" > {}\n", called.display()),
-        )
-        .unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\necho \"$# $*\" > {}\n", called.display());
+        crate::stand_in::stand_in(&program, &text);
         assert_eq!(
             Work::Poweroff(None, program).carry_out(),
             End::Done("the host shuts down".into())

@@ -128,7 +128,6 @@ fn carry_out(verb: &Verb, rules: &Rules) -> Answer {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
     use std::path::Path;
 
@@ -153,8 +152,7 @@ mod tests {
 
     fn program(dir: &Path, name: &str, text: &str) {
         let path = dir.join(name);
-        fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}\n", dir.display())).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&path, &format!("#!/bin/sh\ncd {}\n{text}\n", dir.display()));
     }
 
     /// Answers one request as that user.

@@ -280,8 +280,7 @@ fn the_rc_script_starts_restarts_reloads_and_stops_the_agent_under_daemon() {
         ("environment", ENVIRONMENT_OF_A_THIEF),
         ("rc.conf", ""),
     ] {
-        fs::write(at(name), text.replace("DIR", root)).unwrap();
-        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&at(name), &text.replace("DIR", root));
     }
     let rc = |verb: &str| {
         // A shell cannot trap what was ignored when it began: by nohup, say.

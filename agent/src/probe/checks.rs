@@ -224,7 +224,7 @@ mod tests {
         mode(&checks, 0o755);
         ChecksProbe::new(ChecksConfig {
             dir: checks,
-            timeout: Duration::from_millis(700),
+            timeout: Duration::from_secs(3),
             rehearsal: dir.join("rehearsal"),
             ..ChecksConfig::default()
         })
@@ -232,8 +232,7 @@ mod tests {
 
     fn check(dir: &Path, name: &str, script: &str) {
         let path = dir.join("checks.d").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        mode(&path, 0o755);
+        crate::stand_in::stand_in(&path, &format!("#!/bin/sh\n{script}\n"));
     }
 
     #[test]

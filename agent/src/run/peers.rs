@@ -169,8 +169,8 @@ mod tests {
     }
 
     async fn result(peers: &mut Peers) -> Vec<Measured> {
-        let (interval, timeout) = (Duration::from_secs(3600), Duration::from_millis(300));
-        for _ in 0..200 {
+        let (interval, timeout) = (Duration::from_secs(3600), Duration::from_secs(1));
+        for _ in 0..2000 {
             if let Some((measured, _)) = peers.step(Instant::now(), interval, 3, timeout).await {
                 return measured;
             }

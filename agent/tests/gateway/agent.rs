@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use virtengine_node_agent::register::{Outcome, register};
@@ -54,6 +54,35 @@ impl Running {
             .await
             .expect("stops within five seconds")
             .unwrap();
+    }
+}
+
+/// Waits until the status file says so: it is written by a thread of its own, after the heartbeat.
+pub async fn until_status(home: &Home, what: &str, good: impl Fn(&Status) -> bool) -> Status {
+    let end = Instant::now() + Duration::from_secs(30);
+    let state = StateDir::new(&home.path("state"));
+    loop {
+        let found = Status::load(&state).unwrap();
+        if let Some(status) = found.as_ref().filter(|s| good(s)) {
+            return status.clone();
+        }
+        assert!(Instant::now() < end, "{what}: {found:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until the process takes this signal: until then it would end by it.
+pub async fn until_caught(pid: u32, signal: i32) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = text.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        if (caught >> (signal - 1)) & 1 == 1 {
+            return;
+        }
+        assert!(Instant::now() < end, "{signal} is not caught: {text}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

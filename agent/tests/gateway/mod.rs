@@ -9,6 +9,8 @@
 )]
 
 mod agent;
+#[path = "../../../tests/src/calm.rs"]
+mod calm;
 mod order;
 mod pki;
 mod routes;
@@ -34,7 +36,7 @@ use virtengine_node_agent::clock::Clock;
 use virtengine_node_agent::key::{NodeKey, SharedSigner};
 use virtengine_node_agent::uplink::Stream;
 
-pub use agent::{Running, quick, registered, status};
+pub use agent::{Running, quick, registered, status, until_caught, until_status};
 pub use order::{Signed, order, rotation};
 pub use pki::Authority;
 pub use simulated::Site;
@@ -142,6 +144,27 @@ pub struct Shared {
     pub epoch: AtomicU64,
     /// Its wall clock.
     pub clock: Clock,
+}
+
+/// A port on which nobody listens yet, and that the kernel gives to nobody else meanwhile.
+pub struct Port(tokio::net::TcpSocket);
+
+impl Port {
+    pub fn free() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        // Whoever listens on it then asks for the same.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    pub fn number(&self) -> u16 {
+        self.address().port()
+    }
 }
 
 /// A running gateway.
@@ -301,16 +324,24 @@ impl Home {
         self.dir.path().join(name)
     }
 
+    /// From here on it is configured on a host without troubles of its own.
+    pub fn calm(&self) {
+        let line = calm::host(&self.path("calm")).unwrap();
+        std::fs::write(self.path("calm/roots"), line).unwrap();
+    }
+
     /// Writes the configuration file. Whatever Slurm runs on the machine is not this node's.
     pub fn configure(&self, endpoints: &[String], token: Option<&str>) -> PathBuf {
         let d = self.dir.path().display();
         let token = token.map_or(String::new(), |t| format!("  registration_token: {t}\n"));
         let text = format!(
-            "provider_daemon:\n  endpoints: [{}]\n  request_timeout: 1s\n  tls:\n    ca_cert: {d}/tls/ca.crt\n    \
+            "provider_daemon:\n  endpoints: [{}]\n  request_timeout: 5s\n  tls:\n    ca_cert: {d}/tls/ca.crt\n    \
              client_cert: {d}/tls/client.crt\n    client_key: {d}/tls/client.key\nagent:\n  key_path: {d}/keys/agent.key\n  \
              state_dir: {d}/state\n{token}slurm: {{enabled: false}}\napi: {{listen: 'off'}}\nsampling:\n  base_interval: 10s\n  utilization_interval: 5s\n",
             endpoints.join(", ")
         );
+        let roots = std::fs::read_to_string(self.path("calm/roots")).unwrap_or_default();
+        let text = text.replace("agent:\n", &format!("agent:\n{roots}"));
         let path = self.path("config.yaml");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

@@ -140,7 +140,6 @@ fn take(log: &mut ErrorLog, line: &[u8], unix: u64, counted: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -157,8 +156,7 @@ mod tests {
             calls.display(),
             recorded.display()
         );
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&program, &text);
         let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
         let mut log = ErrorLog::new(NOW);
         let now = Instant::now();
@@ -170,11 +168,8 @@ mod tests {
             c.last.unwrap().text,
             "slurmd: error: Unable to register: Unable to contact slurm controller"
         );
-        fs::write(
-            &program,
-            format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display()),
-        )
-        .unwrap();
+        let text = format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display());
+        crate::stand_in::stand_in(&program, &text);
         journal.read(&mut log, now + INTERVAL, NOW + 300);
         assert_eq!(log.counts(NOW).errors, 2);
         let calls = fs::read_to_string(calls).unwrap();
@@ -191,8 +186,7 @@ mod tests {
         let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
         // Gives all it has and fails, whatever it is asked; then fails at once, as with a cursor rotated away.
         let write = |text: &str| {
-            fs::write(&program, format!("#!/bin/sh\n{text}exit 1\n")).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            crate::stand_in::stand_in(&program, &format!("#!/bin/sh\n{text}exit 1\n"));
         };
         let all = format!("cat {}\n", recorded.display());
         write(&all);

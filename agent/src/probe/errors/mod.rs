@@ -128,15 +128,14 @@ mod tests {
 
     #[test]
     fn where_the_kernels_log_cannot_be_read_the_journal_is() {
-        use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::below(dir.path());
         fs::create_dir_all(roots.proc.join("sys/kernel/random")).unwrap();
         fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
         let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
         let program = dir.path().join("journalctl");
-        fs::write(&program, format!("#!/bin/sh\ncat {}\n", recorded.display())).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\ncat {}\n", recorded.display());
+        crate::stand_in::stand_in(&program, &text);
         let mut probe = ErrorsProbe::new(&roots, dir.path().join("errors.json"));
         probe.journal = Journal::new(&roots, Some(&program));
         let found = probe.read(Instant::now(), NOW).unwrap();

@@ -105,7 +105,6 @@ impl GpuProbe {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::probe::recorded;
@@ -113,8 +112,7 @@ mod tests {
     /// Stands for this executable.
     fn program(dir: &Path, text: &str) -> PathBuf {
         let path = dir.join("agent");
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&path, &format!("#!/bin/sh\n{text}\n"));
         path
     }
 

@@ -48,8 +48,8 @@ async fn peers_are_measured_and_the_silent_are_lost() {
     peers[2].port = silent.local_addr().unwrap().port();
     peers[3].address = "not an address".into();
     let start = Instant::now();
-    let measured = prober(200).measure_all(&peers, unix_seconds).await;
-    assert!(start.elapsed() < Duration::from_secs(2));
+    let measured = prober(1000).measure_all(&peers, unix_seconds).await;
+    assert!(start.elapsed() < Duration::from_secs(10));
     let shown: Vec<(&str, bool, u8)> = measured
         .iter()
         .map(|m| (m.peer.node_id.as_str(), m.latency_us.is_some(), m.loss_percent))

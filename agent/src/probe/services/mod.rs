@@ -170,7 +170,6 @@ fn version_in(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -198,8 +197,7 @@ mod tests {
         let calls = dir.path().join("calls");
         let install = |version: &str| {
             let text = format!("#!/bin/sh\necho x >> {}\necho slurm {version}\n", calls.display());
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            crate::stand_in::stand_in(&path, &text);
         };
         let mut v = Version::new("slurmd", "-V");
         assert_eq!(v.installed(Some(dir.path())), None);

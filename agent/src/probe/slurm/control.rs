@@ -214,7 +214,6 @@ fn worded(by: By, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     use super::*;
@@ -234,8 +233,7 @@ mod tests {
             dir.display()
         );
         let program = dir.join("bin/scontrol");
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&program, &text);
         let config = SlurmConfig {
             enabled: Some(true),
             bin_dir: Some(dir.join("bin")),
@@ -309,11 +307,10 @@ mod tests {
             (Ok(Turned::NoSlurm), Ok(Turned::NoSlurm))
         );
         let mut c = site(dir.path());
-        fs::write(
-            dir.path().join("bin/scontrol"),
+        crate::stand_in::stand_in(
+            &dir.path().join("bin/scontrol"),
             "#!/bin/sh\necho 'no controller' >&2\nexit 1\n",
-        )
-        .unwrap();
+        );
         let said = c.drain("x").unwrap_err();
         assert!(said.contains("no controller"), "{said}");
     }

@@ -1,5 +1,4 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ fn site(dir: &Path) -> (Roots, SlurmConfig) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/slurm");
     let program = |name: &str, text: String| {
         let path = dir.join("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::stand_in::stand_in(&path, &format!("#!/bin/sh\n{text}\n"));
     };
     let called = dir.join("called");
     program(
@@ -120,7 +118,7 @@ fn ends_of_jobs_are_kept_over_a_restart() {
         (jobs.ended.completed, jobs.ended.failed, jobs.ended.withdrawn),
         (2, 1, 1)
     );
-    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n").unwrap();
+    crate::stand_in::stand_in(&dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n");
     let mut probe = JobsProbe::new(config.clone(), &roots, path.clone());
     let Answer::Said(jobs) = probe.read(now, unix + 60) else {
         panic!()
@@ -147,7 +145,7 @@ fn without_the_controller_running_jobs_are_known_from_their_processes() {
     let dir = tempfile::tempdir().unwrap();
     let (roots, config) = site(dir.path());
     configured(&roots);
-    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 1\n").unwrap();
+    crate::stand_in::stand_in(&dir.path().join("bin/squeue"), "#!/bin/sh\nexit 1\n");
     let path = dir.path().join("jobs.json");
     let now = Instant::now();
     let mut probe = JobsProbe::new(config, &roots, path);
@@ -167,7 +165,7 @@ fn without_the_controller_running_jobs_are_known_from_their_processes() {
     };
     assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], None));
     // A controller that hides other users' jobs says that nothing runs.
-    fs::write(dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n").unwrap();
+    crate::stand_in::stand_in(&dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n");
     let Answer::Said(jobs) = probe.read(now + Duration::from_secs(60), 1_795_303_863) else {
         panic!()
     };
@@ -199,7 +197,7 @@ fn a_node_without_a_configuration_belongs_to_slurm_while_its_daemon_is_down() {
 
     // It runs, and the controller does not answer: nothing but the daemon says so.
     for program in ["scontrol", "squeue"] {
-        fs::write(dir.path().join("bin").join(program), "#!/bin/sh\nexit 1\n").unwrap();
+        crate::stand_in::stand_in(&dir.path().join("bin").join(program), "#!/bin/sh\nexit 1\n");
     }
     process("4711", "slurmd", "/opt/slurm/sbin/slurmd\0-D\0-N\0gpu07\0");
     let mut node = NodeProbe::new(config.clone(), &roots);

@@ -375,15 +375,15 @@ mod tests {
         let pid = dir.path().join("pid");
         let script = format!("sleep 60 & echo $! > {}; wait", pid.display());
         let start = Instant::now();
-        let e = shell(300, 100).run(&["-c", &script]).unwrap_err();
+        let e = shell(2000, 100).run(&["-c", &script]).unwrap_err();
         assert!(matches!(e, ToolError::Deadline { .. }), "{e}");
-        assert!(start.elapsed() < Duration::from_secs(2));
+        assert!(start.elapsed() < Duration::from_secs(30));
         let pid = std::fs::read_to_string(pid).unwrap();
         let gone = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
             stat.is_empty() || stat.contains(") Z")
         };
-        for _ in 0..100 {
+        for _ in 0..1000 {
             if gone() {
                 return;
             }

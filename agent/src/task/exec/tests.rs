@@ -84,7 +84,7 @@ fn lines_come_as_they_are_said_also_by_one_that_is_killed() {
         .flag("--lines=+1")
         .value(file.to_str().unwrap())
         .unwrap()
-        .within(Duration::from_millis(500))
+        .within(Duration::from_secs(3))
         .run_lines(&stop(), &mut |l| lines.push(l.to_vec()))
         .unwrap_err();
     assert!(matches!(e, ExecError::Late { .. }), "{e}");

@@ -146,6 +146,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::stand_in::stand_in;
 
     fn facts(uuid: &str) -> BTreeMap<String, Value> {
         let facts = [
@@ -170,14 +171,10 @@ mod tests {
     #[test]
     fn what_a_machine_has_touched_since_it_was_made_is_known_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        // Copied by another process: nobody has it open for writing when it is run.
         let script = |name: &str, text: &str| {
-            let (from, to) = (dir.path().join("text"), dir.path().join(name));
-            std::fs::write(&from, text).unwrap();
-            let mut copy = std::process::Command::new("install");
-            copy.arg("--mode=755").args([&from, &to]);
-            assert!(copy.status().unwrap().success());
-            Libvirt::new(&to)
+            let program = dir.path().join(name);
+            stand_in(&program, text);
+            Libvirt::new(&program)
         };
         // `u1`, `u3` and `u4` run, two of them without a word; `u2` is being made, `x` is somebody else's.
         let answers = script(
