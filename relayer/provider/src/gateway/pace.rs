@@ -164,7 +164,7 @@ mod tests {
         poll_fn(|cx| Poll::Ready(Pin::new(&mut *overdue).poll(cx).is_ready())).await
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn idle_head_and_serving_have_their_own_time() {
         let phase = Arc::new(Phase::default());
         let limits = Limits {

@@ -180,12 +180,17 @@ async fn the_daemon_anchors_the_logs_head_on_chain_and_a_log_written_anew_does_n
         anchors(&site).await.len() > first.len()
     })
     .await;
+    let verify = ["audit", "verify", "--chain", "-o", "json"];
+    eventually("every row anchored", async || {
+        let found: Value = serde_json::from_str(&site.run(&verify).0).unwrap_or_default();
+        found["rows"].is_number() && found["rows"] == found["chain"]["anchored_up_to"]
+    })
+    .await;
     // A quiet log costs nothing.
     let count = anchors(&site).await.len();
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!(anchors(&site).await.len(), count);
     site.stop_daemon().await;
-    let verify = ["audit", "verify", "--chain", "-o", "json"];
     let (out, err, code) = site.run(&verify);
     assert_eq!(code, 0, "{err}");
     let found: Value = serde_json::from_str(&out).unwrap();

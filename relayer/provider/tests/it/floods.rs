@@ -88,7 +88,8 @@ async fn a_handshake_that_does_not_end_and_a_stranger_that_says_nothing_are_clos
     let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.gateway.handshake_timeout = Span::millis(500);
+    // As long as an honest handshake may take on a slow machine.
+    config.gateway.handshake_timeout = Span::seconds(2);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     for sequence in 1..=3 {
@@ -110,7 +111,7 @@ async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
     let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
-    config.gateway.header_timeout = Span::millis(700);
+    config.gateway.header_timeout = Span::seconds(2);
     site.start_with(config).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     for identity in [None, Some((agent.certificate.as_str(), &agent.tls))] {
@@ -127,13 +128,13 @@ async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
                 break began.elapsed();
             }
         };
-        assert!(cut >= Duration::from_millis(600), "{cut:?}");
+        assert!(cut >= Duration::from_millis(1700), "{cut:?}");
     }
     logged_once(&logs, "a request's head did not end in time");
     // Silence between requests is no slow head.
     let client = agent.client(&site);
     assert!(agent.beat(&client, &site, 1).await.accepted);
-    sleep(Duration::from_millis(1500)).await;
+    sleep(Duration::from_secs(4)).await;
     assert!(agent.beat(&client, &site, 2).await.accepted);
 }
 

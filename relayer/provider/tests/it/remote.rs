@@ -173,7 +173,7 @@ async fn each_role_does_from_elsewhere_what_it_may_with_the_same_words_and_exit_
         &["task", "submit", "node-0001", "--type", "diag.health_probe"],
     );
     let task = task.trim();
-    let (out, err, code) = there.run("viewer", &["task", "watch", task, "--within", "1s"]);
+    let (out, err, code) = there.run("viewer", &["task", "watch", task, "--within", "3s"]);
     assert!(
         code == 1 && err.contains("still queued") && out.contains("queued"),
         "{out}{err}"

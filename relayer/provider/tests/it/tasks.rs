@@ -278,16 +278,16 @@ async fn the_newest_connection_waits_and_an_older_one_is_told_so() {
     for client in [&old, &new] {
         assert!(wait(&agent, client, &site, 0).await.is_none());
     }
-    let first = ask(&agent, &old, &site, 60);
+    let first = async {
+        // Once it is told so, the other one waits.
+        let first = ask(&agent, &old, &site, 60).await;
+        (first, tokio::task::block_in_place(|| submit(&site, &[])))
+    };
     let second = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         wait(&agent, &new, &site, 60).await
     };
-    let submitted = async {
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        tokio::task::block_in_place(|| submit(&site, &[]))
-    };
-    let (first, second, id) = tokio::join!(first, second, submitted);
+    let ((first, id), second) = tokio::join!(first, second);
     assert_eq!(problem(first).await, (409, "session_superseded".to_owned()));
     assert_eq!(second.unwrap().tasks[0].task.task_id.as_str(), id);
 }
@@ -446,7 +446,7 @@ async fn a_stop_does_not_wait_for_nodes_that_wait_for_tasks() {
         .get(format!("{}{path}?wait_seconds=120", site.gateway()));
     let waits = tokio::spawn(request.send());
     // Until it is there.
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!waits.is_finished());
     let began = std::time::Instant::now();
     site.stop_daemon().await;
@@ -532,7 +532,7 @@ async fn a_task_that_is_submitted_where_its_node_waits_is_on_record_as_the_nodes
     for named in [None, Some(cluster())] {
         let named = named.as_ref().map(ClusterId::as_str);
         let (waited, row) = tokio::join!(wait(&agent, &client, &site, 60), async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             submitted(named).await
         });
         assert_eq!(
@@ -550,11 +550,12 @@ async fn a_task_that_is_submitted_where_its_node_waits_is_on_record_as_the_nodes
         );
     }
     // A disabled node gets nothing, though it has waited.
-    let (waited, row) = tokio::join!(ask(&agent, &client, &site, 2), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+    let (waited, row) = tokio::join!(ask(&agent, &client, &site, 10), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
         let args = ["node", "disable", "node-0001", "--reason", "maintenance"];
         tokio::task::block_in_place(|| assert_eq!(site.run(&args).2, 0));
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        // The gateway looks for what was decided four times a second.
+        tokio::time::sleep(Duration::from_secs(3)).await;
         submitted(None).await
     });
     assert_ne!(waited.status(), 200);
