@@ -258,6 +258,11 @@ fn what_tasks_do_is_done_once_and_never_said_to_be_done_when_it_was_not() -> Res
             dice: Dice(seed.unwrap_or(0x9e37_79b9_7f4a_7c15)),
             killed: [0; 3],
         };
+        // What was issued before its record of tasks begins is refused.
+        let record = bench.0.path().join("tasks/authority.json");
+        wait::until("the record of tasks", Duration::from_secs(60), || {
+            Ok(record.exists().then_some(()))
+        })?;
         let (mut done, mut undone) = (0, 0);
         for n in 0..machines {
             let vm = format!("vm-{n}");
