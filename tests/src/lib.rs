@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod calm;
 pub mod chain;
 pub mod cli;
 pub mod deadline;

@@ -51,7 +51,7 @@ fn an_accelerator_counts_when_a_stock_kernel_ran_by_it_and_is_tried_once() {
     let begun = Instant::now();
     let again = prober(&memory).evidence(Accel::Tcg, now + 9, &stop());
     assert_eq!(again.unwrap(), tcg);
-    assert!(begun.elapsed().as_secs() < 2);
+    assert!(begun.elapsed().as_secs() < 10);
     // QEMU for Linux has no NVMM, whatever it lists.
     let e = prober(&memory)
         .select(Accel::Nvmm, now, &stop())

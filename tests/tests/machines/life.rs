@@ -43,7 +43,7 @@ fn a_machine_is_launched_says_that_it_is_ready_and_is_terminated_with_proof() {
     );
     assert!(!folder.join("user-data").exists() && !folder.join("meta-data").exists());
     // What is held stands where heartbeats read it.
-    until("holdings are published", Duration::from_secs(10), || {
+    until("holdings are published", Duration::from_secs(60), || {
         let text = fs::read_to_string(node.host.dir.holdings()).unwrap_or_default();
         text.contains("\"vcpus\"") && text.contains("vm-1") && !text.contains("uuid")
     });
@@ -92,7 +92,7 @@ fn a_machine_that_does_not_obey_is_killed_and_one_that_crashes_is_noticed_at_onc
         "vm.launch",
         &launch("vm-c", &json!({"ready_line": null})),
     );
-    until("it is looked after", Duration::from_secs(10), || node.held() == 1);
+    until("it is looked after", Duration::from_secs(60), || node.held() == 1);
     let pid = rustix_pid(made["pid"].as_u64().unwrap());
     std::process::Command::new("kill")
         .args(["-9", &pid])

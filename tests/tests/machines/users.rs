@@ -136,7 +136,12 @@ fn a_tenants_user_is_made_whole_and_taken_away_with_all_that_is_its() {
     let litter = Path::new("/dev/shm").join(format!("litter-{}", std::process::id()));
     fs::write(&litter, "secret").unwrap();
     chown(&litter, Some(uid), Some(uid)).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let stat = format!("/proc/{}/status", children[1].id());
+    until("it ignores SIGTERM", Duration::from_secs(30), || {
+        let text = fs::read_to_string(&stat).unwrap();
+        let ignored = text.lines().find_map(|l| l.strip_prefix("SigIgn:")).unwrap();
+        (u64::from_str_radix(ignored.trim(), 16).unwrap() >> 14) & 1 == 1
+    });
     let params = json!({"allocation_id": "alloc-1", "username": "hpctenant", "grace_seconds": 1});
     let ended = done(&run("task-5", "allocation.deprovision_user", &params));
     println!("deprovision: {ended}");

@@ -215,7 +215,7 @@ fn a_disk_that_cannot_be_wiped_keeps_its_slot_from_others_until_it_is() {
         let node = Node::start(&dir);
         let said = node.run(&make);
         assert_eq!(said.code.as_deref(), Some("outcome_unknown"), "{:?}", said.detail);
-        until("the slot counts as unproven", Duration::from_secs(10), || {
+        until("the slot counts as unproven", Duration::from_secs(60), || {
             unproven(&dir) == 1
         });
         let lease = dir.join("tasks/leases/slot-0.json");

@@ -28,7 +28,7 @@ fn wait_jobs(slurm: &Slurm, what: &str, is: impl Fn(&SlurmJobs) -> bool) -> Resu
 fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let slurm = Slurm::start(dir.path())?;
-    let node = slurm.look()?;
+    let node = slurm.wait_node("the node", |_| true)?;
     assert_eq!(
         (
             node.cpus,
@@ -38,7 +38,7 @@ fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Resul
         ),
         (2, 0, 2000, 0)
     );
-    let none = jobs(&slurm)?;
+    let none = wait::until("no jobs", PATIENCE, || jobs(&slurm).map(Some))?;
     assert_eq!(
         (
             none.active.len(),
@@ -52,7 +52,7 @@ fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Resul
     // One runs, one waits for this very node, one waits for any.
     let runs = slurm.submit("sleep 600", &[])?;
     wait_jobs(&slurm, "running job", |j| j.active == [runs])?;
-    let node = slurm.look()?;
+    let node = slurm.wait_node("the node with its job", |n| n.state == SlurmState::Mixed)?;
     assert_eq!(
         (node.state, node.cpus_allocated, node.memory_allocated_mib),
         (SlurmState::Mixed, 1, 100)
@@ -74,13 +74,14 @@ fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Resul
     slurm.update(&["state=drain", "reason=new disk"])?;
     let node = slurm.wait_node("drain", |n| n.state == SlurmState::Drain)?;
     assert!(node.reason.is_some_and(|r| r.starts_with("new disk")));
-    assert_eq!((node.cpus_allocated, jobs(&slurm)?.active), (1, vec![runs]));
+    let active = wait::until("jobs", PATIENCE, || jobs(&slurm).map(|j| Some(j.active)))?;
+    assert_eq!((node.cpus_allocated, active), (1, vec![runs]));
     slurm.cancel(runs)?;
     slurm.wait_node("empty node", |n| {
         n.state == SlurmState::Drain && n.cpus_allocated == 0
     })?;
     wait_jobs(&slurm, "no job", |j| j.active.is_empty())?;
-    let ended = jobs(&slurm)?.ended;
+    let ended = wait::until("ended jobs", PATIENCE, || jobs(&slurm).map(|j| Some(j.ended)))?;
     assert_eq!(
         (ended.completed, ended.failed, ended.withdrawn, ended.unknown),
         (1, 1, 1, 0)
