@@ -169,6 +169,7 @@ impl Daemon {
             metrics,
             controls,
             operator: keys.operator,
+            credentials: Arc::default(),
         };
         let mut stop_ops = rest_stops.clone();
         let ops_task = ops::serve(
@@ -182,7 +183,7 @@ impl Daemon {
             shared.home.clone(),
             live.clone(),
             (store.clone(), Arc::clone(&shared.operator)),
-            Arc::downgrade(&gateway),
+            (Arc::downgrade(&gateway), Arc::clone(&shared.credentials)),
             Arc::clone(&shared.health),
             openapi::document(),
         );

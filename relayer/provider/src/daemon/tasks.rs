@@ -6,6 +6,7 @@ use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::admin::credential::Known;
 use crate::config::Live;
 use crate::control::{Controls, Nudge, Nudges, Refreshed};
 use crate::gateway::{Gateway, ServerCertificate};
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub(super) controls: Arc<Controls>,
     /// The operator key as it was opened at the start, whatever the keyring's passphrase is by now.
     pub(super) operator: SharedSigner,
+    /// Credentials of the admin listener that were shown a moment ago.
+    pub(super) credentials: Arc<Known>,
 }
 
 /// Looks for operators' decisions; a quarter of a second is how late a revocation takes effect.
@@ -60,6 +63,7 @@ pub(super) async fn control(
         controls,
         health,
         registry,
+        credentials,
         ..
     } = shared;
     let nudges = Nudges::listen(&home);
@@ -100,6 +104,7 @@ pub(super) async fn control(
             }
         };
         if nudged {
+            credentials.forget();
             wake(&store, &gateway).await;
         }
     }

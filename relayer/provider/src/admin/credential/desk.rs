@@ -11,6 +11,7 @@ use crate::admin::act::Act;
 use crate::admin::error::AdminError;
 use crate::audit::{Actor, Role};
 use crate::clock;
+use crate::control;
 use crate::page::{Page, Window};
 
 /// Longest life of a credential.
@@ -107,8 +108,10 @@ impl Admin {
         };
         let done = done.await;
         let next = done.as_ref().ok().map(|m| m.credential.id.clone());
-        act.end(done, json!({ "id": next, "overlap_seconds": overlap_seconds }))
-            .await
+        let detail = json!({ "id": next, "overlap_seconds": overlap_seconds });
+        let made = act.end(done, detail).await?;
+        control::nudge(&self.home);
+        Ok(made)
     }
 
     /// Takes a credential back at once.
@@ -123,7 +126,9 @@ impl Admin {
             Ok::<_, AdminError>(())
         };
         let done = done.await;
-        act.end(done, json!({})).await
+        act.end(done, json!({})).await?;
+        control::nudge(&self.home);
+        Ok(())
     }
 
     async fn valid(&self, id: &str) -> Result<Credential, AdminError> {

@@ -2,8 +2,7 @@ use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::secret::Presented;
-use crate::audit::{Actor, Role, Via};
+use crate::audit::Role;
 use crate::db::{self, Conn, Pool, Row};
 use crate::page::{Page, Window};
 use crate::store::{StoreError, bytes, int, opt_uint, text, uint};
@@ -137,26 +136,4 @@ pub(super) async fn find(
         .await?;
     row.map(|row| Ok((Credential::read(&row, now)?, bytes(&row, "secret")?)))
         .transpose()
-}
-
-/// Who shows this credential, if it counts.
-///
-/// # Errors
-/// If the store fails.
-pub async fn authenticate(
-    pool: &Pool,
-    presented: &Presented,
-    now: UnixSeconds,
-) -> Result<Option<Actor>, StoreError> {
-    let found = find(pool, &presented.id, now).await?;
-    // An unknown id is compared as well, with what nothing hashes to.
-    let (credential, hash) = found.map_or((None, [0; 32]), |(c, hash)| (Some(c), hash));
-    let right = presented.is(&hash);
-    Ok(credential
-        .filter(|c| right && c.state == CredentialState::Valid)
-        .map(|c| Actor {
-            name: format!("{} ({})", c.name, c.id),
-            role: c.role,
-            via: Via::AdminApi,
-        }))
 }

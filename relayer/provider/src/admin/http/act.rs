@@ -254,5 +254,6 @@ pub(super) async fn reload(call: Call<Nothing, Nothing, Nothing>) -> Answer<Done
 
 pub(super) async fn revoke_credential(call: Call<OfCredential, Nothing, Nothing>) -> Answer<Done> {
     call.desk.revoke_credential(&call.by, &call.path.id).await?;
+    call.api.credentials.forget();
     Ok(DONE)
 }

@@ -13,7 +13,7 @@ use hpc_schema::refusal::Refusal;
 use super::Api;
 use super::answer::Failure;
 use crate::admin::AdminError;
-use crate::admin::credential::{Presented, authenticate};
+use crate::admin::credential::Presented;
 use crate::audit::Actor;
 use crate::clock;
 
@@ -64,7 +64,9 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .and_then(|(_, text)| Presented::parse(text.trim()));
     let actor = match &shown {
-        Some(presented) => authenticate(api.store.reader(), presented, clock::now())
+        Some(presented) => api
+            .credentials
+            .authenticate(api.store.reader(), presented, clock::now())
             .await
             .map_err(AdminError::from)?,
         None => None,

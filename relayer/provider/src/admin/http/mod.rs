@@ -28,6 +28,7 @@ pub use listener::serve;
 pub(crate) use routes::{PREFIX, endpoints};
 
 use super::Admin;
+use super::credential::Known;
 use crate::admission::Limiter;
 use crate::clock;
 use crate::config::Live;
@@ -52,6 +53,7 @@ pub struct Api {
     store: Store,
     operator: SharedSigner,
     gateway: Weak<Gateway>,
+    credentials: Arc<Known>,
     health: Arc<Health>,
     requests: Limiter<String>,
     failures: Limiter<IpAddr>,
@@ -81,13 +83,13 @@ impl Places {
 }
 
 impl Api {
-    /// From its parts: the store and the operator key, opened; the gateway beside it; `document` is the OpenAPI document.
+    /// From its parts: the store and the operator key, opened; the gateway beside it and the credentials that it was shown; `document` is the OpenAPI document.
     #[must_use]
     pub fn new(
         home: Home,
         config: Live,
         (store, operator): (Store, SharedSigner),
-        gateway: Weak<Gateway>,
+        (gateway, credentials): (Weak<Gateway>, Arc<Known>),
         health: Arc<Health>,
         document: Value,
     ) -> Self {
@@ -99,6 +101,7 @@ impl Api {
             store,
             operator,
             gateway,
+            credentials,
             health,
             requests: Limiter::new(per_minute, LIMITER_KEYS),
             failures: Limiter::new(FAILURES_PER_MINUTE, LIMITER_KEYS),

@@ -161,7 +161,11 @@ pub(super) async fn rotate(call: Call<OfCredential, Nothing, Rotate>) -> Answer<
     if overlap > DAY {
         return Err(invalid("overlap_seconds", "must be at most 86400"));
     }
-    call.desk
-        .rotate_credential(&call.by, &call.path.id, expires_seconds, overlap)
-        .await
+    let id = &call.path.id;
+    let made = call
+        .desk
+        .rotate_credential(&call.by, id, expires_seconds, overlap)
+        .await?;
+    call.api.credentials.forget();
+    Ok(made)
 }
