@@ -508,7 +508,7 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
             .unwrap()
     };
     let mut highest = 0;
-    let mut runs_that_sent = 0u64;
+    let (mut runs, mut by_themselves) = (0u64, 0u64);
     // Since the last one that came to a heartbeat.
     let mut starts = 0;
     let (mut start, mut slowest) = (Duration::ZERO, Duration::ZERO);
@@ -516,7 +516,8 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
         starts += 1;
         let (began, before) = (Instant::now(), gateway.seen().sequences.len());
         let mut child = hurried();
-        if n % 10 == 0 || starts > 2 {
+        let waited = n % 10 == 0 || starts > 2;
+        if waited {
             // This one is let come to its first heartbeat: so long a start takes on this machine now.
             gateway
                 .until("heartbeats after a kill", |s| s.sequences.len() > before)
@@ -536,22 +537,23 @@ async fn after_a_kill_heartbeats_are_accepted_at_once_and_no_sequence_number_is_
                 "a start skips at most a block (and a few that were on their way), {starts} of them: {highest} to {first}"
             );
             starts = 0;
-            runs_that_sent += 1;
+            runs += 1;
+            by_themselves += u64::from(!waited);
             highest = *new;
         }
     }
     let seen = gateway.seen();
     let sent = u64::try_from(seen.sequences.len()).unwrap();
     println!(
-        "{kills} kills, {sent} heartbeats, {runs_that_sent} runs came to one, resumed within {slowest:?}"
+        "{kills} kills, {sent} heartbeats, {runs} runs came to one ({by_themselves} by themselves), resumed within {slowest:?}"
     );
     assert!(
         slowest < Duration::from_secs(10),
         "heartbeats resume within one interval"
     );
     assert!(
-        runs_that_sent >= kills / 3,
-        "only {runs_that_sent} of {kills} runs came to a heartbeat"
+        by_themselves >= kills / 10,
+        "only {by_themselves} of {kills} runs came to a heartbeat by themselves"
     );
     assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
     assert!(

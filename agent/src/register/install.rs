@@ -64,9 +64,7 @@ pub(super) fn install(
         registered_at: now,
     };
     // From here on orders are for this node, whenever its first start is; a journal that is there knows more.
-    if !state.orders().exists() {
-        Journal::new(now).save(state)?;
-    }
+    Journal::create(state, now)?;
     fault::point("register.certified");
     registration.save(state)?;
     fault::point("register.saved");

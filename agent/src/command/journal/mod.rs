@@ -3,6 +3,8 @@
 mod entry;
 mod hear;
 
+use std::io::ErrorKind;
+
 use hpc_schema::code::Code;
 use hpc_schema::command::{Command, CommandType};
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,7 @@ use entry::Heard;
 pub use entry::{Entry, OrderedDrain, Taken};
 
 use super::outcome::Outcome;
-use crate::files::{Durability, FileError};
+use crate::files::{Durability, FileError, Replace, at, write};
 use crate::state::{StateDir, read_json, write_json};
 
 /// Orders kept; a node has at most 16 that wait.
@@ -48,6 +50,20 @@ impl Journal {
     /// IO, damaged file.
     pub fn load(state: &StateDir, now: u64) -> Result<Self, FileError> {
         Ok(read_json(&state.orders())?.unwrap_or_else(|| Self::new(now)))
+    }
+
+    /// Makes one that begins now, if there is none.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn create(state: &StateDir, now: u64) -> Result<(), FileError> {
+        let path = state.orders();
+        let mut bytes = serde_json::to_vec(&Self::new(now)).map_err(|e| at("write", &path)(e.into()))?;
+        bytes.push(b'\n');
+        match write(&path, &bytes, 0o640, Replace::Never, Durability::Synced) {
+            Err(e) if e.source.kind() == ErrorKind::AlreadyExists => Ok(()),
+            written => written,
+        }
     }
 
     /// Writes it, durably.

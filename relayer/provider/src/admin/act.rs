@@ -133,8 +133,10 @@ impl Act {
 
     /// The last statements, the row and the commit.
     async fn keep(mut self, result: &'static str, detail: Value) -> Result<(), StoreError> {
-        let mut entries = vec![self.entry(result, detail)];
-        entries.append(&mut self.also);
+        let first = self.entry(result, detail);
+        let at = first.at;
+        let also = self.also.drain(..).map(|e| Entry { at, ..e });
+        let entries: Vec<_> = std::iter::once(first).chain(also).collect();
         self.last.extend(audit::after(self.head, &entries));
         self.tx.commit_together(self.last).await?;
         Ok(())

@@ -59,9 +59,7 @@ impl Admin {
             "approval": row.map(|r| r.approval),
         });
         let (ended, answer) = tokio::join!(act.end(done, detail), signed(given.as_ref()));
-        let row = ended?;
-        self.deliver(&row, given.zip(answer)).await;
-        Ok(row)
+        self.deliver(ended, given, answer).await
     }
 
     /// Has a node probe its health, by schedule. Its result alone stands in the audit log, which grows for ever: nobody has
@@ -85,17 +83,24 @@ impl Admin {
         };
         let (act, done, given) = self.submitting(&Actor::daemon(), &probe, true).await?;
         let (ended, answer) = tokio::join!(act.end_unrecorded(done), signed(given.as_ref()));
-        let row = ended?;
-        self.deliver(&row, given.zip(answer)).await;
-        Ok(row)
+        self.deliver(ended, given, answer).await
     }
 
     /// Has the node have a task that is on record: from here, or when it asks.
-    async fn deliver(&self, row: &TaskRow, given: Option<(HandOver, WaitAnswer)>) {
-        match given {
-            Some((given, answer)) => given.give(answer).await,
-            None => control::nudge_node(&self.home, &row.cluster_id, &row.node_id),
+    async fn deliver(
+        &self,
+        ended: Result<TaskRow, AdminError>,
+        given: Option<HandOver>,
+        answer: Option<WaitAnswer>,
+    ) -> Result<TaskRow, AdminError> {
+        match (&ended, given, answer) {
+            (Ok(_), Some(given), Some(answer)) => given.give(answer).await,
+            // It may be on record all the same.
+            (Err(_), Some(given), _) => given.take_back().await,
+            (Ok(row), ..) => control::nudge_node(&self.home, &row.cluster_id, &row.node_id),
+            (Err(_), None, _) => {}
         }
+        ended
     }
 
     /// The act of submitting, up to its end.

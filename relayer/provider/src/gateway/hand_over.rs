@@ -2,14 +2,15 @@
 //! instead of after another one.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use hpc_schema::task::{KeyRotation, WaitAnswer};
+use hpc_schema::task::{KeyRotation, WaitAnswer, audit_target};
 
 use super::{Gateway, certificate, task_key};
-use crate::clock;
 use crate::identity::Seed;
 use crate::store::StoreError;
 use crate::task::{self, Claimed, TaskRow};
+use crate::{audit, clock};
 
 /// A task that is handed over.
 #[derive(Debug)]
@@ -17,7 +18,8 @@ pub struct HandOver {
     gateway: Arc<Gateway>,
     key: Arc<Seed>,
     rotations: Vec<KeyRotation>,
-    lease_seconds: u32,
+    lease: Duration,
+    began: Instant,
     row: TaskRow,
 }
 
@@ -40,7 +42,8 @@ impl HandOver {
             gateway,
             key,
             rotations,
-            lease_seconds: u32::try_from(lease.as_secs()).unwrap_or(u32::MAX),
+            lease,
+            began: Instant::now(),
             row: row.clone(),
         })
     }
@@ -54,32 +57,57 @@ impl HandOver {
             cancel: Vec::new(),
         };
         let scope = (registry.chain_id(), registry.contract());
-        task::answer(
-            &claimed,
-            self.rotations.clone(),
-            scope,
-            &self.key,
-            self.lease_seconds,
-        )
+        let rotations = self.rotations.clone();
+        task::answer(&claimed, rotations, scope, &self.key, self.left())
+    }
+
+    /// Seconds of the lease.
+    fn left(&self) -> u32 {
+        let left = self.lease.saturating_sub(self.began.elapsed());
+        u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
     }
 
     /// Gives it, now that it is on record. Where nobody waits any more, the next who asks gets it.
-    pub async fn give(self, answer: WaitAnswer) {
+    pub async fn give(self, mut answer: WaitAnswer) {
         let (gateway, row) = (&self.gateway, &self.row);
         let (cluster, node) = (&row.cluster_id, &row.node_id);
-        if gateway.waiting.give(cluster, node, answer) {
+        // The lease began before it was on record.
+        let left = self.left();
+        answer.tasks.iter_mut().for_each(|t| t.lease_seconds = left);
+        if gateway.waiting.give(cluster, node, answer).await {
             tracing::info!(%cluster, %node, task = %row.task_id, kind = %row.kind, attempt = row.attempts, "task delivered");
-        } else if let Err(e) = self.end_lease().await {
-            tracing::warn!(%cluster, %node, task = %row.task_id, error = %e, "the node went; it has the task when the lease is over");
         } else {
-            gateway.waiting.wake(cluster, node);
+            self.take_back().await;
         }
         gateway.waiting.tell(cluster, &row.task_id);
     }
 
-    async fn end_lease(&self) -> Result<(), StoreError> {
+    /// Nobody has it: it is in the queue again, if it is on record.
+    pub async fn take_back(&self) {
+        let TaskRow {
+            cluster_id: cluster,
+            node_id: node,
+            task_id: task,
+            ..
+        } = &self.row;
+        match self.queue_again().await {
+            Ok(_) => drop(self.gateway.waiting.wake(cluster, node)),
+            Err(e) => {
+                tracing::warn!(%cluster, %node, %task, error = %e, "a task that nobody took waits until its lease is over");
+            }
+        }
+    }
+
+    async fn queue_again(&self) -> Result<(), StoreError> {
         let mut tx = self.gateway.store.begin().await?;
-        task::end_lease(&mut tx, &self.row.cluster_id, &self.row.task_id, clock::now_ms()).await?;
+        let (cluster, task) = (&self.row.cluster_id, &self.row.task_id);
+        if task::give_back(&mut tx, cluster, task).await? && !self.row.scheduled {
+            let target = audit_target(cluster, &self.row.node_id, task);
+            let why =
+                serde_json::json!({ "message": "the node no longer waited; the task is in the queue again" });
+            let entry = audit::Entry::of_daemon("task.dispatch", target, "failed", why);
+            audit::append(&mut tx, &entry).await?;
+        }
         Ok(tx.commit().await?)
     }
 }

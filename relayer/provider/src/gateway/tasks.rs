@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use hpc_schema::code::Code;
 use hpc_schema::id::TaskId;
 use hpc_schema::refusal::{Refusal, RefusalKind};
-use hpc_schema::task::{ProgressRequest, TaskHash, WaitAnswer};
+use hpc_schema::task::{ProgressRequest, TaskHash};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::Failure;
@@ -20,7 +20,7 @@ use super::{Gateway, body};
 use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
-use crate::task::{self, Woken};
+use crate::task::{self, Given, Woken};
 
 /// The longest that a node may wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -64,7 +64,7 @@ pub(super) async fn parked(
         tokio::select! {
             woken = parked.woken() => match woken {
                 Woken::Look => look = true,
-                Woken::Given(answer) => return given(gateway, connection, path_node, &answer),
+                Woken::Given(answer) => return given(gateway, connection, path_node, *answer),
                 Woken::Superseded => {
                     let what = "a newer connection of this node waits for its tasks";
                     return Err(Failure::new(409, Refusal::whole(Code::SessionSuperseded, what)));
@@ -72,22 +72,22 @@ pub(super) async fn parked(
                 Woken::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
             },
             () = sleep_until(until) => return match parked.given() {
-                Some(answer) => given(gateway, connection, path_node, &answer),
+                Some(answer) => given(gateway, connection, path_node, *answer),
                 None => Ok(StatusCode::NO_CONTENT.into_response()),
             },
         }
     }
 }
 
-/// A task that was handed over, if the node may still have it; else its lease ends.
+/// A task that was handed over, if the node may still have it; else it is given back.
 fn given(
     gateway: &Gateway,
     connection: &Connection,
     path_node: &str,
-    answer: &WaitAnswer,
+    given: Given,
 ) -> Result<Response, Failure> {
     known(gateway, connection, path_node)?;
-    Ok(Json(answer).into_response())
+    Ok(Json(given.take()).into_response())
 }
 
 /// `wait_seconds` of the query.

@@ -101,25 +101,21 @@ pub async fn claim(
     told_claim(&tasks, &cancelled)
 }
 
-/// Lets a task be delivered again at once.
+/// Puts a task that was handed over to nobody back into the queue; whether it was such a one.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn end_lease(
-    conn: &mut Conn,
-    cluster: &ClusterId,
-    id: &TaskId,
-    now_ms: u64,
-) -> Result<(), StoreError> {
-    db::query(
-        "UPDATE task SET lease_until_ms = ?1 WHERE cluster_id = ?2 AND task_id = ?3 AND state = 'dispatched'",
+pub async fn give_back(conn: &mut Conn, cluster: &ClusterId, id: &TaskId) -> Result<bool, StoreError> {
+    // Other gateways are told by the approval, whatever it is. One that a node has had since is not touched.
+    let done = db::query(
+        "UPDATE task SET state = 'queued', attempts = 0, dispatched_ms = NULL, lease_until_ms = NULL, approval = approval
+         WHERE cluster_id = ? AND task_id = ? AND state = 'dispatched' AND attempts = 1 AND cancelled_by IS NULL",
     )
-    .bind(int(now_ms))
     .bind(cluster.as_str())
     .bind(id.as_str())
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// Nodes for which something waits.

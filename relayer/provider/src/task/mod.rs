@@ -11,7 +11,7 @@ mod row;
 mod submit;
 mod waiters;
 
-pub use claim::{Claimed, ask_claim, claim, end_lease, told_claim, waiting_nodes, waits_for};
+pub use claim::{Claimed, ask_claim, claim, give_back, told_claim, waiting_nodes, waits_for};
 pub use deliver::{answer, dispatched, signed_cancellation};
 pub use end::{Taken, ask_task, cancel, ended, finish, judge, told_task};
 pub use keep::{Swept, keep, prune};
@@ -21,7 +21,7 @@ pub use row::{Approval, TaskRow, find, history};
 pub use submit::{
     NewTask, Room, Submitted, admit, approve, ask_room, record, submit, told_room, unsigned_of,
 };
-pub use waiters::{Parked, Waiters, Woken};
+pub use waiters::{Given, Parked, Waiters, Woken};
 
 #[cfg(test)]
 mod forged;

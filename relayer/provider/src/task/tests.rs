@@ -181,23 +181,39 @@ async fn what_is_given_to_a_node_goes_to_its_newest_wait_once() {
         cancel: Vec::new(),
         task_keys: Vec::new(),
     };
-    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()));
+    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()).await);
     let first = waiters.park(of.0, of.1);
     assert!(first.given().is_none() && waiters.waits(of.0, of.1));
-    assert!(waiters.give(of.0, of.1, word()) && !waiters.give(of.0, of.1, word()));
-    // It has not looked yet, and another connection of the node waits: there it is.
-    let second = waiters.park(of.0, of.1);
-    assert!(matches!(second.woken().await, Woken::Given(_)));
-    assert!(matches!(first.woken().await, Woken::Superseded));
-    assert!(first.given().is_none() && second.given().is_none());
-    assert!(waiters.give(of.0, of.1, word()));
-    assert!(second.given().is_some());
+    let (given, ()) = tokio::join!(waiters.give(of.0, of.1, word()), async {
+        // It has one already.
+        assert!(!waiters.give(of.0, of.1, word()).await);
+        // It has not looked yet, and another connection of the node waits: there it is.
+        let second = waiters.park(of.0, of.1);
+        let Woken::Given(given) = second.woken().await else {
+            panic!("nothing was given");
+        };
+        assert!(matches!(first.woken().await, Woken::Superseded));
+        assert!(first.given().is_none() && second.given().is_none());
+        assert!(given.take().tasks.is_empty());
+    });
+    assert!(given);
+    // Who waits goes without having looked, or has it and cannot send it.
+    for looks in [false, true] {
+        let third = waiters.park(of.0, of.1);
+        let (given, ()) = tokio::join!(waiters.give(of.0, of.1, word()), async {
+            let given = if looks { third.given() } else { None };
+            assert_eq!(given.is_some(), looks);
+            drop((given, third));
+        });
+        assert!(!given);
+    }
+    let _last = waiters.park(of.0, of.1);
     waiters.end();
-    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()));
+    assert!(!waiters.waits(of.0, of.1) && !waiters.give(of.0, of.1, word()).await);
 }
 
 #[tokio::test]
-async fn what_is_handed_over_with_its_submission_is_delivered_again_once_its_lease_ends() {
+async fn what_is_handed_over_with_its_submission_is_delivered_again_or_given_back() {
     let (_dir, store) = store().await;
     let new = task("t001", TaskType::DiagHealthProbe, "{}");
     let (cluster, node) = of();
@@ -214,13 +230,17 @@ async fn what_is_handed_over_with_its_submission_is_delivered_again_once_its_lea
     assert!(!room.is_empty());
     tx.commit().await.unwrap();
     assert!(take(&store, 4, NOW + 29_999).await.is_empty());
-    // Nobody took it.
-    let mut tx = store.begin().await.unwrap();
-    end_lease(&mut tx, &cluster, &new.task_id, NOW + 10)
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(take(&store, 4, NOW + 10).await, [("t001".to_owned(), 2)]);
+    // Nobody took it: it is as if it had never left the queue.
+    let back = async || {
+        let mut tx = store.begin().await.unwrap();
+        let back = give_back(&mut tx, &cluster, &new.task_id).await.unwrap();
+        tx.commit().await.unwrap();
+        back
+    };
+    assert!(back().await && !back().await);
+    assert_eq!(take(&store, 4, NOW + 10).await, [("t001".to_owned(), 1)]);
+    // Its word was lost.
     assert!(take(&store, 4, NOW + 30_009).await.is_empty());
-    assert_eq!(take(&store, 4, NOW + 30_010).await, [("t001".to_owned(), 3)]);
+    assert_eq!(take(&store, 4, NOW + 30_010).await, [("t001".to_owned(), 2)]);
+    assert!(!back().await, "another connection has it");
 }

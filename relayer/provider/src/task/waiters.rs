@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::WaitAnswer;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, oneshot};
 
 type Key = (ClusterId, NodeId);
 
@@ -29,7 +29,24 @@ struct Place {
     session: u64,
     wake: Arc<Notify>,
     /// What it has been given, and has not taken yet.
-    given: Option<Box<WaitAnswer>>,
+    given: Option<Box<Given>>,
+}
+
+/// What a node is given. Whoever gives it hears that it was taken, or that it was dropped.
+#[derive(Debug)]
+pub struct Given {
+    answer: WaitAnswer,
+    taken: oneshot::Sender<()>,
+}
+
+impl Given {
+    /// It goes out to the node.
+    #[must_use]
+    pub fn take(self) -> WaitAnswer {
+        // Who gave it may have been stopped.
+        let _unheard = self.taken.send(());
+        self.answer
+    }
 }
 
 /// A place; given back when dropped.
@@ -47,7 +64,7 @@ pub enum Woken {
     /// Something may be there.
     Look,
     /// This is there.
-    Given(Box<WaitAnswer>),
+    Given(Box<Given>),
     /// A newer connection of the same node waits now.
     Superseded,
     /// Nobody waits here any more.
@@ -113,19 +130,26 @@ impl Waiters {
         !inner.ended && inner.parked.contains_key(&(cluster.clone(), node.clone()))
     }
 
-    /// Gives a node that waits what is there for it; whether one waits and has not been given something before.
-    pub fn give(&self, cluster: &ClusterId, node: &NodeId, answer: WaitAnswer) -> bool {
+    /// Gives a node that waits what is there for it; whether it has it then.
+    pub async fn give(&self, cluster: &ClusterId, node: &NodeId, answer: WaitAnswer) -> bool {
+        match self.put(cluster, node, answer) {
+            // Who waits takes it, goes, or is followed by another one, to whom it passes.
+            Some(taken) => taken.await.is_ok(),
+            None => false,
+        }
+    }
+
+    fn put(&self, cluster: &ClusterId, node: &NodeId, answer: WaitAnswer) -> Option<oneshot::Receiver<()>> {
         let mut inner = self.inner();
         if inner.ended {
-            return false;
+            return None;
         }
         let place = inner.parked.get_mut(&(cluster.clone(), node.clone()));
-        let Some(place) = place.filter(|p| p.given.is_none()) else {
-            return false;
-        };
-        place.given = Some(Box::new(answer));
+        let place = place.filter(|p| p.given.is_none())?;
+        let (taken, is_taken) = oneshot::channel();
+        place.given = Some(Box::new(Given { answer, taken }));
         place.wake.notify_one();
-        true
+        Some(is_taken)
     }
 
     /// Nobody waits any more from here on, as when the daemon stops.
@@ -177,7 +201,7 @@ impl Parked {
 
     /// What it has been given, once.
     #[must_use]
-    pub fn given(&self) -> Option<Box<WaitAnswer>> {
+    pub fn given(&self) -> Option<Box<Given>> {
         let mut inner = self.waiters.inner();
         let place = inner.parked.get_mut(&self.key);
         place.filter(|p| p.session == self.session)?.given.take()

@@ -17,7 +17,13 @@ const MOST: usize = 1024;
 
 /// Credentials that were found to count a moment ago: whoever asks again and again waits for the store once.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<String, Entry>>);
+pub struct Known(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: HashMap<String, Entry>,
+    forgotten: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -28,7 +34,7 @@ struct Entry {
 }
 
 impl Known {
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,8 +62,8 @@ impl Known {
     }
 
     fn recent(&self, presented: &Presented, now: UnixSeconds) -> Option<Actor> {
-        let entries = self.entries();
-        let entry = entries.get(&presented.id)?;
+        let inner = self.inner();
+        let entry = inner.entries.get(&presented.id)?;
         let counts = presented.is(&entry.hash) && now < entry.ends_at && entry.found.elapsed() < FRESH;
         counts.then(|| entry.actor.clone())
     }
@@ -75,17 +81,23 @@ impl Known {
             ends_at: credential.expires_at.min(revoked),
             found,
         };
-        let mut entries = self.entries();
-        if entries.len() >= MOST {
-            entries.clear();
+        let mut inner = self.inner();
+        // It was read before something was decided.
+        if inner.forgotten.is_some_and(|at| found <= at) {
+            return actor;
         }
-        entries.insert(credential.id, entry);
+        if inner.entries.len() >= MOST {
+            inner.entries.clear();
+        }
+        inner.entries.insert(credential.id, entry);
         actor
     }
 
     /// Something was decided: all are asked for again.
     pub fn forget(&self) {
-        self.entries().clear();
+        let mut inner = self.inner();
+        inner.entries.clear();
+        inner.forgotten = Some(Instant::now());
     }
 }
 
@@ -128,7 +140,9 @@ mod tests {
         assert!(ask(&crossed, NOW).await.is_none());
         let actor = ask(&shown, NOW).await.unwrap();
         assert_eq!((actor.role, actor.via), (Role::Operator, Via::AdminApi));
-        assert_eq!(known.recent(&shown, NOW), Some(actor));
+        let read = Instant::now();
+        assert_eq!(known.keep(credential.clone(), secret.hash(), read), actor);
+        assert!(read.elapsed() >= FRESH || known.recent(&shown, NOW) == Some(actor));
         assert!(known.recent(&crossed, NOW).is_none() && ask(&crossed, NOW).await.is_none());
         assert!(known.recent(&shown, credential.expires_at).is_none());
         assert!(ask(&shown, credential.expires_at).await.is_none());
@@ -138,8 +152,12 @@ mod tests {
         tx.commit().await.unwrap();
         known.forget();
         assert!(ask(&shown, NOW).await.is_none());
-        known.keep(credential, secret.hash(), Instant::now());
-        assert!(known.recent(&shown, NOW).is_some());
+        // What was read before it was told is not kept, what is read after is.
+        known.keep(credential.clone(), secret.hash(), read);
+        assert!(known.recent(&shown, NOW).is_none());
+        let read = Instant::now();
+        known.keep(credential, secret.hash(), read);
+        assert!(read.elapsed() >= FRESH || known.recent(&shown, NOW).is_some());
         tokio::time::sleep(FRESH).await;
         assert!(ask(&shown, NOW).await.is_none());
     }
