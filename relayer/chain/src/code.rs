@@ -185,6 +185,21 @@ pub fn is_unknown_path(codespace: &str, code: u32, log: &str) -> bool {
     codespace == "sdk" && code == 6 && log.starts_with("unknown query path")
 }
 
+/// Whether a failed `abci_query` says that the node has seen no block since it came up, and so can execute nothing: a
+/// simulation breaks off in wasmd for want of a block time, other questions in the SDK.
+#[must_use]
+pub fn is_not_ready(log: &str) -> bool {
+    // A contract's own words prove nothing.
+    !is_contract_text(log) && NOT_READY.iter().any(|text| log.contains(text))
+}
+
+/// The log of a node that broke off, without the stack that the SDK appends.
+#[must_use]
+pub fn without_stack(log: &str) -> &str {
+    log.split_once("\nstack:")
+        .map_or(log, |(text, _)| text.trim_end())
+}
+
 /// Whether a JSON-RPC error of `tx` says that the index has no such transaction.
 #[must_use]
 pub fn is_tx_not_found(data: &str) -> bool {
@@ -238,6 +253,12 @@ pub fn contract_code(log: &str) -> Option<hpc_schema::code::Code> {
         .split(": ")
         .find_map(|part| hpc_schema::code::Code::from_word(part.trim()))
 }
+
+/// wasmd and the SDK, before a node's first block.
+const NOT_READY: [&str; 2] = [
+    "recovered: Block (unix) time must never be empty or negative",
+    "is not ready; please wait for first block",
+];
 
 /// What wasmd appends to a contract's error.
 const CONTRACT_FRAMES: [&str; 4] = [

@@ -30,7 +30,7 @@ impl From<RpcError> for Failure {
                 Self::new(Exit::Failed, "node_error", message).remedy("send less at once")
             }
             RpcError::WrongChain { .. } => Self::usage("wrong_chain", message),
-            RpcError::Behind { .. } => {
+            RpcError::Behind { .. } | RpcError::NotReady { .. } => {
                 Self::new(Exit::Unreachable, "node_timeout", message).remedy("try again")
             }
             RpcError::Malformed { .. } => Self::new(Exit::Unreachable, "not_a_node", message)

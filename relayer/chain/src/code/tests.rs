@@ -178,6 +178,27 @@ fn not_found_and_pruned_are_told_from_other_errors() {
 }
 
 #[test]
+fn a_node_before_its_first_block_is_told_from_what_a_contract_says() {
+    let simulated = "rpc error: code = Unknown desc = recovered: Block (unix) time must never be empty or negative \nstack:\n\
+                     goroutine 117 [running]:\nruntime/debug.Stack()\n: panic \
+                     [cosmos/cosmos-sdk@v0.54.0/baseapp/recovery.go:72] with gas used: '97397': unknown request";
+    assert!(is_not_ready(simulated));
+    assert_eq!(
+        without_stack(simulated),
+        "rpc error: code = Unknown desc = recovered: Block (unix) time must never be empty or negative"
+    );
+    assert!(is_not_ready(
+        "wasmd is not ready; please wait for first block: invalid height"
+    ));
+    for log in [DELIVERED, ASKED, SIMULATED, LOW_FEE] {
+        assert!(!is_not_ready(log));
+        assert_eq!(without_stack(log), log);
+    }
+    let quoted = format!("bad_name: {simulated}: execute wasm contract failed");
+    assert!(!is_not_ready(&quoted), "its own words");
+}
+
+#[test]
 fn every_refusal_has_a_class_and_a_remedy() {
     for (_, _, _, verdict) in ABCI {
         assert_eq!(verdict.class().is_none(), *verdict == Verdict::Accepted);

@@ -173,13 +173,12 @@ impl Chain {
             } else if code::is_not_found(&codespace, code, &log) {
                 QueryError::NotFound { what, height, log }
             } else {
-                let verdict = code::of_simulation(&codespace, code, &log);
                 QueryError::Refused {
                     path,
+                    verdict: code::of_simulation(&codespace, code, &log),
+                    log: code::without_stack(&log).to_owned(),
                     codespace,
                     code,
-                    verdict,
-                    log,
                 }
             });
         }
@@ -214,6 +213,10 @@ async fn at_least(
         0
     };
     let answer = client.abci_query(path, data, height).await?;
+    if answer.code != 0 && code::is_not_ready(&answer.log) {
+        let endpoint = client.name().to_owned();
+        return Err(RpcError::NotReady { endpoint });
+    }
     let proven = if answer.code == 0 || answer.height > 0 {
         answer.height
     } else {

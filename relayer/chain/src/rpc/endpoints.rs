@@ -204,8 +204,8 @@ impl Endpoints {
             match ask(client.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => {
-                    // To be behind is no failure: other questions are answered as well as ever.
-                    if !matches!(e.rpc(), Some(RpcError::Behind { .. })) {
+                    // To be behind, or not to execute yet, is no failure: other questions are answered as well as ever.
+                    if !matches!(e.rpc(), Some(RpcError::Behind { .. } | RpcError::NotReady { .. })) {
                         self.failed(id);
                     }
                     last = e;

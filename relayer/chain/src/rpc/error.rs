@@ -85,6 +85,12 @@ pub enum RpcError {
         /// The lowest that will do.
         wanted: u64,
     },
+    /// The node came up and has seen no block since: it answers, but can execute nothing yet.
+    #[error("{endpoint}: has seen no block since it came up; wait for its first one")]
+    NotReady {
+        /// Which endpoint.
+        endpoint: String,
+    },
     /// The request is larger than the endpoint takes.
     #[error("{endpoint}: takes no request of this size to {method}; raise rpc.max_body_bytes of the node")]
     RequestTooLarge {
@@ -110,7 +116,8 @@ impl RpcError {
             | Self::Timeout { .. }
             | Self::Malformed { .. }
             | Self::WrongChain { .. }
-            | Self::Behind { .. } => Class::Transient,
+            | Self::Behind { .. }
+            | Self::NotReady { .. } => Class::Transient,
             Self::Response { .. } | Self::TooLarge { .. } | Self::RequestTooLarge { .. } => Class::Rejected,
             Self::Url { .. } | Self::TooMany | Self::NoEndpoint => Class::Fatal,
         }

@@ -3,53 +3,73 @@ use std::collections::BTreeMap;
 use hpc_chain::code::{Class, Verdict};
 use hpc_schema::id::{ClusterId, NodeId};
 
-/// The first time a report lets others pass for so long: it may have been the endpoint that was wrong.
+/// The first time it lets others pass for so long: it may have been the endpoint that was wrong.
 const FIRST_MS: u64 = 3_000;
-/// And then for so long each time.
-const THEN_MS: u64 = 60_000;
-/// Most nodes at once. If more are at fault, no single report is, and all wait.
-const MOST: usize = 32;
+/// Then for twice as long each time, and at most for so long.
+const MOST_MS: u64 = 60_000;
 
 /// A node of a cluster.
 pub(super) type NodeKey = (ClusterId, NodeId);
 
-/// Nodes whose report is not taken, alone in its transaction and for no reason of the contract's, and until when they let
-/// others pass. Pure.
-#[derive(Debug, Default)]
-pub(super) struct Apart(BTreeMap<NodeKey, u64>);
+/// What is not taken, alone in its transaction and for no reason of the contract's (a node's report, a registration), and
+/// until when it lets others pass. Pure.
+#[derive(Debug)]
+pub(super) struct Apart<K> {
+    pauses: BTreeMap<K, Pause>,
+    /// At once. If more are at fault, no single one is, and all wait.
+    most: usize,
+}
 
-impl Apart {
-    /// Whether it is nobody.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+#[derive(Debug)]
+struct Pause {
+    until_ms: u64,
+    length_ms: u64,
+}
+
+impl<K: Ord + Clone> Apart<K> {
+    /// Nobody; `most` at once.
+    pub(super) fn at_most(most: usize) -> Self {
+        let pauses = BTreeMap::new();
+        Self { pauses, most }
     }
 
-    /// Lets others pass this node; whether it was so before. None: there are too many.
-    pub(super) fn put(&mut self, node: NodeKey, now_ms: u64) -> Option<bool> {
-        let again = self.0.contains_key(&node);
-        if !again && self.0.len() >= MOST {
+    /// How many, and whether it is their time or not.
+    pub(super) fn len(&self) -> usize {
+        self.pauses.len()
+    }
+
+    /// Whether it is nobody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pauses.is_empty()
+    }
+
+    /// Lets others pass this one; whether it was so before. None: there are too many.
+    pub(super) fn put(&mut self, one: K, now_ms: u64) -> Option<bool> {
+        let last = self.pauses.get(&one).map(|p| p.length_ms);
+        if last.is_none() && self.pauses.len() >= self.most {
             return None;
         }
-        let pause = if again { THEN_MS } else { FIRST_MS };
-        self.0.insert(node, now_ms.saturating_add(pause));
-        Some(again)
+        let length_ms = last.map_or(FIRST_MS, |ms| ms.saturating_mul(2).min(MOST_MS));
+        let until_ms = now_ms.saturating_add(length_ms);
+        self.pauses.insert(one, Pause { until_ms, length_ms });
+        Some(last.is_some())
     }
 
     /// Whether others pass it now.
-    pub(super) fn holds(&self, node: &NodeKey, now_ms: u64) -> bool {
-        self.0.get(node).is_some_and(|until| *until > now_ms)
+    pub(super) fn holds(&self, one: &K, now_ms: u64) -> bool {
+        self.pauses.get(one).is_some_and(|p| p.until_ms > now_ms)
     }
 
     /// It passes with the others again; whether it did not before.
-    pub(super) fn remove(&mut self, node: &NodeKey) -> bool {
-        self.0.remove(node).is_some()
+    pub(super) fn remove(&mut self, one: &K) -> bool {
+        self.pauses.remove(one).is_some()
     }
 
     /// Those of which this is not so, which are forgotten.
-    pub(super) fn retain(&mut self, so: impl Fn(&NodeKey) -> bool) -> Vec<NodeKey> {
-        let gone: Vec<_> = self.0.keys().filter(|n| !so(n)).cloned().collect();
-        for node in &gone {
-            self.0.remove(node);
+    pub(super) fn retain(&mut self, so: impl Fn(&K) -> bool) -> Vec<K> {
+        let gone: Vec<_> = self.pauses.keys().filter(|one| !so(one)).cloned().collect();
+        for one in &gone {
+            self.pauses.remove(one);
         }
         gone
     }
@@ -73,12 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_lets_others_pass_shortly_and_then_for_a_minute_and_not_all_do() {
-        let mut apart = Apart::default();
+    fn a_node_lets_others_pass_longer_each_time_up_to_a_minute_and_not_all_do() {
+        const MOST: usize = 32;
+        let mut apart = Apart::at_most(MOST);
         assert_eq!(apart.put(node(0), 1_000), Some(false));
         assert!(apart.holds(&node(0), 3_999) && !apart.holds(&node(0), 4_000));
-        assert_eq!(apart.put(node(0), 4_000), Some(true));
-        assert!(apart.holds(&node(0), 63_999) && !apart.holds(&node(0), 64_000));
+        for pause in [6_000, 12_000, 24_000, 48_000, 60_000, 60_000] {
+            assert_eq!(apart.put(node(0), 4_000), Some(true));
+            assert!(apart.holds(&node(0), 3_999 + pause) && !apart.holds(&node(0), 4_000 + pause));
+        }
         for n in 1..MOST {
             assert_eq!(apart.put(node(n), 4_000), Some(false));
         }

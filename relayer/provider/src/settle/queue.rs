@@ -37,7 +37,7 @@ impl Queue {
     }
 
     /// Without the nodes that let others pass.
-    pub(super) fn past(self, apart: &Apart, now_ms: u64) -> Self {
+    pub(super) fn past(self, apart: &Apart<NodeKey>, now_ms: u64) -> Self {
         self.of_those(|_, meta| !apart.holds(&(meta.cluster_id.clone(), meta.node_id.clone()), now_ms))
     }
 

@@ -1,6 +1,6 @@
 //! What an endpoint answers to a broadcast, or does not.
 
-use crate::proxy::{Fault, SIMULATE, check_tx, error, query_fails};
+use crate::proxy::{Fault, SIMULATE, SMART, check_tx, error, query_fails};
 use crate::scene::Scene;
 
 /// One broadcast of reports goes wrong like this; what the log says, and that all ends well.
@@ -228,4 +228,54 @@ async fn a_report_that_is_never_taken_is_named_and_the_others_go_on() {
     assert_eq!(on_chain(&scene, 0).await, 0);
     assert!(scene.proxies[0].simulated().len() < 60, "no loop");
     scene.site.stop_daemon().await;
+}
+
+/// Recorded, but for most of its stack, from wasmd 0.70.3 that was killed and came up again.
+const NO_BLOCK_YET: &str = "rpc error: code = Unknown desc = recovered: Block (unix) time must never be empty or negative \
+                            \nstack:\ngoroutine 117 [running]:\nruntime/debug.Stack()\n\t/usr/local/go/src/runtime/debug/stack.go:26 \
+                            +0x5e\n: panic [cosmos/cosmos-sdk@v0.54.0/baseapp/recovery.go:72] with gas used: '97397': unknown request";
+
+#[tokio::test]
+async fn before_a_nodes_first_block_nothing_is_any_reports_fault() {
+    let setting = crate::scene::Setting {
+        agents: 2,
+        ..Default::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    scene.proxies[0].always(SIMULATE, Some(Fault::Instead(query_fails(6, NO_BLOCK_YET))));
+    let before = scene.proxies[0].simulated().len();
+    scene.beat().await;
+    scene
+        .waits("several tries", async || {
+            scene.proxies[0].simulated().len() >= before + 3
+        })
+        .await;
+    let line = scene.says("has seen no block since it came up").await;
+    assert!(!line.contains("goroutine"), "{line}");
+    scene.proxies[0].always(SIMULATE, None);
+    scene.settled().await;
+    for fault in ["a batch is refused as it is", "a report is not taken"] {
+        assert!(scene.logs.lines(fault).is_empty(), "{}", scene.logs.text());
+    }
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn before_a_nodes_first_block_the_other_one_is_asked() {
+    let setting = crate::scene::Setting {
+        proxies: 2,
+        ..Default::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    for path in [SIMULATE, SMART] {
+        scene.proxies[0].always(path, Some(Fault::Instead(query_fails(6, NO_BLOCK_YET))));
+    }
+    scene.beat().await;
+    scene.settled().await;
+    assert!(
+        scene.logs.lines("nothing is signed now").is_empty(),
+        "{}",
+        scene.logs.text()
+    );
+    scene.ends().await;
 }

@@ -16,10 +16,10 @@ use tokio::time::{Instant, timeout};
 
 pub use parts::{DriverParts, Shared, Signers};
 
-use super::apart::Apart;
+use super::apart::{Apart, NodeKey};
 use super::claims::Claims;
 use super::heads::Heads;
-use super::sign::bound::{Aside, Bound};
+use super::sign::bound::Bound;
 use super::sizing::Sizing;
 use super::store::{self, Kind};
 use super::wake::Wake;
@@ -32,6 +32,11 @@ use crate::store::{Store, StoreError};
 
 /// After something that only time can mend, nothing new is planned for so long.
 pub(super) const BACKOFF_MS: u64 = 3_000;
+
+/// Registrations that let others pass, at most.
+const MOST_ASIDE: usize = 256;
+/// Nodes whose reports do.
+const MOST_APART: usize = 32;
 
 /// Drives the settlement machine of one signing key: does what it asks for, in its order.
 #[derive(Debug)]
@@ -51,8 +56,10 @@ pub struct Driver {
     pub(super) job: Option<(BatchId, Kind, Option<ClusterId>)>,
     pub(super) backoff_until: u64,
     pub(super) sizing: Sizing,
-    pub(super) aside: Aside,
-    pub(super) apart: Apart,
+    /// Registrations that let others pass.
+    pub(super) aside: Apart<u64>,
+    /// Nodes whose reports do.
+    pub(super) apart: Apart<NodeKey>,
     wake: Arc<Wake>,
     calls: watch::Receiver<u64>,
     heads: Heads,
@@ -139,8 +146,8 @@ impl Driver {
             job: None,
             backoff_until: 0,
             sizing: Sizing::new(price, ceiling),
-            aside: Aside::new(),
-            apart: Apart::default(),
+            aside: Apart::at_most(MOST_ASIDE),
+            apart: Apart::at_most(MOST_APART),
             calls: wake.calls(),
             wake,
             heads: Heads::new(seen),

@@ -73,9 +73,7 @@ impl Driver {
         let look = u32::try_from(self.aside.len().saturating_add(1)).unwrap_or(u32::MAX);
         let queued = crate::enrol::queued(&mut conn, look).await?;
         let now = clock::now_ms();
-        Ok(queued
-            .iter()
-            .any(|r| self.aside.get(&r.id).is_none_or(|until| *until <= now)))
+        Ok(queued.iter().any(|r| !self.aside.holds(&r.id, now)))
     }
 
     /// Nodes of which no report waits any more need let nobody pass.

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use hpc_chain::settle::BatchId;
 
 use super::super::store::{self, SignedRow};
@@ -7,9 +5,6 @@ use crate::db::Conn;
 use crate::enrol;
 use crate::spool::{self, Member};
 use crate::store::StoreError;
-
-/// Registrations that let others pass, and until when.
-pub(in crate::settle) type Aside = BTreeMap<u64, u64>;
 
 /// A signed transaction and what is in it, until both are stored.
 #[derive(Debug)]

@@ -19,10 +19,6 @@ use crate::store::StoreError;
 
 /// Registrations in one transaction.
 const REGISTRATIONS: usize = 16;
-/// A registration that cannot be simulated, for no reason of the contract's, lets others pass for so long.
-const ASIDE_MS: u64 = 60_000;
-/// Most of these at once.
-const MOST_ASIDE: usize = 256;
 
 /// Registrations that could be signed, with their messages.
 type Good = Vec<(u64, Any)>;
@@ -74,12 +70,14 @@ impl Driver {
 
     /// The oldest that wait and need let nobody pass.
     async fn queued(&mut self, now: u64) -> Result<Vec<Registration>, ComposeError> {
-        self.aside.retain(|_, until| *until > now);
         let limit = self.sizing.items(REGISTRATIONS);
         let read = u32::try_from(limit.saturating_add(self.aside.len())).unwrap_or(u32::MAX);
         let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
         let mut queued = enrol::queued(&mut conn, read).await?;
-        queued.retain(|r| !self.aside.contains_key(&r.id));
+        // The oldest come first, and those that let others pass are among them as long as they wait.
+        let waiting: BTreeSet<_> = queued.iter().map(|r| r.id).collect();
+        self.aside.retain(|id| waiting.contains(id));
+        queued.retain(|r| !self.aside.holds(&r.id, now));
         queued.truncate(limit);
         Ok(queued)
     }
@@ -142,9 +140,8 @@ impl Driver {
                     let code = code.unwrap_or(Code::NotAuthorized);
                     self.refuse_registration(id, code, &message, now).await?;
                 }
-                Err(e) if e.verdict().is_some() && self.aside.len() < MOST_ASIDE => {
+                Err(e) if e.verdict().is_some() && self.aside.put(id, now).is_some() => {
                     tracing::warn!(registration = id, error = %e, "a registration cannot be simulated; others go before it");
-                    self.aside.insert(id, now.saturating_add(ASIDE_MS));
                 }
                 Err(e) => return Err(e),
             }
