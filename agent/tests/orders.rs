@@ -11,14 +11,13 @@
 mod gateway;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway::{Gateway, Home, Signed, order, read, rotation};
+use gateway::{Gateway, Home, Signed, order, read, rotation, stand_in};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState, VerifiedHeartbeat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -77,8 +76,7 @@ impl Site {
             dir.display()
         );
         for (name, text) in [("scontrol", text.as_str()), ("squeue", "#!/bin/sh\n")] {
-            fs::write(dir.join(name), text).unwrap();
-            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+            stand_in(&dir.join(name), text);
         }
         self
     }
@@ -404,8 +402,7 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
     );
     running.stop().await;
     let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
-    fs::write(&program, format!("#!/bin/sh\necho $* > {}\n", called.display())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    stand_in(&program, &format!("#!/bin/sh\necho $* > {}\n", called.display()));
     site.tell(&[order("s3", "shutdown", "{}")]);
     let running = site.run(&format!(
         "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
@@ -424,12 +421,10 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
 async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     let site = Site::start().await;
     let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
-    fs::write(
+    stand_in(
         &program,
-        format!("#!/bin/sh\necho $* >> {}\nsleep 600\n", called.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        &format!("#!/bin/sh\necho $* >> {}\nsleep 600\n", called.display()),
+    );
     let more = format!(
         "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
         program.display(),

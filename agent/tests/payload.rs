@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gateway::{Gateway, Home, NODE, read};
+use gateway::{Gateway, Home, NODE, read, stand_in};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
 use hpc_schema::node::NodeState;
@@ -275,9 +275,10 @@ fn batch_system(root: &Path, running: &str) {
          10|PENDING|0|||(null)\n11|COMPLETED|{ended}|node042||(null)\n12|FAILED|{ended}|node043||(null)"
     );
     for (name, says) in [("scontrol", node), ("squeue", &queue)] {
-        let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n")).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        stand_in(
+            &folder.join(name),
+            &format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n"),
+        );
     }
 }
 

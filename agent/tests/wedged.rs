@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Blocking, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, order, read};
+use gateway::{Gateway, Home, order, read, stand_in};
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
 use hpc_schema::registry::JobIds;
@@ -50,9 +50,7 @@ fn batch_system(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let node = "NodeName=node042 CPUAlloc=1 CPUEfctv=4 CPUTot=4 RealMemory=4096 AllocMem=1024 State=MIXED";
     for (name, says) in [("scontrol", node), ("squeue", JOB)] {
-        let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        stand_in(&folder.join(name), &format!("#!/bin/sh\necho '{says}'\n"));
     }
 }
 

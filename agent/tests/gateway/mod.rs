@@ -15,6 +15,8 @@ mod order;
 mod pki;
 mod routes;
 mod simulated;
+#[path = "../../src/stand_in.rs"]
+mod stand_in;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -40,6 +42,7 @@ pub use agent::{Running, quick, registered, status, until_caught, until_status};
 pub use order::{Signed, order, rotation};
 pub use pki::Authority;
 pub use simulated::Site;
+pub(crate) use stand_in::stand_in;
 
 pub const NODE: &str = "node-hpc1-compute-042";
 pub const CLUSTER: &str = "hpc-cluster-1";
