@@ -27,7 +27,7 @@ use virtengine_node_agent::config::{Config, Overrides, load};
 use virtengine_node_agent::history::History;
 use virtengine_node_agent::probe::memory::Memory;
 use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register, register_by};
-use virtengine_node_agent::run::{Agent, Signal, World};
+use virtengine_node_agent::run::{Agent, Signal, Timing, World};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::sequence::BLOCK;
 use virtengine_node_agent::state::{Outages, Problem, StateDir, Status};
@@ -500,6 +500,26 @@ async fn refusals_and_overload_are_recorded_with_their_remedy_and_end_by_themsel
     gateway.until_heartbeats(n + 2).await;
     agent.stop().await;
     assert!(status(&home).last_refusal.is_none());
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_came_too_slowly_is_no_refusal() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    // As a node that was halted in the midst of a request is answered.
+    gateway.behaviour().http_errors.extend([408; 1000]);
+    let timing = Timing {
+        refused: Duration::from_secs(600),
+        ..quick()
+    };
+    let agent = Running::start(&home, &[gateway.url()], timing);
+    let failed = until_status(&home, "failures", |s| s.failures_in_a_row >= 2).await;
+    assert!(failed.last_refusal.is_none(), "{failed:?}");
+    gateway.behaviour().http_errors.clear();
+    gateway.until_heartbeats(2).await;
+    agent.stop().await;
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ impl Agent {
         if answer.status == 401 {
             self.certificate_refused = true;
         }
-        if answer.status == 429 || answer.status >= 500 {
+        // A request that came too slowly is nobody's fault, and the next one may be quicker.
+        if matches!(answer.status, 408 | 425 | 429) || answer.status >= 500 {
             self.problem(&code, &message, remedy);
             // Another gateway need not be in the same trouble.
             if answer.status >= 500 && self.client.has_others() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -36,6 +36,8 @@ const QUEUE: usize = 512;
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 /// How long the link may take to read a word.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two starts of the link at most; one that lived for so long was a good one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// For the domain's end; its tasks have twenty seconds of it.
 const LONGEST_STOP: Duration = Duration::from_secs(40);
 
@@ -167,11 +169,16 @@ impl TaskProcess {
 
 /// Keeps the link running, for ever; one that ends or hangs is started anew.
 async fn keep_linked(start: &LinkStart, said: &mut mpsc::Receiver<Output>, tell: &SyncSender<Input>) {
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    let mut backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
     loop {
         match spawn(start) {
             Ok((mut child, stdin, stdout)) => {
+                let begun = Instant::now();
                 let why = converse(&mut child, stdin, stdout, said, tell).await;
+                // One that ends now and then is no reason to wait ever longer.
+                if begun.elapsed() >= LONGEST_PAUSE {
+                    backoff.reset();
+                }
                 tracing::warn!("the process that speaks with the gateway is started anew: {why}");
                 // Dead already, or hanging.
                 child.start_kill().ok();
