@@ -82,11 +82,21 @@ async fn ask(client: &RegistryClient, config: &Config) -> Result<Asked, StartErr
         Ok(Ok(answer)) => code(config, &answer.value)
             .map(|()| Asked::Right)
             .map_err(StartError::Chain),
-        Ok(Err(e @ QueryError::Rpc(_))) => unreachable(&e),
+        Ok(Err(e)) if says_nothing(&e) => unreachable(&e),
         Ok(Err(e)) => Err(StartError::Chain(format!(
             "chain.contract: {contract} is not a registry contract on this chain ({e}); deploy one: virtengine deploy"
         ))),
         Err(_) => unreachable(&"no answer within 3 s"),
+    }
+}
+
+/// Whether it says nothing of the contract: wasmd that has just come up may break off in a question until its first block.
+fn says_nothing(e: &QueryError) -> bool {
+    match e {
+        QueryError::Rpc(_) => true,
+        // What was asked is wrong, such as an address that is none.
+        QueryError::Refused { codespace, code, .. } => (codespace.as_str(), *code) != ("sdk", 18),
+        QueryError::Contract { .. } | QueryError::NotFound { .. } | QueryError::Malformed { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::process::Process;
-use crate::proxy::{Fault, Proxy, SMART};
+use crate::proxy::{Fault, Proxy, SMART, query_fails};
 use crate::site::{Site, eventually, run};
 
 const VERSION: &str = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
@@ -58,4 +58,28 @@ async fn a_chain_that_was_away_at_the_start_is_asked_for_its_contract_when_it_co
         .await;
         assert_eq!(code.unwrap().code(), Some(78));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_breaks_off_at_the_start_says_nothing_of_the_contract_and_is_asked_again() {
+    let (site, proxy) = scene().await;
+    // As wasmd may until its first block.
+    let breaks = Fault::Instead(query_fails(6, "panic: unknown request"));
+    proxy.always(SMART, Some(breaks));
+    let url = format!("[{:?}]", proxy.url());
+    let mut process = tokio::task::block_in_place(|| {
+        let env = [("VIRTENGINE_PROVIDER__CHAIN__RPC", url.as_str())];
+        Process::start_with(&site, None, &env)
+    });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!process.is_dead(), "it waits for the chain");
+    let (is, says, _) = CASES[0];
+    proxy.always(SMART, Some(Fault::Replaced(is, says)));
+    let mut code = None;
+    eventually("the end", async || {
+        code = process.child.try_wait().unwrap();
+        code.is_some()
+    })
+    .await;
+    assert_eq!(code.unwrap().code(), Some(78));
 }
