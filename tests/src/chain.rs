@@ -116,7 +116,7 @@ impl Chain {
         self.process.take().context("the chain does not run")?.kill()
     }
 
-    /// Starts it again with the state it has; returns once it has a new block.
+    /// Starts it again with the state it has; returns once it has executed a new block.
     ///
     /// # Errors
     /// If it does not come up.
@@ -127,10 +127,11 @@ impl Chain {
         };
         let mut process = Process::start(self.kind.name(), command, &self.log)?;
         let mut first = None;
-        wait::until("the chain's next block", Duration::from_secs(60), || {
+        // wasmd tells a height before it has executed that block, and executes nothing before its first one.
+        wait::until("the chain's next blocks", Duration::from_secs(60), || {
             process.check_alive()?;
             let height = self.height()?;
-            Ok((height > *first.get_or_insert(height)).then_some(()))
+            Ok((height > *first.get_or_insert(height) + 1).then_some(()))
         })?;
         self.process = Some(process);
         Ok(())
