@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{SendError, SendOptions, Sent};
-use crate::code::{self, Verdict};
+use crate::code::{self, Class, Verdict};
 use crate::hash::TxHash;
 use crate::keys::Signer;
 use crate::query::{Chain, QueryError};
@@ -27,6 +27,8 @@ pub(super) struct Sender<'a> {
     taken: bool,
 }
 
+/// Between two looks at the chain.
+const PAUSE: Duration = Duration::from_millis(300);
 /// The machine's name for the one batch.
 const ONLY: BatchId = BatchId(0);
 
@@ -89,7 +91,7 @@ impl<'a> Sender<'a> {
                 return Err(refusal);
             }
             if inbox.is_empty() {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                tokio::time::sleep(PAUSE).await;
                 inbox.push(Input::Tick);
                 inbox.extend(io::heads(self.chain, &self.options.chain_id).await);
             }
@@ -149,18 +151,24 @@ impl<'a> Sender<'a> {
 
     async fn ended(&self, end: End) -> Result<Sent, SendError> {
         match end {
-            End::Included(Inclusion { hash, .. }) => {
+            End::Included(Inclusion { hash, .. }) => loop {
                 let tx = self
                     .chain
                     .endpoints()
                     .ask(|c: Client| async move { c.tx(hash).await })
                     .await;
-                let tx = tx.map_err(QueryError::from)?.ok_or_else(|| self.unknown())?;
-                Ok(Sent {
-                    tx,
-                    fee: self.draft.fee.clone(),
-                })
-            }
+                match tx {
+                    Ok(Some(tx)) => {
+                        return Ok(Sent {
+                            tx,
+                            fee: self.draft.fee.clone(),
+                        });
+                    }
+                    Err(e) if e.class() != Class::Transient => return Err(QueryError::from(e).into()),
+                    // It is in a block: the index, or an endpoint, is behind.
+                    Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            },
             End::Failed(i) => Err(SendError::Failed {
                 code: code::contract_code(&i.log),
                 message: code::contract_message(&i.log).to_owned(),
