@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use crate::process::{self, Process};
 use crate::scene::Scene;
 use crate::site::{CLUSTER, Site};
-use crate::{deadline, program};
+use crate::{calm, deadline, program};
 
 const NO_SLURM: &str = "slurm:\n  enabled: false\n";
 const NO_API: &str = "api: {listen: 'off'}\n";
@@ -58,6 +58,17 @@ impl Agent {
             text = text.replace(NO_API, "");
         }
         Ok(fs::write(&path, text + more)?)
+    }
+
+    /// Gives it a host without troubles of its own, from its next start on: the health that it tells is then its own.
+    ///
+    /// # Errors
+    /// If that cannot be made.
+    pub fn calm(&self) -> Result<()> {
+        let roots = calm::host(&self.folder.join("host"))?;
+        let path = self.path("config.yaml");
+        let text = fs::read_to_string(&path)?.replace("agent:\n", &format!("agent:\n{roots}"));
+        Ok(fs::write(&path, text)?)
     }
 
     /// Runs one of its commands to the end.

@@ -4,7 +4,6 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hpc_tests::calm;
 use hpc_tests::outcome::Outcome;
 use hpc_tests::scene;
 use hpc_tests::site::{CLUSTER, SETTLED, Site};
@@ -38,9 +37,7 @@ fn a_node_joins_with_approval_and_rotates_its_key_while_it_runs() -> Result<()> 
         ])?;
         let agent = site.agent_with(scene, NODE, token.trim())?;
         let config = agent.path("config.yaml");
-        let roots = calm::host(&scene.folder("host")?)?;
-        let written = fs::read_to_string(&config)?.replace("agent:\n", &format!("agent:\n{roots}"));
-        fs::write(&config, written)?;
+        agent.calm()?;
         let status = || -> Result<Value> {
             // Not healthy yet: it ends with 1 and prints all the same.
             Ok(serde_json::from_str(

@@ -36,6 +36,7 @@ fn a_fresh_node_becomes_active_with_the_figures_of_its_kernel() -> Result<()> {
     scene::run("onboarding", |scene, kind| {
         let mut site = Site::start(scene, kind)?;
         let agent = site.agent(scene, NODE)?;
+        agent.calm()?;
         let mut outcome = Outcome::new(kind, "onboarding");
         outcome.set("state after registration", site.state(NODE)?);
 

@@ -138,6 +138,10 @@ fn life(scene: &hpc_tests::scene::Scene, kind: hpc_tests::chain::Kind, name: &st
     let _beating: Process = agent.start()?;
     site.wait_state(NODE, "active")?;
     let _acting: Process = agent.start_tasks()?;
+    // What was issued before its record of tasks begins is refused.
+    until("the record of tasks", Duration::from_secs(60), || {
+        tasks.join("authority.json").exists()
+    });
 
     // Candidate, approved, wiped with proof, free.
     let give = provision(&disk, &public);
