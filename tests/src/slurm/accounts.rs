@@ -11,9 +11,11 @@ use super::{PATIENCE, Slurm, program};
 use crate::process::{self, Process};
 use crate::{port, wait};
 
-/// `/etc` is a copy, what programs keep is empty; the machine around it stays as it is.
+/// `/etc` is a copy, what programs keep is empty; the machine around it stays as it is, but for how long its tasks waited for
+/// disks and memory, which on a busy one is a trouble that is not Slurm's.
 const APART: &str = "cp -a /etc \"$0/etc\" && mkdir -p \"$0/etc/slurm\" && mount --bind \"$0/etc\" /etc && \
-                     mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && echo $$ >\"$0/apart.part\" && \
+                     mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && \
+                     { mount -t tmpfs none /proc/pressure 2>/dev/null; echo $$ >\"$0/apart.part\"; } && \
                      mv \"$0/apart.part\" \"$0/apart\" && exec sleep infinity";
 
 #[derive(Debug)]

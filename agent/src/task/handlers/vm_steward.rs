@@ -24,8 +24,10 @@ use crate::task::steward::Steward;
 const LOOK: Duration = Duration::from_millis(500);
 /// A machine is asked to shut down so long before the end of its lease: at the end it is gone.
 const GRACE: Duration = Duration::from_secs(15);
-/// What could not be taken away is tried again after this.
-const AGAIN: Duration = Duration::from_secs(30);
+/// What could not be taken away is tried again after this, and then after twice as long each time.
+const FIRST: Duration = Duration::from_secs(2);
+/// At most after this.
+const LONGEST: Duration = Duration::from_secs(30);
 /// How long a monitor may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -47,6 +49,8 @@ struct Watched {
     said: Option<String>,
     asked: bool,
     retry: Option<Instant>,
+    /// Before the next try.
+    pause: Duration,
 }
 
 impl Steward for VmSteward {
@@ -119,6 +123,7 @@ impl Watched {
             said: None,
             asked: false,
             retry: None,
+            pause: FIRST,
         };
         watched.listen(holding);
         tracing::info!(vm_id = holding.owner.name(), pid, "a machine is looked after");
@@ -203,7 +208,8 @@ impl Watched {
                 tracing::warn!(vm_id, "a machine was taken away: {why}");
             }
             Ok(undone) => {
-                self.retry = Instant::now().checked_add(AGAIN);
+                self.retry = Instant::now().checked_add(self.pause);
+                self.pause = self.pause.saturating_mul(2).min(LONGEST);
                 tracing::error!(
                     vm_id,
                     "a machine cannot be taken away wholly: {}",
