@@ -89,14 +89,18 @@ impl Admin {
     /// Has the node have a task that is on record: from here, or when it asks.
     async fn deliver(
         &self,
-        ended: Result<TaskRow, AdminError>,
+        mut ended: Result<TaskRow, AdminError>,
         given: Option<HandOver>,
         answer: Option<WaitAnswer>,
     ) -> Result<TaskRow, AdminError> {
-        match (&ended, given, answer) {
-            (Ok(_), Some(given), Some(answer)) => given.give(answer).await,
+        match (&mut ended, given, answer) {
+            (Ok(row), Some(given), Some(answer)) => {
+                if given.give(answer).await {
+                    row.give_back();
+                }
+            }
             // It may be on record all the same.
-            (Err(_), Some(given), _) => given.take_back().await,
+            (Err(_), Some(given), _) => drop(given.take_back().await),
             (Ok(row), ..) => control::nudge_node(&self.home, &row.cluster_id, &row.node_id),
             (Err(_), None, _) => {}
         }

@@ -58,32 +58,30 @@ impl HandOver {
         };
         let scope = (registry.chain_id(), registry.contract());
         let rotations = self.rotations.clone();
-        task::answer(&claimed, rotations, scope, &self.key, self.left())
+        // What is left of the lease is known when it is given, and is not signed.
+        task::answer(&claimed, rotations, scope, &self.key, 0)
     }
 
-    /// Seconds of the lease.
-    fn left(&self) -> u32 {
-        let left = self.lease.saturating_sub(self.began.elapsed());
-        u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
-    }
-
-    /// Gives it, now that it is on record. Where nobody waits any more, the next who asks gets it.
-    pub async fn give(self, mut answer: WaitAnswer) {
+    /// Gives it, now that it is on record. Where nobody waits any more, the next who asks gets it: true if it is in the queue
+    /// again.
+    pub async fn give(self, mut answer: WaitAnswer) -> bool {
         let (gateway, row) = (&self.gateway, &self.row);
         let (cluster, node) = (&row.cluster_id, &row.node_id);
         // The lease began before it was on record.
-        let left = self.left();
+        let left = self.lease.saturating_sub(self.began.elapsed());
+        let left = u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         answer.tasks.iter_mut().for_each(|t| t.lease_seconds = left);
-        if gateway.waiting.give(cluster, node, answer).await {
+        let has_it = gateway.waiting.give(cluster, node, answer).await;
+        if has_it {
             tracing::info!(%cluster, %node, task = %row.task_id, kind = %row.kind, attempt = row.attempts, "task delivered");
-        } else {
-            self.take_back().await;
         }
+        let queued = !has_it && self.take_back().await;
         gateway.waiting.tell(cluster, &row.task_id);
+        queued
     }
 
-    /// Nobody has it: it is in the queue again, if it is on record.
-    pub async fn take_back(&self) {
+    /// Nobody has it: it is in the queue again, if it is on record and no node has had it since. Whether it is.
+    pub async fn take_back(&self) -> bool {
         let TaskRow {
             cluster_id: cluster,
             node_id: node,
@@ -91,23 +89,29 @@ impl HandOver {
             ..
         } = &self.row;
         match self.queue_again().await {
-            Ok(_) => drop(self.gateway.waiting.wake(cluster, node)),
+            Ok(queued) => {
+                self.gateway.waiting.wake(cluster, node);
+                queued
+            }
             Err(e) => {
                 tracing::warn!(%cluster, %node, %task, error = %e, "a task that nobody took waits until its lease is over");
+                false
             }
         }
     }
 
-    async fn queue_again(&self) -> Result<(), StoreError> {
+    async fn queue_again(&self) -> Result<bool, StoreError> {
         let mut tx = self.gateway.store.begin().await?;
         let (cluster, task) = (&self.row.cluster_id, &self.row.task_id);
-        if task::give_back(&mut tx, cluster, task).await? && !self.row.scheduled {
+        let queued = task::give_back(&mut tx, cluster, task).await?;
+        if queued && !self.row.scheduled {
             let target = audit_target(cluster, &self.row.node_id, task);
             let why =
                 serde_json::json!({ "message": "the node no longer waited; the task is in the queue again" });
             let entry = audit::Entry::of_daemon("task.dispatch", target, "failed", why);
             audit::append(&mut tx, &entry).await?;
         }
-        Ok(tx.commit().await?)
+        tx.commit().await?;
+        Ok(queued)
     }
 }

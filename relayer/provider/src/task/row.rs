@@ -127,6 +127,14 @@ impl TaskRow {
         self.lease_until_ms = Some(now_ms.saturating_add(lease_ms));
     }
 
+    /// As before [`Self::dispatch`]: nobody has taken it.
+    pub fn give_back(&mut self) {
+        self.state = TaskState::Queued;
+        self.attempts = 0;
+        self.dispatched_ms = None;
+        self.lease_until_ms = None;
+    }
+
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let bad = |column| StoreError::Value {
             table: "task",

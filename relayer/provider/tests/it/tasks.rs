@@ -562,3 +562,38 @@ async fn a_task_that_is_submitted_where_its_node_waits_is_on_record_as_the_nodes
     assert_eq!(row["state"], "queued");
     assert_eq!(site.run(&["audit", "verify"]).2, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_is_laid_down_for_a_node_that_may_not_have_it_any_more_is_answered_as_queued() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.certificate_lifetime = Span::seconds(12);
+    site.start_with(config).await;
+    let token = admin::credential(&site, "operator", "1h");
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    // It waits, and its certificate's time is over meanwhile: that is seen where it is given the task.
+    let (waited, row) = tokio::join!(ask(&agent, &client, &site, 18), async {
+        tokio::time::sleep(Duration::from_secs(13)).await;
+        let body = json!({"node_id": "node-0001", "type": "diag.health_probe"});
+        let request = admin::request(&site, Method::POST, "/tasks", &token).json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        serde_json::from_slice::<Value>(&response.bytes().await.unwrap()).unwrap()
+    });
+    assert_eq!(problem(waited).await.0, 401);
+    assert_eq!(
+        (&row["state"], &row["attempts"], &row["dispatched_ms"]),
+        (&"queued".into(), &0.into(), &Value::Null)
+    );
+    let id = row["task_id"].as_str().unwrap();
+    let shown = show(&site, id);
+    assert_eq!(
+        (&shown["state"], &shown["attempts"]),
+        (&row["state"], &row["attempts"])
+    );
+    assert_eq!(
+        recorded(&site, id),
+        ["task.submit", "task.dispatch", "task.dispatch"]
+    );
+}
