@@ -150,6 +150,7 @@ impl From<FileError> for Failure {
     fn from(e: FileError) -> Self {
         let code = match &e {
             FileError::Mode { .. } | FileError::Owner { .. } | FileError::Kind { .. } => "unsafe_file",
+            FileError::TooLong { .. } => "file_too_large",
             FileError::Exists { .. } => "file_exists",
             FileError::Io { .. } => "file_error",
         };

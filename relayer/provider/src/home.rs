@@ -1,11 +1,14 @@
 //! The daemon's directory: where everything lies, and how files get there (whole, private, or not at all).
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use hpc_schema::id::ClusterId;
+
+/// The longest secret: keys, passwords and credentials are far shorter.
+const MAX_SECRET: u64 = 64 * 1024;
 
 /// Paths within the daemon's directory.
 #[derive(Debug, Clone)]
@@ -208,12 +211,13 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Reads a secret; refuses one that others may read.
+/// Reads a secret; refuses one that others may read, and what is too long to be one.
 ///
 /// # Errors
-/// As the file system says, or `PermissionDenied` with the remedy.
+/// As the file system says, `PermissionDenied` with the remedy, or `FileTooLarge`.
 pub fn read_secret(path: &Path) -> io::Result<zeroize::Zeroizing<String>> {
-    let mode = fs::metadata(path)?.permissions().mode();
+    let file = fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -223,7 +227,15 @@ pub fn read_secret(path: &Path) -> io::Result<zeroize::Zeroizing<String>> {
             ),
         ));
     }
-    fs::read_to_string(path).map(zeroize::Zeroizing::new)
+    let mut text = zeroize::Zeroizing::new(String::new());
+    let read = file
+        .take(MAX_SECRET.saturating_add(1))
+        .read_to_string(&mut text)?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > MAX_SECRET {
+        let what = format!("longer than {MAX_SECRET} bytes; the file must hold the secret and nothing else");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -253,5 +265,17 @@ mod tests {
         create_private(&path, b"one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(read_secret(&path).unwrap_err().to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_secret_is_refused_and_not_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("credential");
+        let most = usize::try_from(MAX_SECRET).unwrap();
+        create_private(&path, &vec![b'x'; most]).unwrap();
+        assert_eq!(read_secret(&path).unwrap().len(), most);
+        replace_private(&path, &vec![b'x'; most + 1]).unwrap();
+        let said = read_secret(&path).unwrap_err().to_string();
+        assert!(said.contains("longer than 65536 bytes"), "{said}");
     }
 }

@@ -1,9 +1,11 @@
 //! Files that only their owner may read: written whole and synced, or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
 
 /// A private file or directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,14 @@ pub enum FileError {
         path: PathBuf,
         /// `file` or `directory`.
         kind: &'static str,
+    },
+    /// It holds more than it may: something else than the secret, or not that alone.
+    #[error("{path}: longer than {limit} bytes; the file must hold the secret and nothing else")]
+    TooLong {
+        /// Which.
+        path: PathBuf,
+        /// What it may have.
+        limit: u64,
     },
     /// It exists and must not be overwritten.
     #[error("{path}: exists already")]
@@ -82,12 +92,11 @@ pub fn check_private_dir(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Reads a file of mode 0600 (or stricter) that belongs to the present user, at most `limit` bytes.
+/// Reads a file of mode 0600 (or stricter) that belongs to the present user and has at most `limit` bytes.
 ///
 /// # Errors
-/// As [`check_private_dir`].
+/// As [`check_private_dir`]; [`FileError::TooLong`].
 pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-    use std::io::Read as _;
     let meta = fs::symlink_metadata(path).map_err(io_error(path))?;
     if !meta.is_file() {
         return Err(FileError::Kind {
@@ -98,9 +107,30 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     // Checked again on the opened file: the name may point elsewhere by now.
     let file = File::open(path).map_err(io_error(path))?;
     check(path, &file.metadata().map_err(io_error(path))?, 0o600)?;
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes).map_err(io_error(path))?;
-    Ok(bytes)
+    read_whole(file, path, limit)
+}
+
+/// Reads a credential of the service manager, of at most `limit` bytes. Owner and mode are the manager's affair: nobody else
+/// gets at the folder.
+///
+/// # Errors
+/// [`FileError::TooLong`], [`FileError::Io`].
+pub fn read_credential(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    read_whole(File::open(path).map_err(io_error(path))?, path, limit)
+}
+
+/// A secret that was cut would be another one.
+fn read_whole(file: File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    let read = u64::try_from(read.map_err(io_error(path))?).unwrap_or(u64::MAX);
+    if read > limit {
+        return Err(FileError::TooLong {
+            path: path.to_owned(),
+            limit,
+        });
+    }
+    Ok(std::mem::take(&mut *bytes))
 }
 
 /// Writes a file of mode 0600: to a temporary name, synced, put in place, the directory synced.

@@ -1,7 +1,6 @@
 //! A secp256k1 key in an HSM: ECDSA over the SHA-256 digest that is made here, low s, verified before it is used.
 
-use std::fs::File;
-use std::io::{BufRead, Read as _, Write};
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::error::KeyError;
-use super::file::read_private;
+use super::file::{read_credential, read_private};
 use super::signer::{Doing, Signer};
 
 /// Where systemd puts credentials.
@@ -131,7 +130,6 @@ fn pin(options: &Options) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// Owner and mode are the service manager's affair: nobody else gets at the folder.
 fn credential(name: &str) -> Result<Vec<u8>, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -141,11 +139,7 @@ fn credential(name: &str) -> Result<Vec<u8>, String> {
         format!("there are no credentials; let systemd start this with LoadCredential={name}:/path")
     })?;
     let path = Path::new(&folder).join(name);
-    let mut bytes = Vec::new();
-    File::open(&path)
-        .and_then(|file| file.take(MAX_PIN).read_to_end(&mut bytes))
-        .map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(bytes)
+    read_credential(&path, MAX_PIN).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

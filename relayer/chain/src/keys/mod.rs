@@ -14,7 +14,7 @@ mod stream;
 
 pub use backend::Backend;
 pub use error::KeyError;
-pub use file::{FileError, check_private_dir, read_private, write_private};
+pub use file::{FileError, check_private_dir, read_credential, read_private, write_private};
 pub use hpc_hsm::{COMMAND as HSM_COMMAND, HsmError, Options as HsmOptions};
 pub use hsm::helper as hsm_helper;
 pub use keyring::{KeyInfo, Keyring, KeyringError};

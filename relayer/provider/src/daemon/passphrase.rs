@@ -1,13 +1,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use hpc_chain::keys::{FileError, KeyringError, PASSPHRASE_FILE_ENV, Passphrase, read_private};
+use hpc_chain::keys::{
+    FileError, KeyringError, PASSPHRASE_FILE_ENV, Passphrase, read_credential, read_private,
+};
 
 /// Name of the systemd credential (`LoadCredential=`) that holds the keyring's passphrase.
 const CREDENTIAL: &str = "keyring-passphrase";
 /// Where systemd puts credentials.
 const CREDENTIALS_ENV: &str = "CREDENTIALS_DIRECTORY";
-/// Longest passphrase file that is read.
+/// Longest passphrase file.
 const MAX_BYTES: u64 = 4096;
 
 /// The passphrase of the keyring: from the file that the environment names, else from the service's credential.
@@ -49,7 +51,10 @@ fn next_from(
             let plain = Path::new(name).file_name() == Some(name.as_ref());
             let path = credentials.map(|dir| PathBuf::from(dir).join(name));
             let path = path.filter(|path| plain && path.exists());
-            read_credential(&path.ok_or_else(|| NextError::Credential(name.to_owned()))?)?
+            read_credential(
+                &path.ok_or_else(|| NextError::Credential(name.to_owned()))?,
+                MAX_BYTES,
+            )?
         }
     };
     let text = String::from_utf8(bytes).map_err(|_| NextError::Text)?;
@@ -64,23 +69,11 @@ fn from(
     let credential = credentials.map(|dir| PathBuf::from(dir).join(CREDENTIAL));
     let bytes = match (file, credential) {
         (Some(path), _) => read_private(path.as_ref(), MAX_BYTES)?,
-        // Owner and mode are the service manager's affair: nobody else gets at the folder.
-        (None, Some(path)) if path.exists() => read_credential(&path)?,
+        (None, Some(path)) if path.exists() => read_credential(&path, MAX_BYTES)?,
         _ => return Err(KeyringError::PassphraseNeeded(key.to_owned())),
     };
     let text = String::from_utf8(bytes).map_err(|_| KeyringError::Passphrase(key.to_owned()))?;
     Ok(Passphrase::new(text))
-}
-
-fn read_credential(path: &Path) -> Result<Vec<u8>, FileError> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
-    read.map_err(|source| FileError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -131,5 +124,37 @@ mod tests {
         assert!(next_from(None, Some("next"), None).is_err());
         let own = next_from(Some(&dir.path().join("next")), None, None);
         assert!(own.is_err(), "others may read it");
+    }
+
+    #[test]
+    fn what_is_longer_than_a_passphrase_may_be_is_refused_and_not_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let credentials = || Some(dir.path().as_os_str().to_owned());
+        let put = |name: &str, bytes: usize| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "x".repeat(bytes)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let (credential, file) = (put(CREDENTIAL, 4096), put("file", 4096));
+        let named = || Some(file.clone().into_os_string());
+        let all = Passphrase::new("x".repeat(4096));
+        assert!(from(None, credentials(), "relayer").unwrap().matches(&all));
+        assert!(from(named(), None, "relayer").unwrap().matches(&all));
+        put(CREDENTIAL, 4097);
+        put("file", 4097);
+        let next = |file: Option<&Path>, name| next_from(file, name, credentials()).unwrap_err().to_string();
+        for (said, path) in [
+            (
+                from(None, credentials(), "relayer").unwrap_err().to_string(),
+                &credential,
+            ),
+            (from(named(), None, "relayer").unwrap_err().to_string(), &file),
+            (next(None, Some(CREDENTIAL)), &credential),
+            (next(Some(&file), None), &file),
+        ] {
+            let names = said.contains(&path.display().to_string());
+            assert!(names && said.contains("longer than 4096 bytes"), "{said}");
+        }
     }
 }
