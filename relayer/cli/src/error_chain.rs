@@ -132,6 +132,7 @@ impl From<KeyringError> for Failure {
             KeyringError::File(e) => e.into(),
             KeyringError::NotFound { .. } => Self::new(Exit::NotFound, "key_not_found", message),
             KeyringError::Exists(_) => Self::new(Exit::Failed, "key_exists", message),
+            KeyringError::Busy(_) => Self::new(Exit::Failed, "keyring_busy", message),
             KeyringError::Name(_) => Self::usage("bad_key_name", message),
             KeyringError::Format(_) => {
                 Self::new(Exit::Failed, "bad_key_file", message).remedy("import the key again from its words")

@@ -196,7 +196,7 @@ impl Drop for Written {
 }
 
 /// Syncs the directory of a file.
-fn sync(path: &Path) -> Result<(), FileError> {
+pub(super) fn sync(path: &Path) -> Result<(), FileError> {
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
     File::open(dir.unwrap_or(Path::new(".")))
         .and_then(|dir| dir.sync_all())

@@ -42,6 +42,9 @@ pub enum KeyringError {
     /// The name is taken.
     #[error("a key {0:?} exists already; choose another name")]
     Exists(String),
+    /// Another call is changing it.
+    #[error("{0}: another call is changing this keyring; run this again when that has ended")]
+    Busy(PathBuf),
     /// Not a name.
     #[error("{0:?} is no key name: 1 to 32 of a-z A-Z 0-9 _ -")]
     Name(String),
@@ -126,10 +129,14 @@ impl Keyring {
         })
     }
 
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Stores a key under a new name. `passphrase` is asked only by the `file` backend.
     ///
     /// # Errors
-    /// [`KeyringError::Exists`], [`KeyringError::PassphraseShort`], …
+    /// [`KeyringError::Exists`], [`KeyringError::PassphraseShort`], [`KeyringError::Busy`], …
     pub fn add(
         &self,
         name: &str,
@@ -137,6 +144,7 @@ impl Keyring {
         passphrase: impl FnOnce() -> Result<Passphrase, KeyringError>,
     ) -> Result<KeyInfo, KeyringError> {
         let path = self.path(name)?;
+        let _held = self.beside()?;
         if path.exists() {
             return Err(KeyringError::Exists(name.to_owned()));
         }
@@ -172,6 +180,7 @@ impl Keyring {
         existing: Option<&[u8]>,
     ) -> Result<KeyInfo, KeyringError> {
         let path = self.path(name)?;
+        let _held = self.beside()?;
         if path.exists() {
             return Err(KeyringError::Exists(name.to_owned()));
         }
@@ -274,6 +283,7 @@ impl Keyring {
     /// [`KeyringError::NotFound`]; a file that is no key file stays.
     pub fn remove(&self, name: &str) -> Result<KeyInfo, KeyringError> {
         let path = self.path(name)?;
+        let _held = self.beside()?;
         let info = self.read(&path, name)?.info;
         let io = |source| FileError::Io {
             path: path.clone(),

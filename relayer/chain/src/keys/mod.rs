@@ -1,5 +1,6 @@
 //! secp256k1 keys of chain accounts: from a mnemonic, in a keyring directory or an HSM, signing transactions and ADR-036 data.
 
+mod alone;
 mod backend;
 mod error;
 mod file;

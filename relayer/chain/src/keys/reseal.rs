@@ -1,5 +1,7 @@
 //! Another passphrase for a keyring.
 
+use std::fs::File;
+
 use zeroize::Zeroizing;
 
 use super::backend::Backend;
@@ -12,6 +14,8 @@ use super::seal::{self, Passphrase};
 pub struct Resealed {
     done: Vec<String>,
     next: Vec<(String, Written)>,
+    /// Goes last: what is not in its place is removed before.
+    _alone: File,
 }
 
 impl Resealed {
@@ -43,11 +47,13 @@ impl Keyring {
     /// is another before all are on disk and the caller says so.
     ///
     /// # Errors
-    /// [`KeyringError::PassphraseShort`]; [`KeyringError::Passphrase`] if a key opens with neither; [`KeyringError::File`].
+    /// [`KeyringError::PassphraseShort`]; [`KeyringError::Passphrase`] if a key opens with neither; [`KeyringError::Busy`] if
+    /// another call is at it; [`KeyringError::File`].
     pub fn reseal(&self, former: &Passphrase, next: &Passphrase) -> Result<Resealed, KeyringError> {
         if next.chars() < MIN_PASSPHRASE {
             return Err(KeyringError::PassphraseShort);
         }
+        let alone = self.alone()?;
         let (mut done, mut sealed) = (Vec::new(), Vec::new());
         for info in self.list()? {
             if info.backend != Backend::File {
@@ -70,6 +76,10 @@ impl Keyring {
         for (name, path, text) in sealed {
             next.push((name, Written::new(&path, &text)?));
         }
-        Ok(Resealed { done, next })
+        Ok(Resealed {
+            done,
+            next,
+            _alone: alone,
+        })
     }
 }

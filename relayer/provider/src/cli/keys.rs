@@ -3,6 +3,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError, Resealed};
+use hpc_schema::code::Code;
 use serde::Serialize;
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use super::args::KeysCommand;
 use super::init::add_key;
 use super::output::{Output, line};
 use super::who;
-use crate::admin::{Act, Admin};
+use crate::admin::{Act, Admin, AdminError};
 use crate::daemon::{next_passphrase, passphrase, prefix_of};
 use crate::registry::TaskKeys;
 
@@ -36,6 +37,10 @@ impl Row {
 
 pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyhow::Result<()> {
     let (home, config) = (&desk.home, &desk.config);
+    // Whatever is asked for is not in its way.
+    if let Err(e) = Keyring::open(&home.keyring(), Backend::Test).and_then(|keyring| keyring.sweep()) {
+        eprintln!("what a call that was killed has left in the keyring stays: {e}");
+    }
     let configured = prefix_of(&config.chain.contract).ok();
     let find = |name: &str, prefix: String| {
         let info = Keyring::open(&home.keyring(), Backend::Test)?.info(name)?;
@@ -82,8 +87,11 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
                 Some(_) if import.is_some() => {
                     bail!("--import: an HSM makes its own key, or has it already (--pkcs11-id)")
                 }
-                Some((options, id)) => keyring.add_hsm(&name, &options, id.as_deref())?,
-                None => add_key(&keyring, &name, import.as_deref())?,
+                Some((options, id)) => {
+                    let added = keyring.add_hsm(&name, &options, id.as_deref());
+                    added.map_err(|e| with_code(e.into()))?
+                }
+                None => add_key(&keyring, &name, import.as_deref()).map_err(with_code)?,
             };
             let row = find(&name, prefix)?;
             let detail =
@@ -139,7 +147,20 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
 fn reseal(desk: &Admin, new: Option<&Path>, credential: Option<&str>) -> anyhow::Result<Resealed> {
     let next = next_passphrase(new, credential)?;
     let keyring = Keyring::open(&desk.home.keyring(), Backend::File)?;
-    Ok(keyring.reseal(&passphrase(&desk.config.keys.relayer)?, &next)?)
+    let resealed = keyring.reseal(&passphrase(&desk.config.keys.relayer)?, &next);
+    resealed.map_err(|e| with_code(e.into()))
+}
+
+/// Who is told to come again is told so by a code.
+fn with_code(e: anyhow::Error) -> anyhow::Error {
+    match e.downcast_ref() {
+        Some(KeyringError::Busy(dir)) => {
+            let dir = dir.display();
+            let what = format!("another call is changing {dir}; run this again when that has ended");
+            AdminError::field(Code::InvalidState, "keyring", what).into()
+        }
+        _ => e,
+    }
 }
 
 /// Puts them there. The audit log says which before the first file is another, and how it ended.

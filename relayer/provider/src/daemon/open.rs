@@ -140,6 +140,18 @@ pub fn load_key(home: &Home, name: &str) -> Result<SharedSigner, KeyringError> {
     Keyring::open(&home.keyring(), Backend::Test)?.signer(name, |info| passphrase(&info.name))
 }
 
+/// What a change of the keyring's passphrase that was killed has left goes; it is in nobody's way if it cannot.
+pub(super) fn sweep(home: &Home) {
+    match Keyring::open(&home.keyring(), Backend::Test).and_then(|keyring| keyring.sweep()) {
+        Ok(gone) if gone.is_empty() => {}
+        Ok(gone) => tracing::info!(
+            files = gone.join(" "),
+            "unfinished files of the keyring are removed"
+        ),
+        Err(e) => tracing::warn!(error = %e, "unfinished files of the keyring stay"),
+    }
+}
+
 /// The bech32 prefix of an address.
 ///
 /// # Errors

@@ -47,6 +47,7 @@ impl Daemon {
         let lock = open::lock(&home).await?;
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
+        open::sweep(&home);
         let store = Store::of(&home, &config.store).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
         let client = open::client(&config)?;
