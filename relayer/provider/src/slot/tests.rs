@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::store::Store;
+use crate::task::tests::{admitted, claimed};
 use crate::task::{self, NewTask, Submitted, TaskRow};
 
 const NOW: u64 = 1_769_781_900_000;
@@ -107,10 +108,7 @@ impl Desk {
             expires_at: UnixSeconds(NOW / 1000 + 60),
         };
         let mut tx = self.store.begin().await.unwrap();
-        let (done, _) = task::submit(&mut tx, new.clone(), ("hpc-1", "wasm1abc"), NOW)
-            .await
-            .unwrap();
-        assert_eq!(done, Submitted::Queued);
+        assert_eq!(admitted(&mut tx, &new).await, Submitted::Queued);
         let of = (&new.cluster_id, &new.node_id);
         match claim(&mut tx, of, &new.task_id, &read, NOW).await.unwrap() {
             Claimed::Yes => {
@@ -332,9 +330,7 @@ async fn a_task_that_ends_without_the_nodes_word_leaves_slots_as_they_were_or_qu
         .unwrap();
     let (cluster, node) = of();
     let mut tx = desk.store.begin().await.unwrap();
-    let claimed = task::claim(&mut tx, (&cluster, &node), 4, 30_000, NOW)
-        .await
-        .unwrap();
+    let claimed = claimed(&mut tx, (&cluster, &node), 4, NOW).await;
     assert_eq!(claimed.tasks.len(), 1);
     let very_late = NOW + 5 * 3600 * 1000;
     task::keep(&mut tx, very_late).await.unwrap();
@@ -361,7 +357,7 @@ async fn a_slot_of_a_task_that_never_said_how_it_ended_can_be_wiped_and_let_agai
         let (cluster, node) = of();
         let mut tx = desk.store.begin().await.unwrap();
         let of = (&cluster, &node);
-        let claimed = task::claim(&mut tx, of, 4, 30_000, NOW).await.unwrap();
+        let claimed = claimed(&mut tx, of, 4, NOW).await;
         assert_eq!(claimed.tasks.len(), 1);
         let very_late = NOW + 5 * 3600 * 1000;
         task::keep(&mut tx, very_late).await.unwrap();

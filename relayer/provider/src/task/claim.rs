@@ -85,22 +85,6 @@ pub fn told_claim(tasks: &[Row], cancelled: &[Row]) -> Result<Claimed, StoreErro
     Ok(claimed)
 }
 
-/// Takes what waits for the node, as [`ask_claim`] says.
-///
-/// # Errors
-/// If the store fails.
-pub async fn claim(
-    conn: &mut Conn,
-    of: (&ClusterId, &NodeId),
-    per_node: u32,
-    lease_ms: u64,
-    now_ms: u64,
-) -> Result<Claimed, StoreError> {
-    let asked = ask_claim(of, per_node, lease_ms, now_ms).into();
-    let [tasks, cancelled] = db::each(conn.together(asked).await?)?;
-    told_claim(&tasks, &cancelled)
-}
-
 /// Puts a task that was handed over to nobody back into the queue; whether it was such a one.
 ///
 /// # Errors

@@ -85,26 +85,6 @@ pub fn ended<'q>(
     .bind(row.task_id.as_str()))
 }
 
-/// Takes a node's result, as [`judge`] says.
-///
-/// # Errors
-/// If the store fails.
-pub async fn finish(
-    conn: &mut Conn,
-    of: (&ClusterId, &NodeId),
-    id: &TaskId,
-    result: &TaskResult,
-    key: &AgentKey,
-    now_ms: u64,
-) -> Result<Taken, StoreError> {
-    let row = told_task(&ask_task(of, id).fetch_all(&mut *conn).await?)?;
-    let taken = judge(row.as_ref(), result, key);
-    if let (Taken::Recorded, Some(row)) = (&taken, &row) {
-        ended(row, result, key, now_ms)?.execute(conn).await?;
-    }
-    Ok(taken)
-}
-
 /// The same words may come twice; others may not.
 fn same(before: &str, result: &TaskResult, hash: TaskHash) -> Taken {
     let before = serde_json::from_str::<TaskResult>(before);

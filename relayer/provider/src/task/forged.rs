@@ -11,7 +11,7 @@ use hpc_schema::task::{TaskHash, TaskOutcome, TaskResult, TaskState, TaskType, r
 use hpc_schema::time::Rfc3339;
 use serde_json::value::RawValue;
 
-use super::tests::{NOW, of, put, store, take, task};
+use super::tests::{NOW, put, store, take, taken, task};
 use super::*;
 use crate::page::Window;
 use crate::store::Store;
@@ -143,19 +143,10 @@ async fn hash_of(store: &Store, id: &str) -> TaskHash {
 }
 
 async fn refused(store: &Store, id: &str, result: &TaskResult, wanted: Code, case: &str) {
-    let (cluster, node_id) = of();
     let mut tx = store.begin().await.unwrap();
-    let taken = finish(
-        &mut tx,
-        (&cluster, &node_id),
-        &id.parse().unwrap(),
-        result,
-        &public(&node()),
-        NOW,
-    )
-    .await;
+    let taken = taken(&mut tx, id, result, &public(&node())).await;
     tx.commit().await.unwrap();
-    match taken.unwrap() {
+    match taken {
         Taken::Refused(refusal) => assert_eq!(refusal.code, wanted, "{case}: {refusal}"),
         taken => panic!("{case}: {taken:?}"),
     }
@@ -208,13 +199,8 @@ async fn a_forged_result_is_refused_with_its_code_and_the_task_stays_under_way()
             .all(|r| r.result.is_none() && r.ended_ms.is_none() && r.code.is_none())
     );
     // The true one is taken, and afterwards no other.
-    let (cluster, node_id) = of();
     let mut tx = store.begin().await.unwrap();
-    let of = (&cluster, &node_id);
-    let id = "t001".parse().unwrap();
-    let taken = finish(&mut tx, of, &id, &good, &public(&node()), NOW)
-        .await
-        .unwrap();
+    let taken = taken(&mut tx, "t001", &good, &public(&node())).await;
     tx.commit().await.unwrap();
     assert_eq!(taken, Taken::Recorded);
     let second = said(hash, |r| r.result = raw("{}"));

@@ -222,25 +222,6 @@ pub fn record(row: &TaskRow) -> Query<'static> {
     .bind(row.lease_until_ms.map(int))
 }
 
-/// Puts a task on record where it can be; its row, if it is there or was before.
-///
-/// # Errors
-/// If the store fails.
-pub async fn submit(
-    conn: &mut Conn,
-    new: NewTask,
-    scope: (&str, &str),
-    now_ms: u64,
-) -> Result<(Submitted, Option<TaskRow>), StoreError> {
-    let room = ask_room(&new.cluster_id, &new.node_id, &new.task_id);
-    let room = told_room(&room.fetch_all(&mut *conn).await?)?;
-    let (done, row) = admit(new, room, scope, now_ms)?;
-    if let (Submitted::Queued | Submitted::Held, Some(row)) = (done, &row) {
-        record(row).execute(conn).await?;
-    }
-    Ok((done, row))
-}
-
 /// Lets a task be delivered that waits for approval; whether there was one.
 ///
 /// # Errors

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::task::{TaskState, TaskType, WaitAnswer};
+use hpc_schema::key::AgentKey;
+use hpc_schema::task::{TaskResult, TaskState, TaskType, WaitAnswer};
 use hpc_schema::time::UnixSeconds;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::db::{self, Conn};
 use crate::page::Window;
 use crate::store::Store;
 
@@ -40,17 +42,46 @@ pub(super) async fn store() -> (tempfile::TempDir, Store) {
 
 pub(super) async fn put(store: &Store, new: &NewTask) -> Submitted {
     let mut tx = store.begin().await.unwrap();
-    let (done, _) = submit(&mut tx, new.clone(), SCOPE, NOW).await.unwrap();
+    let done = admitted(&mut tx, new).await;
     tx.commit().await.unwrap();
     done
+}
+
+/// On record where it can be, by the parts that the admin desk puts together.
+pub(crate) async fn admitted(conn: &mut Conn, new: &NewTask) -> Submitted {
+    let asked = ask_room(&new.cluster_id, &new.node_id, &new.task_id);
+    let room = told_room(&asked.fetch_all(&mut *conn).await.unwrap()).unwrap();
+    let (done, row) = admit(new.clone(), room, SCOPE, NOW).unwrap();
+    if let (Submitted::Queued | Submitted::Held, Some(row)) = (done, &row) {
+        record(row).execute(conn).await.unwrap();
+    }
+    done
+}
+
+/// Claimed for the node, by what the gateway asks.
+pub(crate) async fn claimed(conn: &mut Conn, of: (&ClusterId, &NodeId), per_node: u32, now: u64) -> Claimed {
+    let asked = ask_claim(of, per_node, 30_000, now).into();
+    let [tasks, cancelled] = db::each(conn.together(asked).await.unwrap()).unwrap();
+    told_claim(&tasks, &cancelled).unwrap()
+}
+
+/// A result, taken as the gateway takes it.
+pub(super) async fn taken(conn: &mut Conn, id: &str, result: &TaskResult, key: &AgentKey) -> Taken {
+    let ((cluster, node), id) = (of(), id.parse().unwrap());
+    let asked = ask_task((&cluster, &node), &id);
+    let row = told_task(&asked.fetch_all(&mut *conn).await.unwrap()).unwrap();
+    let taken = judge(row.as_ref(), result, key);
+    if let (Taken::Recorded, Some(row)) = (&taken, &row) {
+        let last = ended(row, result, key, NOW).unwrap();
+        last.execute(conn).await.unwrap();
+    }
+    taken
 }
 
 pub(super) async fn take(store: &Store, per_node: u32, now: u64) -> Vec<(String, u64)> {
     let (cluster, node) = of();
     let mut tx = store.begin().await.unwrap();
-    let claimed = claim(&mut tx, (&cluster, &node), per_node, 30_000, now)
-        .await
-        .unwrap();
+    let claimed = claimed(&mut tx, (&cluster, &node), per_node, now).await;
     tx.commit().await.unwrap();
     claimed
         .tasks

@@ -1,7 +1,7 @@
 //! Slots by the command line, where the node does not say how a task of theirs ended.
 
 use serde_json::{Value, json};
-use virtengine_provider::{clock, slot, task};
+use virtengine_provider::{clock, db, slot, task};
 
 use crate::agent::Agent;
 use crate::site::{Site, cluster};
@@ -19,8 +19,9 @@ async fn never_heard_of_again(site: &Site) {
     let store = site.store().await;
     let (cluster, node) = (cluster(), SLOT[0].parse().unwrap());
     let mut tx = store.begin().await.unwrap();
-    let claimed = task::claim(&mut tx, (&cluster, &node), 4, 1, clock::now_ms());
-    assert_eq!(claimed.await.unwrap().tasks.len(), 1);
+    let asked = task::ask_claim((&cluster, &node), 4, 1, clock::now_ms()).into();
+    let [tasks, cancelled] = db::each(tx.together(asked).await.unwrap()).unwrap();
+    assert_eq!(task::told_claim(&tasks, &cancelled).unwrap().tasks.len(), 1);
     let late = clock::now_ms() + 40 * 24 * 3600 * 1000;
     assert_eq!(task::keep(&mut tx, late).await.unwrap().unknown, 1);
     slot::sweep(&mut tx, late).await.unwrap();
