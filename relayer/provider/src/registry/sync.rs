@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use hpc_chain::query::QueryError;
@@ -8,6 +7,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{NodeFilter, RelayView};
 use hpc_schema::time::UnixSeconds;
+use tokio::task::yield_now;
 
 use super::node::Node;
 use super::store;
@@ -56,20 +56,9 @@ pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<
 pub struct Turns(BTreeMap<ClusterId, NodeId>);
 
 impl Turns {
-    /// The next of these, at most [`A_ROUND`]; after the last come the first.
-    fn next(&mut self, cluster: &ClusterId, ids: &BTreeSet<NodeId>) -> Vec<NodeId> {
-        if ids.len() <= A_ROUND {
-            return ids.iter().cloned().collect();
-        }
-        let last = self.0.get(cluster);
-        let after = last.map(|last| ids.range((Excluded(last.clone()), Unbounded)));
-        let next: Vec<NodeId> = after
-            .into_iter()
-            .flatten()
-            .chain(ids)
-            .take(A_ROUND)
-            .cloned()
-            .collect();
+    /// The next of those known, at most [`A_ROUND`]; after the last come the first.
+    fn next(&mut self, cluster: &ClusterId, registry: &Registry) -> Vec<NodeId> {
+        let next = registry.turn(cluster, self.0.get(cluster), A_ROUND);
         if let Some(last) = next.last() {
             self.0.insert(cluster.clone(), last.clone());
         }
@@ -102,21 +91,14 @@ pub async fn sync(
         if !sync_cluster(client, db, registry, &cluster_id).await? {
             continue;
         }
-        let mut ids: BTreeSet<NodeId> = registry
-            .nodes()
-            .into_iter()
-            .filter(|n| n.cluster_id == cluster_id)
-            .map(|n| n.node_id.clone())
-            .collect();
         let ids = if discover {
-            ids.extend(list(client, &cluster_id).await?);
-            ids.into_iter().collect()
+            all(registry, &cluster_id, list(client, &cluster_id).await?).await
         } else {
-            turns.next(&cluster_id, &ids)
+            turns.next(&cluster_id, registry)
         };
         sync_nodes(client, db, registry, &cluster_id, &ids, now_ms).await?;
     }
-    registry.refresh_peers(now_ms);
+    registry.refresh_peers(now_ms).await;
     Ok(())
 }
 
@@ -145,8 +127,21 @@ pub async fn sync_cluster(
     Ok(true)
 }
 
-async fn list(client: &RegistryClient, cluster: &ClusterId) -> Result<Vec<NodeId>, QueryError> {
-    let mut ids = Vec::new();
+/// Those listed and those known, in their order; in pieces, so that answers do not wait for it.
+async fn all(registry: &Registry, cluster: &ClusterId, listed: BTreeSet<NodeId>) -> Vec<NodeId> {
+    let (mut ids, mut last) = (listed, None);
+    loop {
+        let known = registry.ids_after(cluster, last.take(), A_ROUND);
+        let Some(end) = known.last() else { break };
+        last = Some(end.clone());
+        ids.extend(known);
+        yield_now().await;
+    }
+    ids.into_iter().collect()
+}
+
+async fn list(client: &RegistryClient, cluster: &ClusterId) -> Result<BTreeSet<NodeId>, QueryError> {
+    let mut ids = BTreeSet::new();
     let mut after = None;
     for _ in 0..MAX_LIST_PAGES {
         let filter = NodeFilter {
@@ -288,24 +283,91 @@ mod tests {
         let named = |range: std::ops::Range<usize>| -> BTreeSet<NodeId> {
             range.map(|n| format!("node-{n:05}").parse().unwrap()).collect()
         };
+        let registry = Registry::new("c", "k");
+        let add = |ids: &BTreeSet<NodeId>| {
+            for id in ids {
+                let node_id = id.clone();
+                let view = RelayView { node_id, ..view(1) };
+                registry.set_node(&cluster, view, 1, UnixSeconds(0));
+            }
+        };
         let mut turns = Turns::default();
+        assert!(turns.next(&cluster, &registry).is_empty(), "of none");
         let few = named(0..A_ROUND);
-        assert_eq!(turns.next(&cluster, &few).len(), few.len(), "all of a small one");
-        assert_eq!(turns.next(&cluster, &few).len(), few.len(), "each time");
+        add(&few);
+        for _ in 0..2 {
+            let next = turns.next(&cluster, &registry);
+            assert!(next.iter().eq(&few), "all of a small one, each time");
+        }
 
         let mut all = named(0..1700);
+        add(&all);
         let mut seen = BTreeSet::new();
         for _ in 0..all.len().div_ceil(A_ROUND) {
-            let next = turns.next(&cluster, &all);
+            let next = turns.next(&cluster, &registry);
             assert_eq!(next.len(), A_ROUND);
             seen.extend(next);
         }
         assert_eq!(seen, all);
         // Those that go and come do not keep others from their turn.
-        all.retain(|id| !id.as_str().ends_with('0'));
+        for id in all.extract_if(.., |id| id.as_str().ends_with('0')) {
+            assert!(registry.remove_node(&cluster, &id) && !registry.remove_node(&cluster, &id));
+        }
+        add(&named(1700..1800));
         all.extend(named(1700..1800));
-        let round: BTreeSet<_> = (0..4).flat_map(|_| turns.next(&cluster, &all)).collect();
+        let round: BTreeSet<_> = (0..4).flat_map(|_| turns.next(&cluster, &registry)).collect();
         assert_eq!(round, all);
+        let elsewhere = "hpc-cluster-2".parse().unwrap();
+        assert!(turns.next(&elsewhere, &registry).is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_is_listed_and_who_is_known_are_all_read_when_nodes_are_discovered() {
+        let registry = Registry::new("c", "k");
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let named = |n: usize| -> NodeId { format!("node-{n:05}").parse().unwrap() };
+        for n in (0..2 * A_ROUND + 7).step_by(2) {
+            let view = RelayView {
+                node_id: named(n),
+                ..view(1)
+            };
+            registry.set_node(&cluster, view, 1, UnixSeconds(0));
+        }
+        let listed = (0..2 * A_ROUND + 7).step_by(3).map(named).collect();
+        let found = super::all(&registry, &cluster, listed).await;
+        let wanted = (0..2 * A_ROUND + 7).filter(|n| n % 2 == 0 || n % 3 == 0);
+        assert!(found.into_iter().eq(wanted.map(named)));
+    }
+
+    #[tokio::test]
+    async fn who_can_be_measured_is_drawn_up_in_order_and_a_silent_node_left_out() {
+        let registry = Registry::new("c", "k");
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let named = |n: u32| -> NodeId { format!("node-{n:05}").parse().unwrap() };
+        let at = std::net::IpAddr::from([192, 0, 2, 1]);
+        for n in 0..700u32 {
+            let view = RelayView {
+                node_id: named(n),
+                ..view(1)
+            };
+            registry.set_node(&cluster, view, 1, UnixSeconds(0));
+            let heard = if n % 5 == 0 { 0 } else { 1_000_000 };
+            registry.accepted(&cluster, &named(n), 1, 2, heard, at);
+            registry.set_probe_port(&cluster, &named(n), (n % 7 != 0).then_some(9000), at);
+        }
+        registry.refresh_peers(1_000_001).await;
+        let all = registry.neighbours(&cluster, &named(0), u8::MAX, UnixSeconds(0));
+        assert!(!all.is_empty());
+        let numbers = all
+            .iter()
+            .map(|p| p.node_id.as_str()[5..].parse::<u32>().unwrap());
+        assert!(numbers.clone().is_sorted() && numbers.into_iter().all(|n| n % 5 != 0 && n % 7 != 0));
+        registry.refresh_peers(2_000_000).await;
+        assert!(
+            registry
+                .neighbours(&cluster, &named(0), 4, UnixSeconds(0))
+                .is_empty()
+        );
     }
 
     async fn epoch_on_disk(db: &Store) -> Option<i64> {

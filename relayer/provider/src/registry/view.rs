@@ -1,6 +1,7 @@
+mod ids;
 mod restore;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -43,6 +44,8 @@ struct Inner {
     params: Option<Params>,
     clusters: HashMap<ClusterId, Arc<Cluster>>,
     nodes: HashMap<(ClusterId, NodeId), Arc<Node>>,
+    /// Of these nodes, in their order.
+    ids: HashMap<ClusterId, BTreeSet<NodeId>>,
     peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
     dirty: HashSet<(ClusterId, NodeId)>,
 }
@@ -203,16 +206,13 @@ impl Registry {
         if node.contact != before_contact {
             inner.dirty.insert(key.clone());
         }
-        inner.nodes.insert(key, Arc::clone(&node));
+        inner.put(key, Arc::clone(&node));
         changed.then_some(node)
     }
 
     /// A node's chain record is gone.
     pub fn remove_node(&self, cluster: &ClusterId, node: &NodeId) -> bool {
-        self.write()
-            .nodes
-            .remove(&(cluster.clone(), node.clone()))
-            .is_some()
+        self.write().drop_node(&(cluster.clone(), node.clone()))
     }
 
     /// What has been accepted of a node.
@@ -318,28 +318,5 @@ impl Registry {
             contact.refusal = contact.refusal.or(kept.refusal);
             false
         });
-    }
-
-    /// Draws up anew who can be measured.
-    pub fn refresh_peers(&self, now_ms: u64) {
-        let mut by_cluster: HashMap<ClusterId, Vec<Peer>> = HashMap::new();
-        for node in self.nodes() {
-            let (Some(address), Some(port)) = (node.contact.address, node.contact.probe_port) else {
-                continue;
-            };
-            if node.is_deregistered() || now_ms.saturating_sub(node.received_at) > PEER_SILENCE_MS {
-                continue;
-            }
-            by_cluster.entry(node.cluster_id.clone()).or_default().push(Peer {
-                node_id: node.node_id.clone(),
-                address: address.to_string(),
-                port,
-                public_key: *node.key(),
-            });
-        }
-        for peers in by_cluster.values_mut() {
-            peers.sort_by(|a, b| a.node_id.cmp(&b.node_id));
-        }
-        self.write().peers = by_cluster.into_iter().map(|(c, p)| (c, Arc::new(p))).collect();
     }
 }

@@ -37,11 +37,11 @@ impl Registry {
                 now.received_at = now.received_at.max(received_at);
             }
             (Some(_), None) => {
-                inner.nodes.remove(&key);
+                inner.drop_node(&key);
                 inner.dirty.remove(&key);
             }
             (None, Some(before)) => {
-                inner.nodes.insert(key, Arc::clone(before));
+                inner.put(key, Arc::clone(before));
             }
             (None, None) => {}
         }
