@@ -213,13 +213,21 @@ impl Duties {
         self.shared.metrics.settles.set(1);
         let (stop_beside, stops) = watch::channel(false);
         let mut tasks = Vec::new();
-        let ended = match self.start(&lease.store(), signers).await {
-            Ok(drivers) => match beside(self, &lease.store(), &stops) {
+        let (store, held) = (lease.store(), hold(lease, taken));
+        tokio::pin!(held);
+        // A server that is silent from here on does not answer what is read at the start either.
+        let started = tokio::select! {
+            started = self.start(&store, signers) => Some(started),
+            () = &mut held => None,
+        };
+        let ended = match started {
+            None => Ended::Lost,
+            Some(Ok(drivers)) => match beside(self, &store, &stops) {
                 Ok(beside) => {
                     tasks = beside;
                     tokio::select! {
                         ended = settle::run_all(drivers, stop.clone()) => Ended::Settled(ended),
-                        () = hold(lease, taken) => Ended::Lost,
+                        () = &mut held => Ended::Lost,
                     }
                 }
                 Err(e) => {
@@ -227,8 +235,8 @@ impl Duties {
                     Ended::Lost
                 }
             },
-            Err(StartError::Driver(e)) => Ended::Settled(Err(e)),
-            Err(e) => {
+            Some(Err(StartError::Driver(e))) => Ended::Settled(Err(e)),
+            Some(Err(e)) => {
                 tracing::error!(error = %e, "settlement cannot start; tried again");
                 Ended::Lost
             }
@@ -241,10 +249,11 @@ impl Duties {
                 abort.abort();
             }
         }
+        // Before the store is asked, which may be silent until another gateway has it.
+        self.shared.metrics.settles.set(0);
         if let Err(e) = in_time(lease.give_up()).await {
             tracing::debug!(error = %e, "the lease ends by itself");
         }
-        self.shared.metrics.settles.set(0);
         match ended {
             Ended::Settled(Err(DriverError::Store(e))) => {
                 tracing::warn!(error = %e, "this gateway settles no more: the store fails");

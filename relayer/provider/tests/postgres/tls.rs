@@ -12,14 +12,14 @@ use crate::process::{Process, beat};
 use crate::site::Site;
 
 /// What `scripts/postgres` has made for this.
-struct Server {
-    folder: PathBuf,
+pub(crate) struct Server {
+    pub(crate) folder: PathBuf,
     url: String,
     password: String,
 }
 
 impl Server {
-    fn found() -> Self {
+    pub(crate) fn found() -> Self {
         let folder = PathBuf::from(std::env::var("HPC_TEST_POSTGRES_TLS").expect("scripts/postgres COMMAND"));
         let line = |name: &str| {
             std::fs::read_to_string(folder.join(name))
@@ -35,7 +35,7 @@ impl Server {
     }
 
     /// `store.url` for this database, with the CA of that name.
-    fn url(&self, database: &str, ca: &str) -> String {
+    pub(crate) fn url(&self, database: &str, ca: &str) -> String {
         let (server, _) = self.url.rsplit_once('/').unwrap();
         format!(
             "{server}/{database}?sslmode=verify-full&sslrootcert={}",
@@ -45,13 +45,13 @@ impl Server {
 }
 
 /// The database that the site has made over the Unix socket.
-fn database(site: &Site) -> String {
+pub(crate) fn database(site: &Site) -> String {
     let url = site.config().store.url.unwrap();
     let (_, rest) = url.split_once(":///").unwrap();
     rest.split('?').next().unwrap().to_owned()
 }
 
-fn env(url: &str, password: &Path) -> Vec<(String, String)> {
+pub(crate) fn env(url: &str, password: &Path) -> Vec<(String, String)> {
     [
         ("VIRTENGINE_PROVIDER__STORE__URL", url.to_owned()),
         (
