@@ -5,6 +5,8 @@ use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use sqlx::{Error, Postgres, Sqlite};
 
+use super::writer::Open;
+
 /// Connections that only read.
 #[derive(Debug, Clone)]
 pub enum Pool {
@@ -43,25 +45,8 @@ pub struct Conn(pub(super) Inner);
 pub(super) enum Inner {
     SqliteHeld(PoolConnection<Sqlite>),
     PostgresHeld(PoolConnection<Postgres>),
-    SqliteTx(sqlx::Transaction<'static, Sqlite>),
+    SqliteTx(Open),
     PostgresTx(sqlx::Transaction<'static, Postgres>),
-    SqliteOpen(Open),
-}
-
-/// A transaction of SQLite whose beginning and end travel with its statements. One that nobody ends is undone with its
-/// connection, whatever that is about.
-#[derive(Debug)]
-pub(super) struct Open {
-    pub(super) conn: PoolConnection<Sqlite>,
-    pub(super) ended: bool,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.conn.close_on_drop();
-        }
-    }
 }
 
 /// The database's own connection.
@@ -71,14 +56,13 @@ pub(super) enum Side<'c> {
 }
 
 impl Conn {
-    pub(super) fn side(&mut self) -> Side<'_> {
-        match &mut self.0 {
+    pub(super) fn side(&mut self) -> Result<Side<'_>, Error> {
+        Ok(match &mut self.0 {
             Inner::SqliteHeld(conn) => Side::Sqlite(conn),
             Inner::PostgresHeld(conn) => Side::Postgres(conn),
-            Inner::SqliteTx(tx) => Side::Sqlite(tx),
+            Inner::SqliteTx(open) => Side::Sqlite(open.conn()?),
             Inner::PostgresTx(tx) => Side::Postgres(tx),
-            Inner::SqliteOpen(open) => Side::Sqlite(&mut open.conn),
-        }
+        })
     }
 }
 
@@ -96,7 +80,7 @@ impl Held {
         match &mut self.0.0 {
             Inner::SqliteHeld(conn) => conn.close_on_drop(),
             Inner::PostgresHeld(conn) => conn.close_on_drop(),
-            Inner::SqliteTx(_) | Inner::PostgresTx(_) | Inner::SqliteOpen(_) => {}
+            Inner::SqliteTx(_) | Inner::PostgresTx(_) => {}
         }
     }
 }

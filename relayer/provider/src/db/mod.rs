@@ -10,6 +10,7 @@ mod row;
 mod together;
 mod transaction;
 mod value;
+mod writer;
 
 pub use conn::{Conn, Held, Pool};
 
@@ -18,3 +19,4 @@ pub use row::{Get, Row};
 pub use together::{Rows, each};
 pub use transaction::Transaction;
 pub use value::Value;
+pub(crate) use writer::Writer;

@@ -75,10 +75,10 @@ impl<'q> Query<'q> {
     /// What the database says.
     pub async fn execute(self, on: impl Into<Target<'_>>) -> Result<Done, Error> {
         match on.into() {
-            Target::Conn(conn) => self.execute_on(conn.side()).await,
+            Target::Conn(conn) => self.execute_on(conn.side()?).await,
             Target::Pool(pool) => {
                 let mut held = pool.acquire().await?;
-                self.execute_on(held.side()).await
+                self.execute_on(held.side()?).await
             }
         }
     }
@@ -96,10 +96,10 @@ impl<'q> Query<'q> {
     /// What the database says.
     pub async fn fetch_optional(self, on: impl Into<Target<'_>>) -> Result<Option<Row>, Error> {
         match on.into() {
-            Target::Conn(conn) => self.optional_on(conn.side()).await,
+            Target::Conn(conn) => self.optional_on(conn.side()?).await,
             Target::Pool(pool) => {
                 let mut held: Held = pool.acquire().await?;
-                self.optional_on(held.side()).await
+                self.optional_on(held.side()?).await
             }
         }
     }
@@ -125,10 +125,10 @@ impl<'q> Query<'q> {
     /// What the database says.
     pub async fn fetch_all(self, on: impl Into<Target<'_>>) -> Result<Vec<Row>, Error> {
         match on.into() {
-            Target::Conn(conn) => self.all_on(conn.side()).await,
+            Target::Conn(conn) => self.all_on(conn.side()?).await,
             Target::Pool(pool) => {
                 let mut held = pool.acquire().await?;
-                self.all_on(held.side()).await
+                self.all_on(held.side()?).await
             }
         }
     }

@@ -26,7 +26,7 @@ impl Conn {
     /// # Errors
     /// What the database says.
     pub async fn together(&mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
-        match self.side() {
+        match self.side()? {
             Side::Sqlite(conn) => on_sqlite(conn, "", queries, "").await,
             Side::Postgres(conn) => {
                 let mut rows = Vec::with_capacity(queries.len());

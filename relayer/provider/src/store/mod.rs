@@ -12,10 +12,9 @@ mod value;
 use std::path::Path;
 use std::time::Duration;
 
+use sqlx::ConnectOptions as _;
 use sqlx::postgres::PgPool;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 pub use binding::{ask_bound, told_bound};
 use checkpoint::Checkpoints;
@@ -27,7 +26,7 @@ pub use postgres::{Changes, check_url};
 pub(crate) use value::{bytes, int, opt_uint, sequence, text, uint};
 
 use crate::config;
-use crate::db::{self, Pool, Query, Rows, Transaction};
+use crate::db::{self, Pool, Query, Rows, Transaction, Writer};
 use crate::home::{self, Home};
 use crate::page::BadCursor;
 
@@ -106,7 +105,7 @@ pub struct Store {
 enum Write {
     /// One connection, and one that keeps the journal short.
     Sqlite {
-        pool: SqlitePool,
+        writer: Writer,
         checkpoints: Checkpoints,
     },
     /// A few, and some that wait for other gateways.
@@ -159,12 +158,12 @@ impl Store {
             .pragma("cache_size", WRITE_CACHE)
             // What a statement of many rows would have to undo, which else goes through a file.
             .pragma("temp_store", "memory");
-        let write = pool(1).connect_with(writing).await?;
-        migrations::sqlite().run(&write).await?;
+        let mut conn = writing.connect().await?;
+        migrations::sqlite().run(&mut conn).await?;
         let read = pool(3).connect_with(options.clone().read_only(true)).await?;
         Ok(Self {
             write: Write::Sqlite {
-                pool: write,
+                writer: Writer::new(conn, writing),
                 checkpoints: Checkpoints::new(pool(1).connect_lazy_with(options)),
             },
             read: Pool::Sqlite(read),
@@ -190,7 +189,7 @@ impl Store {
     /// If the database refuses; [`StoreError::TakenOver`].
     pub async fn begin(&self) -> Result<Transaction, StoreError> {
         match &self.write {
-            Write::Sqlite { pool, .. } => Ok(Transaction::sqlite(pool.begin_with("BEGIN IMMEDIATE").await?)),
+            Write::Sqlite { writer, .. } => Ok(Transaction::sqlite(writer, Vec::new()).await?.0),
             Write::Postgres { pool, .. } => {
                 let mut tx = postgres::begin(pool).await?;
                 if let Some(fence) = &self.fence {
@@ -206,8 +205,8 @@ impl Store {
     /// # Errors
     /// As [`Self::begin`].
     pub async fn begin_together(&self, queries: Vec<Query<'_>>) -> Result<(Transaction, Rows), StoreError> {
-        if let Write::Sqlite { pool, .. } = &self.write {
-            return Ok(Transaction::open(pool.acquire().await?, queries).await?);
+        if let Write::Sqlite { writer, .. } = &self.write {
+            return Ok(Transaction::sqlite(writer, queries).await?);
         }
         let mut tx = self.begin().await?;
         let rows = tx.together(queries).await?;
@@ -271,9 +270,9 @@ impl Store {
     pub async fn close(&self) {
         self.read.close().await;
         match &self.write {
-            Write::Sqlite { pool, checkpoints } => {
+            Write::Sqlite { writer, checkpoints } => {
                 checkpoints.close().await;
-                pool.close().await;
+                writer.close().await;
             }
             Write::Postgres { pool, aside } => {
                 aside.close().await;
@@ -385,5 +384,36 @@ mod tests {
             .unwrap()
             .get(0);
         assert_eq!((mode.as_str(), sync), ("wal", 2));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_writes_in_place_of_a_lost_one_is_like_it() {
+        let asks = || {
+            let names =
+                "journal_mode synchronous foreign_keys busy_timeout wal_autocheckpoint cache_size temp_store";
+            let ask = |name| db::query(format!("PRAGMA {name}"));
+            names.split(' ').map(ask).collect()
+        };
+        let told = |rows: Rows| -> Vec<String> {
+            let of = |rows: &Vec<db::Row>| {
+                let row = rows.first().unwrap();
+                let text = row.try_get::<String, _>(0);
+                text.unwrap_or_else(|_| row.get::<i64, _>(0).to_string())
+            };
+            rows.iter().map(of).collect()
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let (tx, rows) = store.begin_together(asks()).await.unwrap();
+        let before = told(rows);
+        assert_eq!(before, ["wal", "2", "1", "10000", "16384", "-4096", "2"]);
+        tx.commit().await.unwrap();
+        let Write::Sqlite { writer, .. } = &store.write else {
+            panic!("not SQLite");
+        };
+        writer.lose().await;
+        let (tx, rows) = store.begin_together(asks()).await.unwrap();
+        assert_eq!(told(rows), before);
+        tx.rollback().await.unwrap();
     }
 }

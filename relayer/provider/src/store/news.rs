@@ -73,8 +73,8 @@ impl News {
     fn start(&self) -> Running {
         let (sender, changed) = watch::channel(0);
         let task = match &self.store.write {
-            Write::Sqlite { pool, .. } => {
-                let file = pool.connect_options().get_filename().to_owned();
+            Write::Sqlite { writer, .. } => {
+                let file = writer.file().to_owned();
                 std::thread::spawn(move || of_files(&file, &sender));
                 None
             }
