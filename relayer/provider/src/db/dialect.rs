@@ -29,28 +29,30 @@ pub(super) fn numbered(sql: &str) -> String {
 /// a `?`, and its value stands where it is used. The text goes to the end of `out`.
 pub(super) fn in_order<'q>(sql: &str, values: &[Value<'q>], out: &mut String) -> Vec<Value<'q>> {
     let mut used = Vec::with_capacity(values.len());
-    let (mut next, mut quoted) = (0, false);
-    let mut chars = sql.chars().peekable();
-    while let Some(c) = chars.next() {
-        out.push(c);
-        if c == '\'' {
+    let (mut rest, mut next, mut quoted) = (sql, 0, false);
+    // Both marks are one byte.
+    while let Some((text, after)) = rest.find(['?', '\'']).map(|at| rest.split_at(at + 1)) {
+        out.push_str(text);
+        rest = after;
+        if text.ends_with('\'') {
             quoted = !quoted;
-        }
-        if c != '?' || quoted {
             continue;
         }
-        let mut named = 0;
-        while let Some(digit) = chars.next_if(char::is_ascii_digit).and_then(|c| c.to_digit(10)) {
-            named = named * 10 + digit;
+        if quoted {
+            continue;
         }
-        if named == 0 {
+        let unnamed = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = rest.strip_suffix(unnamed).unwrap_or_default();
+        rest = unnamed;
+        let named = number.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        let place = named.unwrap_or_else(|| {
             next += 1;
-            named = next;
-        }
-        let place = usize::try_from(named).unwrap_or(usize::MAX);
+            next - 1
+        });
         // One that was not given is null, as in a statement by itself.
-        used.push(values.get(place - 1).cloned().unwrap_or(Value::Int(None)));
+        used.push(values.get(place).cloned().unwrap_or(Value::Int(None)));
     }
+    out.push_str(rest);
     used
 }
 

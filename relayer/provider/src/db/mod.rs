@@ -17,6 +17,7 @@ pub use conn::{Conn, Held, Pool};
 pub use query::{Done, Query, Target, query};
 pub use row::{Get, Row};
 pub use together::{Rows, each};
+pub(crate) use together::{changes, rows};
 pub use transaction::Transaction;
 pub use value::Value;
 pub(crate) use writer::Writer;

@@ -83,7 +83,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    async fn execute_on(self, side: Side<'_>) -> Result<Done, Error> {
+    pub(super) async fn execute_on(self, side: Side<'_>) -> Result<Done, Error> {
         match side {
             Side::Sqlite(conn) => Ok(Done(self.sqlite().execute(conn).await?.rows_affected())),
             Side::Postgres(conn) => Ok(Done(self.postgres().execute(conn).await?.rows_affected())),

@@ -9,6 +9,13 @@ use super::row::Row;
 
 /// The rows of each of several statements.
 pub type Rows = Vec<Vec<Row>>;
+/// The rows of each of several statements, and how many it changed.
+pub(crate) type Answers = Vec<(Vec<Row>, u64)>;
+
+/// The rows alone.
+pub(crate) fn rows(answers: Answers) -> Rows {
+    answers.into_iter().map(|(rows, _)| rows).collect()
+}
 
 /// The rows of so many statements, one by one.
 ///
@@ -27,7 +34,7 @@ impl Conn {
     /// What the database says.
     pub async fn together(&mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
         match self.side()? {
-            Side::Sqlite(conn) => on_sqlite(conn, "", queries, "").await,
+            Side::Sqlite(conn) => Ok(rows(on_sqlite(conn, "", queries, "").await?)),
             Side::Postgres(conn) => {
                 let mut rows = Vec::with_capacity(queries.len());
                 for query in queries {
@@ -37,6 +44,29 @@ impl Conn {
             }
         }
     }
+
+    /// The same of statements that only change; how many rows each changed.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn change_together(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<u64>, Error> {
+        match self.side()? {
+            Side::Sqlite(conn) => Ok(changes(&on_sqlite(conn, "", queries, "").await?)),
+            Side::Postgres(conn) => {
+                let mut changed = Vec::with_capacity(queries.len());
+                for query in queries {
+                    let done = query.execute_on(Side::Postgres(&mut *conn)).await?;
+                    changed.push(done.rows_affected());
+                }
+                Ok(changed)
+            }
+        }
+    }
+}
+
+/// How many rows each changed.
+pub(crate) fn changes(answers: &Answers) -> Vec<u64> {
+    answers.iter().map(|(_, changed)| *changed).collect()
 }
 
 /// The same on SQLite, between two words that have no rows; either may be empty.
@@ -45,7 +75,7 @@ pub(super) async fn on_sqlite(
     first: &'static str,
     queries: Vec<Query<'_>>,
     last: &'static str,
-) -> Result<Rows, Error> {
+) -> Result<Answers, Error> {
     let count = queries.len();
     let (mut sql, mut values) = (first.to_owned(), Vec::new());
     for query in queries {
@@ -65,7 +95,7 @@ pub(super) async fn on_sqlite(
     while let Some(answer) = answers.try_next().await? {
         match answer {
             Either::Right(row) => rows.push(Row::Sqlite(row)),
-            Either::Left(_) => all.push(std::mem::take(&mut rows)),
+            Either::Left(done) => all.push((std::mem::take(&mut rows), done.rows_affected())),
         }
     }
     Ok(all

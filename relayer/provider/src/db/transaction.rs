@@ -4,7 +4,7 @@ use sqlx::{Error, Postgres};
 
 use super::conn::{Conn, Inner};
 use super::query::Query;
-use super::together::Rows;
+use super::together::{Answers, Rows};
 use super::writer::{Open, Writer};
 
 /// A transaction; rolled back when dropped.
@@ -17,9 +17,9 @@ impl Transaction {
     }
 
     /// One that excludes other writers, with its first statements.
-    pub(crate) async fn sqlite(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Rows), Error> {
-        let (open, rows) = Open::begin(writer, queries).await?;
-        Ok((Self(Conn(Inner::SqliteTx(open))), rows))
+    pub(crate) async fn sqlite(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Answers), Error> {
+        let (open, answers) = Open::begin(writer, queries).await?;
+        Ok((Self(Conn(Inner::SqliteTx(open))), answers))
     }
 
     /// Makes it last, with these as its last statements: all of it, or nothing.

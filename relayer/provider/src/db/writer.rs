@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::query::Query;
-use super::together::{Rows, on_sqlite};
+use super::together::{Answers, Rows, on_sqlite, rows};
 
 /// How long a writer waits for those before it, as in sqlx's pools.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -142,13 +142,13 @@ pub(super) struct Open {
 
 impl Open {
     /// Excludes other writers, those of other processes too.
-    pub(super) async fn begin(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Rows), Error> {
+    pub(super) async fn begin(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Answers), Error> {
         let mut open = Self {
             place: writer.turn().await?,
         };
         open.place.open = true;
-        let rows = on_sqlite(open.conn()?, "BEGIN IMMEDIATE", queries, "").await?;
-        Ok((open, rows))
+        let answers = on_sqlite(open.conn()?, "BEGIN IMMEDIATE", queries, "").await?;
+        Ok((open, answers))
     }
 
     pub(super) fn conn(&mut self) -> Result<&mut SqliteConnection, Error> {
@@ -156,9 +156,9 @@ impl Open {
     }
 
     pub(super) async fn commit(mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
-        let rows = on_sqlite(self.conn()?, "", queries, "COMMIT").await?;
+        let answers = on_sqlite(self.conn()?, "", queries, "COMMIT").await?;
         self.place.open = false;
-        Ok(rows)
+        Ok(rows(answers))
     }
 
     pub(super) async fn undo(mut self) {

@@ -318,6 +318,38 @@ proptest! {
     }
 }
 
+#[tokio::test]
+async fn a_group_of_any_size_is_taken_in_whole_and_one_that_is_no_news_counts_for_itself() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let together = Store::for_test(&one.path().join("p.db")).await;
+    let singly = Store::for_test(&other.path().join("p.db")).await;
+    for (first, size) in (10u32..).step_by(10).zip([1u32, 15, 16, 17, 32, 33, 90, 200]) {
+        // All are news; then all but the last.
+        for sequence in [first, first + 1] {
+            let group: Vec<Accept> = (0..size)
+                .map(|n| Accept {
+                    node_id: format!("node-{n:04}").parse().unwrap(),
+                    section: n.to_be_bytes().to_vec(),
+                    ..report(1, if n + 1 < size { sequence } else { first }, 10)
+                })
+                .collect();
+            let answers = super::writer::commit(&together, &group).await.unwrap();
+            let mut tx = singly.begin().await.unwrap();
+            let mut expected = Vec::new();
+            for report in &group {
+                expected.push(accept(&mut tx, report).await.unwrap());
+            }
+            tx.commit().await.unwrap();
+            assert_eq!(answers, expected, "{size}");
+            let old = answers.iter().filter(|a| !a.accepted).count();
+            assert_eq!(old, usize::from(sequence > first), "{size}");
+        }
+        assert_eq!(rows(&together).await, rows(&singly).await, "{size}");
+    }
+    together.close().await;
+    singly.close().await;
+}
+
 /// Like [`bind`], one report after the other.
 async fn bind_singly(conn: &mut Conn, batch: i64, members: &[Member]) {
     for (item, m) in (0i64..).zip(members) {

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::accept::{Accept, Accepted};
-use crate::db::{self, Transaction};
-use crate::store::{StoreError, int};
+use crate::db::{self, Query, Transaction};
+use crate::store::{Store, StoreError, int};
 
-/// Rows of one statement, rising: each way to the database's thread and back counts for small groups, and few statements are
-/// prepared.
-const SIZES: [usize; 20] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 32, 48, 64,
-];
+/// Rows of one statement, rising: each way to the database's thread and back counts, more so where that thread has to wait
+/// for a CPU, and few statements are prepared. A group of up to [`FIRST`] goes with the beginning of its transaction; of a
+/// larger one what is left over by the sizes beyond does.
+const SIZES: [usize; 18] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64];
+const FIRST: usize = 16;
 
 /// The statements for so many rows.
 struct Sized {
@@ -59,21 +59,30 @@ fn sized(rows: usize) -> Sized {
 /// Takes all of these in, in a transaction that is rolled back and gives nothing if they are not one for each node or not
 /// all of them are news; then each has to be looked at.
 pub(super) async fn accept_all(
-    mut tx: Transaction,
+    store: &Store,
     reports: &[Accept],
 ) -> Result<Option<(Transaction, Vec<Accepted>)>, StoreError> {
     let nodes: HashSet<_> = reports.iter().map(|r| (&r.cluster_id, &r.node_id)).collect();
-    let mut all_news = nodes.len() == reports.len();
+    if nodes.len() < reports.len() {
+        return Ok(None);
+    }
     // In the order of the tables, so that neighbours share pages.
     let mut ordered: Vec<&Accept> = reports.iter().collect();
     ordered.sort_unstable_by(|a, b| (&a.cluster_id, &a.node_id).cmp(&(&b.cluster_id, &b.node_id)));
-    let mut rest = ordered.as_slice();
-    while all_news && !rest.is_empty() {
-        let fitting = STATEMENTS.iter().rfind(|s| s.rows <= rest.len());
-        let Some((statements, (now, later))) = fitting.map(|s| (s, rest.split_at(s.rows))) else {
-            break;
-        };
-        all_news = some(&mut tx, statements, now).await?;
+    // 1 to FIRST of them.
+    let beginning = ordered.len().saturating_sub(1) % FIRST + 1;
+    let Some((now, mut rest)) = ordered.split_at_checked(beginning) else {
+        return Ok(None);
+    };
+    let Some(statements) = fitting(now.len()) else {
+        return Ok(None);
+    };
+    let (mut tx, changed) = store.begin_intake(put_in(statements, now)).await?;
+    let mut all_news = all(&changed, now.len());
+    while all_news && let Some(statements) = fitting(rest.len()) {
+        let (now, later) = rest.split_at(statements.rows);
+        let changed = tx.change_together(put_in(statements, now)).await?;
+        all_news = all(&changed, now.len());
         rest = later;
     }
     if !all_news {
@@ -87,15 +96,21 @@ pub(super) async fn accept_all(
     Ok(Some((tx, answers.collect())))
 }
 
-/// Whether all of them were news.
-async fn some(
-    tx: &mut Transaction,
-    statements: &'static Sized,
-    reports: &[&Accept],
-) -> Result<bool, StoreError> {
-    let mut query = db::query(statements.intake.as_str());
+/// The largest statements of at most so many rows.
+fn fitting(rows: usize) -> Option<&'static Sized> {
+    STATEMENTS.iter().rfind(|s| s.rows <= rows)
+}
+
+/// Whether both statements changed a row for each report: all of them were news.
+fn all(changed: &[u64], reports: usize) -> bool {
+    u64::try_from(reports).is_ok_and(|n| changed == [n, n])
+}
+
+fn put_in<'q>(statements: &'static Sized, reports: &[&'q Accept]) -> Vec<Query<'q>> {
+    let mut intake = db::query(statements.intake.as_str());
+    let mut waiting = db::query(statements.waiting.as_str());
     for r in reports {
-        query = query
+        intake = intake
             .bind(r.cluster_id.as_str())
             .bind(r.node_id.as_str())
             .bind(int(r.epoch))
@@ -104,14 +119,7 @@ async fn some(
             .bind(int(r.received_at))
             .bind(r.section.as_slice())
             .bind(r.section_digest.as_slice());
-    }
-    let count = u64::try_from(reports.len()).unwrap_or(u64::MAX);
-    if query.execute(&mut **tx).await?.rows_affected() != count {
-        return Ok(false);
-    }
-    let mut query = db::query(statements.waiting.as_str());
-    for r in reports {
-        query = query
+        waiting = waiting
             .bind(r.cluster_id.as_str())
             .bind(r.node_id.as_str())
             .bind(int(r.epoch))
@@ -122,5 +130,5 @@ async fn some(
             .bind(int(r.received_at))
             .bind(r.full.as_deref());
     }
-    Ok(query.execute(&mut **tx).await?.rows_affected() == count)
+    vec![intake, waiting]
 }

@@ -71,7 +71,7 @@ async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>) {
 }
 
 pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {
-    if let Some((tx, answers)) = accept_all(store.begin_intake().await?, reports).await? {
+    if let Some((tx, answers)) = accept_all(store, reports).await? {
         fault::point("spool.written");
         tx.commit().await?;
         return Ok(answers);

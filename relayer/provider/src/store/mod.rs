@@ -206,22 +206,30 @@ impl Store {
     /// As [`Self::begin`].
     pub async fn begin_together(&self, queries: Vec<Query<'_>>) -> Result<(Transaction, Rows), StoreError> {
         if let Write::Sqlite { writer, .. } = &self.write {
-            return Ok(Transaction::sqlite(writer, queries).await?);
+            let (tx, answers) = Transaction::sqlite(writer, queries).await?;
+            return Ok((tx, db::rows(answers)));
         }
         let mut tx = self.begin().await?;
         let rows = tx.together(queries).await?;
         Ok((tx, rows))
     }
 
-    /// A transaction of the statements that take reports in, which may run beside those of other gateways: they lock the
-    /// rows of their nodes in one order.
+    /// A transaction of the statements that take reports in, with the first of them and how many rows each changed. It may
+    /// run beside those of other gateways: they lock the rows of their nodes in one order.
     ///
     /// # Errors
     /// If the database refuses.
-    pub async fn begin_intake(&self) -> Result<Transaction, StoreError> {
+    pub async fn begin_intake(&self, queries: Vec<Query<'_>>) -> Result<(Transaction, Vec<u64>), StoreError> {
         match &self.write {
-            Write::Sqlite { .. } => self.begin().await,
-            Write::Postgres { pool, .. } => postgres::begin_beside(pool).await,
+            Write::Sqlite { writer, .. } => {
+                let (tx, answers) = Transaction::sqlite(writer, queries).await?;
+                Ok((tx, db::changes(&answers)))
+            }
+            Write::Postgres { pool, .. } => {
+                let mut tx = postgres::begin_beside(pool).await?;
+                let changed = tx.change_together(queries).await?;
+                Ok((tx, changed))
+            }
         }
     }
 

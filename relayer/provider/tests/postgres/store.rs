@@ -49,7 +49,7 @@ async fn writers_of_all_gateways_exclude_each_other_and_the_audit_log_has_no_gap
     let held = one.begin().await.unwrap();
     assert!(timeout(Duration::from_millis(300), other.begin()).await.is_err());
     assert!(
-        timeout(Duration::from_millis(300), other.begin_intake())
+        timeout(Duration::from_millis(300), other.begin_intake(Vec::new()))
             .await
             .is_err()
     );
@@ -58,8 +58,8 @@ async fn writers_of_all_gateways_exclude_each_other_and_the_audit_log_has_no_gap
     let asked = Instant::now();
     one.begin().await.unwrap().rollback().await.unwrap();
     let beside = (
-        one.begin_intake().await.unwrap(),
-        other.begin_intake().await.unwrap(),
+        one.begin_intake(Vec::new()).await.unwrap(),
+        other.begin_intake(Vec::new()).await.unwrap(),
     );
     drop(beside);
     one.begin().await.unwrap().rollback().await.unwrap();

@@ -60,7 +60,7 @@ impl Scene {
         let (tx, rows) = Transaction::sqlite(&self.writer, vec![query(marked), put(id)])
             .await
             .unwrap();
-        assert_eq!(rows[0][0].get::<i64, _>(0), 1, "another connection");
+        assert_eq!(rows[0].0[0].get::<i64, _>(0), 1, "another connection");
         tx.commit().await.unwrap();
         assert!(self.kept().await.contains(&id.to_owned()));
     }
