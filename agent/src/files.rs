@@ -224,7 +224,8 @@ pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
 /// IO, not UTF-8, or longer than `limit`.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
     let read = || {
-        let mut text = String::new();
+        // Room for what is usual, or the library tries with a few bytes first.
+        let mut text = String::with_capacity(1024);
         File::open(path)?
             .take(limit.saturating_add(1))
             .read_to_string(&mut text)?;

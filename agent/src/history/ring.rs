@@ -40,13 +40,7 @@ impl Ring {
                     *slot = encode(*n, sample);
                 }
             }
-            write(
-                path,
-                text.concat().as_bytes(),
-                0o644,
-                Replace::Yes,
-                Durability::Atomic,
-            )?;
+            write(path, &text.concat(), 0o644, Replace::Yes, Durability::Atomic)?;
         }
         let file = OpenOptions::new()
             .write(true)
@@ -66,7 +60,7 @@ impl Ring {
         let place = self.next.checked_rem(self.lines).unwrap_or(0);
         let width = u64::try_from(LINE).unwrap_or(u64::MAX);
         self.file
-            .write_all_at(line.as_bytes(), place.saturating_mul(width))
+            .write_all_at(&line, place.saturating_mul(width))
             .map_err(at("write", &self.path))?;
         self.next = self.next.saturating_add(1);
         Ok(())
@@ -95,21 +89,20 @@ fn load(path: &Path) -> Result<(Vec<(u64, Sample)>, usize), FileError> {
     Ok((all, text.len()))
 }
 
-fn blank() -> String {
+fn blank() -> Vec<u8> {
     pad(String::new())
 }
 
-fn pad(mut line: String) -> String {
+fn pad(mut line: String) -> Vec<u8> {
     let width = LINE.saturating_sub(1);
     line.truncate(width);
-    while line.len() < width {
-        line.push(' ');
-    }
-    line.push('\n');
-    line
+    let mut bytes = line.into_bytes();
+    bytes.resize(width, b' ');
+    bytes.push(b'\n');
+    bytes
 }
 
-fn encode(number: u64, sample: &Sample) -> String {
+fn encode(number: u64, sample: &Sample) -> Vec<u8> {
     let mut line = String::with_capacity(LINE);
     // Writing to a String does not fail.
     write!(line, "{number} {}", sample.at).ok();
@@ -155,7 +148,10 @@ mod tests {
             figures: vec![Some(i64::MIN); 4],
         };
         assert_eq!(encode(u64::MAX, &widest).len(), LINE);
-        assert_eq!(decode(&encode(u64::MAX, &widest)), Some((u64::MAX, widest)));
+        assert_eq!(
+            decode(std::str::from_utf8(&encode(u64::MAX, &widest)).unwrap()),
+            Some((u64::MAX, widest))
+        );
     }
 
     #[test]

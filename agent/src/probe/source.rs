@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// More than any of the files in use; a broken driver must not fill our memory.
 const LIMIT: usize = 1 << 20;
+/// The kernel gives what is this small in one piece: a shorter answer is all there is.
+const PIECE: usize = 512;
 
 /// One file of `/proc` or `/sys`.
 #[derive(Debug)]
@@ -41,7 +43,8 @@ impl Source {
         self.read_at_most(LIMIT)
     }
 
-    /// The first `limit` bytes, freshly read (the kernel still renders the whole of a small file).
+    /// The first `limit` bytes, freshly read (the kernel still renders the whole of a small file). A `limit` of up to 512
+    /// is for files of one record: loads, pressures, a driver's number.
     ///
     /// # Errors
     /// IO.
@@ -80,7 +83,13 @@ fn fill(file: &File, buffer: &mut Vec<u8>, limit: usize) -> io::Result<()> {
         };
         match file.read_at(space, u64::try_from(filled).unwrap_or(u64::MAX)) {
             Ok(0) => break,
-            Ok(n) => filled = filled.saturating_add(n),
+            Ok(n) => {
+                let whole = limit <= PIECE && n < space.len();
+                filled = filled.saturating_add(n);
+                if whole {
+                    break;
+                }
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

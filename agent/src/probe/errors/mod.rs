@@ -28,6 +28,8 @@ pub struct ErrorsProbe {
     roots: Roots,
     kmsg: Kmsg,
     host: HostProbe,
+    /// This boot's id, which outlives every process of it.
+    boot: Option<String>,
     journal: Journal,
     kept: Kept,
     log: Option<ErrorLog>,
@@ -42,6 +44,7 @@ impl ErrorsProbe {
         Self {
             kmsg: Kmsg::new(&roots.dev.join("kmsg")),
             host: HostProbe::new(roots),
+            boot: None,
             journal: Journal::new(roots, None),
             roots: roots.clone(),
             kept: kept.into(),
@@ -58,12 +61,14 @@ impl ErrorsProbe {
             unix,
             uptime: self.host.uptime()?,
         };
-        let boot = line(&self.roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default();
+        if self.boot.is_none() {
+            self.boot = line(&self.roots.proc.join("sys/kernel/random/boot_id"));
+        }
         let kept = &self.kept;
         let log = self
             .log
             .get_or_insert_with(|| kept.load().unwrap_or_else(|| ErrorLog::new(unix)));
-        log.boot(&boot);
+        log.boot(self.boot.as_deref().unwrap_or_default());
         let kernel = self.kmsg.read(|r| log.kernel(r, clocks));
         if let Err(e) = &kernel {
             if !std::mem::replace(&mut self.said, true) {
