@@ -64,7 +64,10 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
         Category::Gpu => (
             taken(&[f.gpus.taken()]),
             vec![
-                get(&f.gpus, now, |r| whole(u64::try_from(r.gpus.len()).ok()?)),
+                // Where there never was one, that is no news.
+                get(&f.gpus, now, |r| {
+                    whole(u64::try_from(r.gpus.len()).ok()?).filter(|_| f.had_gpus)
+                }),
                 get(&f.gpus, now, |r| r.utilization().and_then(whole)),
                 get(&f.gpus, now, |r| r.memory_utilization().and_then(whole)),
                 get(&f.gpus, now, |r| r.temperature().map(i64::from)),

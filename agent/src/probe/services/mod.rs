@@ -1,5 +1,7 @@
 //! Daemons and container runtime of the node, with versions.
 
+mod places;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use hpc_schema::heartbeat::{ContainerRuntime, Label, Services};
 use super::Roots;
 use super::process::Daemon;
 use super::tool::{Tool, find};
+use places::Places;
 
 /// `--version` of a program.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -27,6 +30,7 @@ const RUNTIMES: [(&str, ContainerRuntime); 4] = [
 pub struct ServicesProbe {
     proc: PathBuf,
     folder: Option<PathBuf>,
+    places: Places,
     slurmd: Service,
     munged: Service,
     runtimes: Vec<(ContainerRuntime, Version)>,
@@ -48,6 +52,7 @@ impl ServicesProbe {
         Self {
             proc: roots.proc.clone(),
             folder: slurm_folder,
+            places: Places::usual(),
             slurmd: Service::new("slurmd", "-V"),
             munged: Service::new("munged", "--version"),
             runtimes: RUNTIMES
@@ -60,12 +65,15 @@ impl ServicesProbe {
     /// Looks. Programs are run only when they have changed since.
     #[must_use]
     pub fn read(&mut self, now: Instant) -> ServicesFound {
-        let (slurmd_running, slurmd_version) = self.slurmd.look(&self.proc, self.folder.as_deref(), now);
-        let (munge_running, munge_version) = self.munged.look(&self.proc, None, now);
+        let places = &mut self.places;
+        places.look(now);
+        let folder = self.folder.as_deref();
+        let (slurmd_running, slurmd_version) = self.slurmd.look(&self.proc, folder, places, now);
+        let (munge_running, munge_version) = self.munged.look(&self.proc, None, places, now);
         let installed = self
             .runtimes
             .iter_mut()
-            .find_map(|(kind, v)| Some((*kind, v.installed(None)?)));
+            .find_map(|(kind, v)| Some((*kind, v.installed(None, places)?)));
         let (runtime, version) = match installed {
             Some((kind, version)) => (kind, version),
             None => (ContainerRuntime::None, None),
@@ -99,8 +107,14 @@ impl Service {
         }
     }
 
-    fn look(&mut self, proc: &Path, folder: Option<&Path>, now: Instant) -> (Option<bool>, Option<String>) {
-        if let Some(version) = self.version.installed(folder) {
+    fn look(
+        &mut self,
+        proc: &Path,
+        folder: Option<&Path>,
+        places: &mut Places,
+        now: Instant,
+    ) -> (Option<bool>, Option<String>) {
+        if let Some(version) = self.version.installed(folder, places) {
             return (self.daemon.runs(proc), version);
         }
         match self.absent {
@@ -135,8 +149,11 @@ impl Version {
     }
 
     /// None: not installed. Inner none: installed, but it does not tell its version.
-    fn installed(&mut self, folder: Option<&Path>) -> Option<Option<String>> {
-        let path = find(self.name, folder)?;
+    fn installed(&mut self, folder: Option<&Path>, places: &mut Places) -> Option<Option<String>> {
+        let path = match folder {
+            Some(folder) => find(self.name, Some(folder))?,
+            None => places.find(self.name)?,
+        };
         let meta = std::fs::metadata(&path).ok()?;
         let identity = (path, meta.ino(), meta.mtime(), meta.len());
         if let Some((known, version)) = &self.known
@@ -199,14 +216,24 @@ mod tests {
             let text = format!("#!/bin/sh\necho x >> {}\necho slurm {version}\n", calls.display());
             crate::stand_in::stand_in(&path, &text);
         };
+        let mut places = Places::usual();
         let mut v = Version::new("slurmd", "-V");
-        assert_eq!(v.installed(Some(dir.path())), None);
+        assert_eq!(v.installed(Some(dir.path()), &mut places), None);
         install("23.11.4");
-        assert_eq!(v.installed(Some(dir.path())), Some(Some("23.11.4".into())));
-        assert_eq!(v.installed(Some(dir.path())), Some(Some("23.11.4".into())));
+        assert_eq!(
+            v.installed(Some(dir.path()), &mut places),
+            Some(Some("23.11.4".into()))
+        );
+        assert_eq!(
+            v.installed(Some(dir.path()), &mut places),
+            Some(Some("23.11.4".into()))
+        );
         assert_eq!(fs::read_to_string(&calls).unwrap().lines().count(), 1);
         install("24.05.10");
-        assert_eq!(v.installed(Some(dir.path())), Some(Some("24.05.10".into())));
+        assert_eq!(
+            v.installed(Some(dir.path()), &mut places),
+            Some(Some("24.05.10".into()))
+        );
     }
 
     #[test]
@@ -215,14 +242,26 @@ mod tests {
         let none = dir.path().join("bin");
         fs::create_dir_all(dir.path().join("1")).unwrap();
         let mut s = Service::new("slurmd", "-V");
+        let mut places = Places::usual();
         let now = Instant::now();
-        assert_eq!(s.look(dir.path(), Some(&none), now), (Some(false), None));
+        assert_eq!(
+            s.look(dir.path(), Some(&none), &mut places, now),
+            (Some(false), None)
+        );
         fs::create_dir_all(dir.path().join("9")).unwrap();
         fs::write(dir.path().join("9/comm"), "slurmd\n").unwrap();
         assert_eq!(
-            s.look(dir.path(), Some(&none), now + Duration::from_secs(60)),
+            s.look(
+                dir.path(),
+                Some(&none),
+                &mut places,
+                now + Duration::from_secs(60)
+            ),
             (Some(false), None)
         );
-        assert_eq!(s.look(dir.path(), Some(&none), now + RARELY), (Some(true), None));
+        assert_eq!(
+            s.look(dir.path(), Some(&none), &mut places, now + RARELY),
+            (Some(true), None)
+        );
     }
 }

@@ -30,7 +30,7 @@ const STDERR_LIMIT: usize = 1024;
 /// How long a killed process may take to go.
 const GRACE: Duration = Duration::from_millis(200);
 /// Where sites install programs; the first that has one wins.
-const FOLDERS: [&str; 9] = [
+pub(in crate::probe) const FOLDERS: [&str; 9] = [
     "/usr/bin",
     "/usr/sbin",
     "/usr/local/bin",
