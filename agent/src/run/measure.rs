@@ -22,6 +22,7 @@ impl Agent {
             config: &self.config.sampling,
             adaptive: &self.adaptive,
             now,
+            gpus: self.sampler.figures().had_gpus,
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Schedule<'a> {
     pub adaptive: &'a Adaptive,
     /// The moment.
     pub now: Instant,
+    /// There are GPUs: a program asks them.
+    pub gpus: bool,
 }
 
 impl Schedule<'_> {
@@ -31,7 +33,8 @@ impl Schedule<'_> {
 
     /// Whether `category` should be measured before a heartbeat leaves: it is due, or is so within a tenth of its interval (as
     /// much as a heartbeat's jitter: both then take one wake-up), or its figures would pass their longest staleness before the
-    /// next heartbeat could carry fresher ones.
+    /// next heartbeat could carry fresher ones. What costs little and falls due before the next heartbeat is measured for
+    /// this one, once most of its interval has passed: fresher, and no wake-up of its own.
     #[must_use]
     pub fn due_before_sending(
         &self,
@@ -45,7 +48,10 @@ impl Schedule<'_> {
                 let interval = self.interval(category);
                 let soon = age.saturating_add(interval / 10) >= interval;
                 let stale = age.saturating_add(until_next) > max_staleness(category);
-                age >= minimum(category) && (soon || stale)
+                let most = self.is_light(category)
+                    && age >= interval.saturating_mul(3) / 5
+                    && age.saturating_add(until_next) > interval;
+                age >= minimum(category) && (soon || stale || most)
             })
     }
 
@@ -64,6 +70,15 @@ impl Schedule<'_> {
     fn interval(&self, category: Category) -> Duration {
         self.adaptive
             .interval(category, self.config.interval(category), self.now)
+    }
+
+    /// Whether it is measured without starting a program.
+    fn is_light(&self, category: Category) -> bool {
+        match category {
+            Category::Utilization => true,
+            Category::Gpu => !self.gpus,
+            _ => false,
+        }
     }
 
     fn age(&self, last: Instant) -> Duration {
@@ -88,6 +103,7 @@ mod tests {
             config: &config,
             adaptive: &adaptive,
             now: start + s(seconds),
+            gpus: false,
         };
         let last = Some(start);
         assert!(at(0).due(Category::Capacity, None));
@@ -107,6 +123,7 @@ mod tests {
             config: &config,
             adaptive: &adaptive,
             now: start + s(seconds),
+            gpus: false,
         };
         let last = Some(start);
         assert!(!at(20).due(Category::Utilization, last));
@@ -117,6 +134,34 @@ mod tests {
         assert!(!at(26).due_before_sending(Category::Utilization, last, s(1)));
         // But never below the minimum interval.
         assert!(!at(4).due_before_sending(Category::Utilization, last, s(60)));
+    }
+
+    #[test]
+    fn what_is_light_and_falls_due_between_two_heartbeats_goes_with_the_first() {
+        let (config, adaptive, start) = (SamplingConfig::default(), Adaptive::default(), Instant::now());
+        let last = Some(start);
+        let at = |seconds, category, until_next, gpus| {
+            let schedule = Schedule {
+                config: &config,
+                adaptive: &adaptive,
+                now: start + s(seconds),
+                gpus,
+            };
+            schedule.due_before_sending(category, last, s(until_next))
+        };
+        for light in [Category::Utilization, Category::Gpu] {
+            assert!(
+                at(9, light, 10, false),
+                "due after 15 s, the next heartbeat leaves after 19"
+            );
+            assert!(!at(8, light, 10, false), "most of its interval is left");
+            assert!(!at(9, light, 6, false), "it is not due before the next heartbeat");
+        }
+        assert!(!at(9, Category::Gpu, 10, true), "a program asks them");
+        assert!(
+            !at(20, Category::Capacity, 20, false),
+            "a program asks the batch system"
+        );
     }
 
     /// What happens to a node in one stretch of simulated time.
@@ -144,6 +189,7 @@ mod tests {
         fn no_figure_is_measured_too_often_or_sent_too_old(
             base in proptest::collection::vec(0u64..=1000, Category::ALL.len()),
             stretches in proptest::collection::vec(stretch(), 1..60),
+            gpus in any::<bool>(),
         ) {
             let mut config = SamplingConfig::default();
             for (c, thousandth) in Category::ALL.into_iter().zip(base) {
@@ -160,7 +206,7 @@ mod tests {
                 }
                 let leaves = now + s(beat);
                 loop {
-                    let schedule = Schedule { config: &config, adaptive: &adaptive, now };
+                    let schedule = Schedule { config: &config, adaptive: &adaptive, now, gpus };
                     let sending = now >= leaves;
                     for (c, at) in &mut last {
                         let due = if sending {
