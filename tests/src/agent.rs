@@ -67,8 +67,15 @@ impl Agent {
     pub fn calm(&self) -> Result<()> {
         let roots = calm::host(&self.folder.join("host"))?;
         let path = self.path("config.yaml");
-        let text = fs::read_to_string(&path)?.replace("agent:\n", &format!("agent:\n{roots}"));
-        Ok(fs::write(&path, text)?)
+        let text = fs::read_to_string(&path)?;
+        ensure!(
+            text.contains("agent:\n"),
+            "the configuration has no part named agent"
+        );
+        Ok(fs::write(
+            &path,
+            text.replace("agent:\n", &format!("agent:\n{roots}")),
+        )?)
     }
 
     /// Runs one of its commands to the end.

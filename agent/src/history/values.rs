@@ -64,7 +64,7 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
         Category::Gpu => (
             taken(&[f.gpus.taken()]),
             vec![
-                // Where there never was one, that is no news.
+                // Where none was seen since the start, that is no news; one that is lost is told by its finding.
                 get(&f.gpus, now, |r| {
                     whole(u64::try_from(r.gpus.len()).ok()?).filter(|_| f.had_gpus)
                 }),

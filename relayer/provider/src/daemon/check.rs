@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hpc_chain::code::is_unknown_path;
 use hpc_chain::query::{FeeGrant, QueryError};
 use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::RpcError;
@@ -94,8 +95,10 @@ async fn ask(client: &RegistryClient, config: &Config) -> Result<Asked, StartErr
 fn says_nothing(e: &QueryError) -> bool {
     match e {
         QueryError::Rpc(_) => true,
-        // What was asked is wrong, such as an address that is none.
-        QueryError::Refused { codespace, code, .. } => (codespace.as_str(), *code) != ("sdk", 18),
+        // What was asked is wrong, such as an address that is none; or the chain has no contracts at all.
+        QueryError::Refused {
+            codespace, code, log, ..
+        } => (codespace.as_str(), *code) != ("sdk", 18) && !is_unknown_path(codespace, *code, log),
         QueryError::Contract { .. } | QueryError::NotFound { .. } | QueryError::Malformed { .. } => false,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hpc_chain::rpc::Follower;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::error::StartError;
 use super::tasks::Shared;
@@ -289,10 +289,13 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Resul
 /// Renews the lease; ends when it may not hold any more.
 async fn hold(lease: &Lease, taken: Instant) {
     let mut until = taken + HOLDS - MARGIN;
-    while Instant::now() < until {
-        sleep(RENEW_EVERY).await;
+    loop {
+        sleep_until(until.min(Instant::now() + RENEW_EVERY)).await;
         let asked = Instant::now();
-        match timeout(until.saturating_duration_since(asked), lease.renew()).await {
+        if asked >= until {
+            return;
+        }
+        match timeout_at(until, lease.renew()).await {
             Ok(Ok(true)) => until = asked + HOLDS - MARGIN,
             Ok(Ok(false)) => return,
             Ok(Err(e)) => tracing::debug!(error = %e, "a lease could not be renewed; tried again"),

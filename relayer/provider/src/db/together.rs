@@ -98,6 +98,11 @@ pub(super) async fn on_sqlite(
             Either::Left(done) => all.push((std::mem::take(&mut rows), done.rows_affected())),
         }
     }
+    let words = usize::from(!first.is_empty()) + usize::from(!last.is_empty());
+    // Its thread has ended: what it has not answered may not have been carried out.
+    if all.len() < count.saturating_add(words) {
+        return Err(Error::WorkerCrashed);
+    }
     Ok(all
         .into_iter()
         .skip(usize::from(!first.is_empty()))

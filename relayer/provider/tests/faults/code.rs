@@ -37,6 +37,25 @@ async fn a_contract_of_another_name_or_version_refuses_to_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn on_a_chain_that_has_no_contracts_the_daemon_does_not_start() {
+    let (site, proxy) = scene().await;
+    let unknown = query_fails(6, "unknown query path: unknown request");
+    proxy.always(SMART, Some(Fault::Instead(unknown)));
+    let (home, mut env) = (site.home(), site.env());
+    env.push((
+        "VIRTENGINE_PROVIDER__CHAIN__RPC".into(),
+        format!("[{:?}]", proxy.url()),
+    ));
+    let ended = tokio::task::spawn_blocking(move || run(&home, &env, &["run"]));
+    let (_, said, code) = ended.await.unwrap();
+    assert!(
+        said.contains("is not a registry contract on this chain"),
+        "{said}"
+    );
+    assert_eq!(code, 78, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_chain_that_was_away_at_the_start_is_asked_for_its_contract_when_it_comes_back() {
     let (site, proxy) = scene().await;
     for (is, says, _) in CASES {
