@@ -4,7 +4,7 @@ use sqlx::{Error, Postgres};
 
 use super::conn::{Conn, Inner};
 use super::query::Query;
-use super::together::{Answers, Rows};
+use super::together::{Answers, Rows, on_sqlite, rows};
 use super::writer::{Open, Writer};
 
 /// A transaction; rolled back when dropped.
@@ -18,7 +18,8 @@ impl Transaction {
 
     /// One that excludes other writers, with its first statements.
     pub(crate) async fn sqlite(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Answers), Error> {
-        let (open, answers) = Open::begin(writer, queries).await?;
+        let mut open = Open::of(writer).await?;
+        let answers = on_sqlite(open.conn()?, "BEGIN IMMEDIATE", queries, "").await?;
         Ok((Self(Conn(Inner::SqliteTx(open))), answers))
     }
 
@@ -28,7 +29,7 @@ impl Transaction {
     /// What the database says; after the statements, whether it lasts is unknown.
     pub async fn commit_together(mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
         if let Inner::SqliteTx(open) = self.0.0 {
-            return open.commit(queries).await;
+            return end(open, queries).await;
         }
         let rows = self.together(queries).await?;
         self.commit().await?;
@@ -41,7 +42,7 @@ impl Transaction {
     /// What the database says; whether it lasts is then unknown.
     pub async fn commit(self) -> Result<(), Error> {
         match self.0.0 {
-            Inner::SqliteTx(open) => open.commit(Vec::new()).await.map(drop),
+            Inner::SqliteTx(open) => end(open, Vec::new()).await.map(drop),
             Inner::PostgresTx(tx) => tx.commit().await,
             Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
         }
@@ -61,6 +62,13 @@ impl Transaction {
             Inner::SqliteHeld(_) | Inner::PostgresHeld(_) => Ok(()),
         }
     }
+}
+
+/// With these as its last statements.
+async fn end(mut open: Open, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
+    let answers = on_sqlite(open.conn()?, "", queries, "COMMIT").await?;
+    open.ended();
+    Ok(rows(answers))
 }
 
 impl Deref for Transaction {

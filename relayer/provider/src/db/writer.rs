@@ -11,9 +11,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
-use super::query::Query;
-use super::together::{Answers, Rows, on_sqlite, rows};
-
 /// How long a writer waits for those before it, as in sqlx's pools.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Undoes what is open, and is no error where nothing is: SQLite may have undone it by itself, and a `COMMIT` that nobody
@@ -134,31 +131,27 @@ impl Writer {
     }
 }
 
-/// A transaction whose beginning and end travel with its statements. One that nobody ends is undone.
+/// A transaction from before its first word to after its last one. One that nobody has seen end is undone.
 #[derive(Debug)]
 pub(super) struct Open {
     place: OwnedMutexGuard<Place>,
 }
 
 impl Open {
-    /// Excludes other writers, those of other processes too.
-    pub(super) async fn begin(writer: &Writer, queries: Vec<Query<'_>>) -> Result<(Self, Answers), Error> {
-        let mut open = Self {
-            place: writer.turn().await?,
-        };
-        open.place.open = true;
-        let answers = on_sqlite(open.conn()?, "BEGIN IMMEDIATE", queries, "").await?;
-        Ok((open, answers))
+    /// The connection's turn has come: what is sent from here on counts as begun.
+    pub(super) async fn of(writer: &Writer) -> Result<Self, Error> {
+        let mut place = writer.turn().await?;
+        place.open = true;
+        Ok(Self { place })
     }
 
     pub(super) fn conn(&mut self) -> Result<&mut SqliteConnection, Error> {
         self.place.conn()
     }
 
-    pub(super) async fn commit(mut self, queries: Vec<Query<'_>>) -> Result<Rows, Error> {
-        let answers = on_sqlite(self.conn()?, "", queries, "COMMIT").await?;
+    /// Its last word was answered.
+    pub(super) fn ended(mut self) {
         self.place.open = false;
-        Ok(rows(answers))
     }
 
     pub(super) async fn undo(mut self) {

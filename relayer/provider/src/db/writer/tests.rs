@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::*;
-use crate::db::{Transaction, query};
+use crate::db::{Query, Transaction, query};
 
 struct Scene {
     dir: TempDir,
