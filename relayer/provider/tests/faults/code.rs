@@ -19,18 +19,24 @@ async fn scene() -> (Site, Proxy) {
     (site, proxy)
 }
 
+/// What the daemon says as it ends by itself, and its exit code.
+async fn ends(site: &Site, proxy: &Proxy) -> (String, i32) {
+    let (home, mut env) = (site.home(), site.env());
+    env.push((
+        "VIRTENGINE_PROVIDER__CHAIN__RPC".into(),
+        format!("[{:?}]", proxy.url()),
+    ));
+    let ended = tokio::task::spawn_blocking(move || run(&home, &env, &["run"]));
+    let (_, said, code) = ended.await.unwrap();
+    (said, code)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_contract_of_another_name_or_version_refuses_to_start() {
     let (site, proxy) = scene().await;
     for (is, says, error) in CASES {
         proxy.always(SMART, Some(Fault::Replaced(is, says)));
-        let (home, mut env) = (site.home(), site.env());
-        env.push((
-            "VIRTENGINE_PROVIDER__CHAIN__RPC".into(),
-            format!("[{:?}]", proxy.url()),
-        ));
-        let ended = tokio::task::spawn_blocking(move || run(&home, &env, &["run"]));
-        let (_, said, code) = ended.await.unwrap();
+        let (said, code) = ends(&site, &proxy).await;
         assert!(said.contains("chain.contract") && said.contains(error), "{said}");
         assert_eq!(code, 78, "{said}");
     }
@@ -41,13 +47,7 @@ async fn on_a_chain_that_has_no_contracts_the_daemon_does_not_start() {
     let (site, proxy) = scene().await;
     let unknown = query_fails(6, "unknown query path: unknown request");
     proxy.always(SMART, Some(Fault::Instead(unknown)));
-    let (home, mut env) = (site.home(), site.env());
-    env.push((
-        "VIRTENGINE_PROVIDER__CHAIN__RPC".into(),
-        format!("[{:?}]", proxy.url()),
-    ));
-    let ended = tokio::task::spawn_blocking(move || run(&home, &env, &["run"]));
-    let (_, said, code) = ended.await.unwrap();
+    let (said, code) = ends(&site, &proxy).await;
     assert!(
         said.contains("is not a registry contract on this chain"),
         "{said}"
