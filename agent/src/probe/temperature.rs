@@ -77,22 +77,19 @@ fn find(sys: &std::path::Path) -> Vec<Source> {
         return found;
     }
     let thermal = sys.join("class/thermal");
-    for wanted in CPU_ZONES {
-        for zone in names_in(&thermal)
-            .iter()
-            .filter(|n| n.starts_with("thermal_zone"))
-        {
-            let dir = thermal.join(zone);
-            if line(&dir.join("type")).is_some_and(|t| t == wanted) {
-                found.push(Source::new(dir.join("temp")));
-            }
-        }
-        // The most telling type alone: acpitz is often the chassis.
-        if !found.is_empty() {
-            break;
-        }
-    }
-    found
+    let zones: Vec<(PathBuf, String)> = names_in(&thermal)
+        .iter()
+        .filter(|n| n.starts_with("thermal_zone"))
+        .map(|zone| thermal.join(zone))
+        .filter_map(|dir| Some((dir.join("temp"), line(&dir.join("type"))?)))
+        .collect();
+    // The most telling type alone: acpitz is often the chassis.
+    let of = |wanted: &str| -> Vec<Source> {
+        let those = zones.iter().filter(|(_, kind)| kind == wanted);
+        those.map(|(path, _)| Source::new(path.clone())).collect()
+    };
+    let found = CPU_ZONES.into_iter().map(of).find(|found| !found.is_empty());
+    found.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use crate::uplink::Identity;
 const WAITING: usize = 64;
 /// Reports that wait for it; the oldest go.
 const REPORTS: usize = 8;
+/// Between two looks for a person's wish: one wake-up writes more than once.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A sample: UNIX seconds and the moment beside it.
 type Taken = (Category, Values, u64, Instant);
@@ -88,6 +90,7 @@ impl Keeper {
             status: StatusFile::new(state),
             history: History::new(&state.history(), bounds),
             state: state.clone(),
+            looked: None,
         })
     }
 
@@ -153,6 +156,19 @@ struct Writer {
     state: StateDir,
     status: StatusFile,
     history: History,
+    /// For a wish.
+    looked: Option<Instant>,
+}
+
+impl Writer {
+    fn wish(&mut self, now: Instant) -> Option<ServiceWish> {
+        let recent = |at: Instant| now.saturating_duration_since(at) < LOOK;
+        if self.looked.is_some_and(recent) {
+            return None;
+        }
+        self.looked = Some(now);
+        ServiceWish::take(&self.state)
+    }
 }
 
 impl Collector for Writer {
@@ -165,7 +181,7 @@ impl Collector for Writer {
     fn deadline(&self) -> Duration {
         Duration::from_secs(5)
     }
-    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
         // Not under the lock: the directory may hang.
         let asked = take(&mut self.keeper.lock().asked);
         if let Some(bounds) = &asked.bounds {
@@ -195,7 +211,7 @@ impl Collector for Writer {
         let reports = asked.reports.iter().map(|r| keep(&dir, r.of, r.at, &r.value));
         let reports = reports.map(|done| done.map(drop)).reduce(Result::and);
         let found = asked.places.and_then(Places::find);
-        let wish = ServiceWish::take(&self.state);
+        let wish = self.wish(now);
         let shared = &mut *self.keeper.lock();
         // What could not be kept waits for the next time, unless there is a newer one by now.
         if let Some((both, done)) = certificate {

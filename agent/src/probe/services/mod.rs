@@ -150,11 +150,14 @@ impl Version {
 
     /// None: not installed. Inner none: installed, but it does not tell its version.
     fn installed(&mut self, folder: Option<&Path>, places: &mut Places) -> Option<Option<String>> {
-        let path = match folder {
-            Some(folder) => find(self.name, Some(folder))?,
+        let (path, meta) = match folder {
+            Some(folder) => {
+                let path = find(self.name, Some(folder))?;
+                let meta = std::fs::metadata(&path).ok()?;
+                (path, meta)
+            }
             None => places.find(self.name)?,
         };
-        let meta = std::fs::metadata(&path).ok()?;
         let identity = (path, meta.ino(), meta.mtime(), meta.len());
         if let Some((known, version)) = &self.known
             && *known == identity
