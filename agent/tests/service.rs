@@ -489,7 +489,10 @@ async fn what_the_gateway_says_or_does_not_say_is_told_by_status_with_its_remedy
         Code::UnknownCluster,
     ] {
         let heartbeats = node.site.gateway.seen().heartbeats.len();
-        node.site.gateway.behaviour().refuse.extend([code]);
+        // Who is not known asks again sooner than somebody looks here.
+        let times = if code == Code::UnknownNode { 4 } else { 1 };
+        let refusals = std::iter::repeat_n(code, times);
+        node.site.gateway.behaviour().refuse.extend(refusals);
         node.until_told(code.as_str(), 2 * MINUTE).await;
         // The next one is taken: the trouble is over.
         let start = instant();

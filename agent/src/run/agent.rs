@@ -55,6 +55,8 @@ pub struct Agent {
     pub(super) renew_not_before: Instant,
     pub(super) renew_backoff: Backoff,
     pub(super) backoff: Backoff,
+    /// Answers in a row of gateways that do not know this node.
+    pub(super) unknown: u32,
     pub(super) section: SectionTracker,
     pub(super) status: Status,
     /// Writes both of them, and what else comes with every heartbeat.
@@ -160,6 +162,7 @@ impl Agent {
             tag: registration.tag(),
             interval: config.sampling.base_interval,
             backoff: Backoff::new(timing.backoff_first, timing.backoff_longest),
+            unknown: 0,
             renew_backoff: Backoff::new(Duration::from_secs(30), Duration::from_secs(3600)),
             renew_not_before: instant(),
             section: SectionTracker::default(),

@@ -10,6 +10,8 @@ use crate::sequence::BLOCK;
 
 /// Highest acknowledgement that is believed; see [`effects`].
 const MAX_CREDIBLE_ACK: u32 = 32_000_000;
+/// First pause where a gateway does not know the node: it may not have read a new registration yet.
+const UNKNOWN_FIRST: Duration = Duration::from_secs(3);
 
 /// What the agent does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Effects {
     pub raise_sequence: Option<u32>,
     /// Send the second section again.
     pub section_missing: bool,
+    /// Answers in a row, with this one, that do not know the node.
+    pub unknown: u32,
     /// The refusal, if it was one.
     pub refusal: Option<Refused>,
 }
@@ -40,9 +44,10 @@ pub struct Refused {
 }
 
 /// Follows `response`. `out_of_turn` says that this heartbeat was itself sent out of turn: then the next one keeps
-/// the interval, so that two sides that do not understand each other do not chatter.
+/// the interval, so that two sides that do not understand each other do not chatter. `unknown` answers in a row before this
+/// one did not know the node.
 #[must_use]
-pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, timing: &Timing) -> Effects {
+pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, unknown: u32, timing: &Timing) -> Effects {
     let interval = Duration::from_secs(u64::from(response.next_heartbeat_seconds))
         .clamp(timing.shortest_interval, timing.longest_interval);
     let codes = || {
@@ -58,6 +63,7 @@ pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, timing: &Timing)
         jitter: true,
         raise_sequence: None,
         section_missing,
+        unknown: 0,
         refusal: None,
     };
     if response.accepted {
@@ -81,9 +87,13 @@ pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, timing: &Timing)
             (out.pause, out.jitter) = (soon, out_of_turn);
         }
         Some(Code::SectionMissing | Code::NonceReused) => (out.pause, out.jitter) = (soon, out_of_turn),
+        Some(Code::UnknownNode) => {
+            let grown = UNKNOWN_FIRST.saturating_mul(2u32.saturating_pow(unknown));
+            out.pause = grown.min(timing.refused.max(interval));
+            out.unknown = unknown.saturating_add(1);
+        }
         Some(
-            Code::UnknownNode
-            | Code::KeyMismatch
+            Code::KeyMismatch
             | Code::NodeDeregistered
             | Code::NodeDisabled
             | Code::SupersededByRotation
@@ -122,7 +132,7 @@ mod tests {
     fn the_interval_is_obeyed_within_the_protocols_bounds() {
         let t = Timing::default();
         for (asked, given) in [(15, 15), (30, 30), (0, 10), (5, 10), (600, 120)] {
-            let e = effects(&response(true, None, asked), false, &t);
+            let e = effects(&response(true, None, asked), false, 0, &t);
             assert_eq!(
                 (e.pause, e.jitter, e.refusal),
                 (Duration::from_secs(given), true, None)
@@ -133,31 +143,46 @@ mod tests {
     #[test]
     fn a_stale_sequence_continues_a_block_above_and_at_once_but_only_once() {
         let t = Timing::default();
-        let e = effects(&response(false, Some(Code::StaleSequence), 30), false, &t);
+        let e = effects(&response(false, Some(Code::StaleSequence), 30), false, 0, &t);
         assert_eq!((e.raise_sequence, e.pause), (Some(500 + BLOCK), t.out_of_turn));
-        let e = effects(&response(false, Some(Code::StaleSequence), 30), true, &t);
+        let e = effects(&response(false, Some(Code::StaleSequence), 30), true, 0, &t);
         assert_eq!(e.pause, Duration::from_secs(30));
     }
 
     #[test]
     fn a_missing_section_is_sent_again_and_a_notice_of_it_counts_too() {
         let t = Timing::default();
-        let e = effects(&response(false, Some(Code::SectionMissing), 30), false, &t);
+        let e = effects(&response(false, Some(Code::SectionMissing), 30), false, 0, &t);
         assert!(e.section_missing && e.pause == t.out_of_turn && e.refusal.is_some());
-        let e = effects(&response(true, Some(Code::SectionMissing), 30), false, &t);
+        let e = effects(&response(true, Some(Code::SectionMissing), 30), false, 0, &t);
         assert!(e.section_missing && e.pause == Duration::from_secs(30) && e.refusal.is_none());
+    }
+
+    #[test]
+    fn a_gateway_that_does_not_know_the_node_yet_is_asked_again_soon_and_then_ever_more_slowly() {
+        let t = Timing::default();
+        let answer = response(false, Some(Code::UnknownNode), 30);
+        let (mut unknown, mut pauses) = (0, Vec::new());
+        for _ in 0..7 {
+            let e = effects(&answer, false, unknown, &t);
+            pauses.push(e.pause.as_secs());
+            unknown = e.unknown;
+        }
+        assert_eq!(pauses, [3, 6, 12, 24, 48, 60, 60]);
+        assert_eq!(effects(&answer, false, u32::MAX, &t).pause, t.refused);
+        assert_eq!(effects(&response(true, None, 30), false, unknown, &t).unknown, 0);
     }
 
     #[test]
     fn what_only_a_person_can_mend_is_repeated_slowly_with_its_remedy() {
         let t = Timing::default();
         for code in [Code::NodeDeregistered, Code::KeyMismatch, Code::NodeDisabled] {
-            let e = effects(&response(false, Some(code), 30), false, &t);
+            let e = effects(&response(false, Some(code), 30), false, 0, &t);
             assert_eq!(e.pause, t.refused);
             assert_eq!(e.refusal.unwrap().remedy, code.remedy());
         }
         let mut unknown = response(false, None, 30);
         unknown.errors = Vec::new();
-        assert_eq!(effects(&unknown, false, &t).refusal.unwrap().code, "refused");
+        assert_eq!(effects(&unknown, false, 0, &t).refusal.unwrap().code, "refused");
     }
 }

@@ -120,8 +120,10 @@ impl Agent {
             jitter,
             raise_sequence,
             section_missing,
+            unknown,
             refusal,
-        } = effects(response, out_of_turn, &self.timing);
+        } = effects(response, out_of_turn, self.unknown, &self.timing);
+        self.unknown = unknown;
         if section_missing {
             self.section.missing();
         }
