@@ -193,6 +193,15 @@ pub fn is_not_ready(log: &str) -> bool {
     !is_contract_text(log) && NOT_READY.iter().any(|text| log.contains(text))
 }
 
+/// Whether a refusal of CheckTx says the same: until its first block a node takes every account's number to be 0, so that a
+/// signature over another one does not verify there.
+#[must_use]
+pub fn is_checked_too_early(verdict: &Verdict, log: &str, account_number: u64) -> bool {
+    account_number != 0
+        && *verdict == Verdict::Unauthorized
+        && log.contains("please verify account number (0)")
+}
+
 /// The log of a node that broke off, without the stack that the SDK appends.
 #[must_use]
 pub fn without_stack(log: &str) -> &str {

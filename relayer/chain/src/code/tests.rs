@@ -199,6 +199,21 @@ fn a_node_before_its_first_block_is_told_from_what_a_contract_says() {
 }
 
 #[test]
+fn a_signature_that_a_node_checks_before_its_first_block_is_told_from_a_bad_one() {
+    let log = |number: u64| {
+        format!(
+            "signature verification failed; please verify account number ({number}) and chain-id (testing-1): (unable to \
+             verify single signer signature): unauthorized"
+        )
+    };
+    let is = |number, own| is_checked_too_early(&of_abci("sdk", 4, &log(number)), &log(number), own);
+    assert!(is(0, 1) && is(0, u64::MAX));
+    assert!(!is(0, 0), "its number, and a bad signature");
+    assert!(!is(1, 1) && !is(10, 10));
+    assert!(!is_checked_too_early(&Verdict::Other, &log(0), 1));
+}
+
+#[test]
 fn every_refusal_has_a_class_and_a_remedy() {
     for (_, _, _, verdict) in ABCI {
         assert_eq!(verdict.class().is_none(), *verdict == Verdict::Accepted);

@@ -3,7 +3,7 @@
 
 use super::action::Action;
 use super::input::Input;
-use super::state::State;
+use super::state::{Outstanding, State};
 use super::types::{CheckTx, EndpointId, Inclusion};
 use crate::code;
 use crate::hash::TxHash;
@@ -73,7 +73,7 @@ pub async fn older_head(chain: &Chain) -> Option<Input> {
 pub async fn perform(chain: &Chain, address: &str, state: &State, action: &Action) -> Vec<Input> {
     match action {
         Action::Broadcast { hash, endpoints } => match state.outstanding() {
-            Some(tx) if tx.hash == *hash => broadcast(chain, *hash, &tx.bytes, endpoints).await,
+            Some(tx) if tx.hash == *hash => broadcast(chain, tx, endpoints).await,
             _ => Vec::new(),
         },
         Action::QueryTx { hash } => {
@@ -125,8 +125,9 @@ fn lost(e: &dyn std::error::Error) -> Vec<Input> {
 }
 
 /// The same bytes to each of these endpoints, all at once.
-async fn broadcast(chain: &Chain, hash: TxHash, bytes: &[u8], endpoints: &[EndpointId]) -> Vec<Input> {
-    let bytes: std::sync::Arc<[u8]> = bytes.into();
+async fn broadcast(chain: &Chain, tx: &Outstanding, endpoints: &[EndpointId]) -> Vec<Input> {
+    let (hash, account_number) = (tx.hash, tx.account_number);
+    let bytes: std::sync::Arc<[u8]> = tx.bytes.as_slice().into();
     let mut tasks = tokio::task::JoinSet::new();
     for endpoint in endpoints.iter().copied() {
         let Some(client) = chain.endpoints().get(endpoint).cloned() else {
@@ -135,6 +136,10 @@ async fn broadcast(chain: &Chain, hash: TxHash, bytes: &[u8], endpoints: &[Endpo
         let bytes = std::sync::Arc::clone(&bytes);
         tasks.spawn(async move {
             let answer = match client.broadcast_tx_sync(&bytes).await {
+                Ok(a) if code::is_checked_too_early(&a.verdict, &a.log, account_number) => {
+                    tracing::debug!(%hash, endpoint = client.name(), "has seen no block since it came up: {}", a.log);
+                    CheckTx::Unclear
+                }
                 Ok(a) => {
                     let log = a.log.chars().take(MAX_LOG).collect();
                     CheckTx::Answered {

@@ -62,7 +62,7 @@ pub enum CheckTx {
         /// Its text, for people.
         log: String,
     },
-    /// No answer, or a broken one: the bytes may have arrived.
+    /// No answer, a broken one, or one that says nothing of the bytes: they may have arrived.
     Unclear,
 }
 

@@ -24,6 +24,17 @@ async fn a_reset_before_or_after_acceptance_loses_nothing_and_doubles_nothing() 
 }
 
 #[tokio::test]
+async fn a_signature_that_a_node_checked_before_its_first_block_is_no_refusal() {
+    let log = "signature verification failed; please verify account number (0) and chain-id (hpc-test-1): (unable to verify \
+               single signer signature): unauthorized";
+    broadcast(
+        [Fault::Instead(check_tx(4, log))],
+        "a broadcast had no answer that counts",
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn bytes_that_arrive_twice_take_effect_once() {
     broadcast([Fault::Twice], "a transaction was sent before").await;
 }

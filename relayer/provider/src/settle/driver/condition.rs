@@ -193,7 +193,11 @@ fn remedy(verdict: &Verdict) -> &'static str {
 fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
     match answer {
         CheckTx::Unclear => {
-            tracing::info!(endpoint, tx, "a broadcast had no answer; the same bytes go again");
+            tracing::info!(
+                endpoint,
+                tx,
+                "a broadcast had no answer that counts; the same bytes go again"
+            );
         }
         CheckTx::Answered {
             verdict, code, log, ..
