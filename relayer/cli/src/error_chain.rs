@@ -119,6 +119,10 @@ impl From<SendError> for Failure {
             SendError::Unknown { hash, .. } => Self::new(Exit::Unknown, "outcome_unknown", text)
                 .remedy(format!("virtengine query tx {hash}"))
                 .tx(hash),
+            SendError::Unread { hash, height, .. } => Self::new(Exit::Unknown, "result_unread", text)
+                .remedy(format!("virtengine query tx {hash}"))
+                .tx(hash)
+                .height(height),
             SendError::NothingSent => Self::new(Exit::Unreachable, "nothing_sent", text)
                 .remedy("check the node, then send it again"),
         }

@@ -97,6 +97,19 @@ pub enum SendError {
         /// T.
         timeout_height: u64,
     },
+    /// It took effect; what it brought could not be read.
+    #[error(
+        "transaction {hash} took effect in block {height}, and its result could not be read ({reason}): query it by its \
+         hash, and do not send it again"
+    )]
+    Unread {
+        /// Hash.
+        hash: TxHash,
+        /// Block.
+        height: u64,
+        /// Why.
+        reason: String,
+    },
     /// The wait was over before anything was sent.
     #[error("the node gave no usable block and account within the wait; nothing was sent")]
     NothingSent,

@@ -7,10 +7,11 @@ use super::{SendError, SendOptions, Sent};
 use crate::code::{self, Class, Verdict};
 use crate::hash::TxHash;
 use crate::keys::Signer;
-use crate::query::{Chain, QueryError};
+use crate::query::Chain;
 use crate::rpc::Client;
 use crate::settle::{
-    self, Action, Alarm, BatchId, CheckTx, Condition, End, Inclusion, Input, SignRequest, SignedTx, State, io,
+    self, Action, Alarm, BatchId, CheckTx, Condition, End, Inclusion, Input, Phase, SignRequest, SignedTx,
+    State, io,
 };
 use crate::tx::{self, SignerData, Unsigned};
 
@@ -151,7 +152,8 @@ impl<'a> Sender<'a> {
 
     async fn ended(&self, end: End) -> Result<Sent, SendError> {
         match end {
-            End::Included(Inclusion { hash, .. }) => loop {
+            End::Included(inclusion) => loop {
+                let hash = inclusion.hash;
                 let tx = self
                     .chain
                     .endpoints()
@@ -164,7 +166,7 @@ impl<'a> Sender<'a> {
                             fee: self.draft.fee.clone(),
                         });
                     }
-                    Err(e) if e.class() != Class::Transient => return Err(QueryError::from(e).into()),
+                    Err(e) if e.class() != Class::Transient => return Err(unread(&inclusion, &e)),
                     // It is in a block: the index, or an endpoint, is behind.
                     Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
                 }
@@ -205,7 +207,13 @@ impl<'a> Sender<'a> {
             })
     }
 
+    /// What is known when the wait is over.
     pub(super) fn out_of_time(&self) -> SendError {
+        if let Some((_, Phase::Ended { result, .. })) = self.state.job()
+            && let End::Included(inclusion) = result
+        {
+            return unread(inclusion, &"no node has shown it within the wait");
+        }
         match self.state.condition() {
             Condition::Halted | Condition::CatchingUp if self.state.outstanding().is_none() => {
                 SendError::Halted {
@@ -214,6 +222,14 @@ impl<'a> Sender<'a> {
             }
             _ => self.unknown(),
         }
+    }
+}
+
+fn unread(inclusion: &Inclusion, reason: &dyn std::fmt::Display) -> SendError {
+    SendError::Unread {
+        hash: inclusion.hash,
+        height: inclusion.height,
+        reason: reason.to_string(),
     }
 }
 
@@ -237,4 +253,74 @@ fn may_be_taken(input: &Input) -> bool {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::LocalKey;
+    use crate::rpc::{ClientOptions, Endpoints};
+    use crate::send::{Gas, Pay};
+    use crate::settle::EndpointId;
+    use crate::tx::Fee;
+
+    #[test]
+    fn of_a_transaction_in_a_block_it_is_not_said_that_it_may_still_take_effect() {
+        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], ClientOptions::default()).unwrap();
+        let (chain, key) = (Chain::new(endpoints), LocalKey::from_secret(&[1; 32]).unwrap());
+        let options = SendOptions {
+            chain_id: "testing-1".to_owned(),
+            prefix: "wasm".to_owned(),
+            gas: Gas::Fixed(1),
+            pay: Pay::Coins(Vec::new()),
+            memo: String::new(),
+            deadline: Duration::from_secs(1),
+        };
+        let draft = Unsigned {
+            messages: Vec::new(),
+            memo: String::new(),
+            timeout_height: NonZeroU64::MAX,
+            fee: Fee::default(),
+        };
+        let mut sender = Sender::new(&chain, &key, &options, String::new(), draft);
+        let mut take = |input| settle::step(&mut sender.state, &settle::Config::default(), 1_000_000, input);
+        take(Input::Head {
+            endpoint: EndpointId(0),
+            height: 10,
+            block_time_ms: 1_000_000,
+        });
+        take(Input::Submit { batch: ONLY });
+        let asked = take(Input::Account {
+            height: 10,
+            account_number: 1,
+            sequence: 0,
+        });
+        let request = asked.iter().find_map(|action| match action {
+            Action::Sign(request) => Some(*request),
+            _ => None,
+        });
+        let request = request.unwrap();
+        let bytes = vec![1];
+        let hash = TxHash::of(&bytes);
+        take(Input::Signed(SignedTx { request, bytes }));
+        assert!(matches!(sender.out_of_time(), SendError::Unknown { .. }));
+        let inclusion = Inclusion {
+            hash,
+            height: 11,
+            code: 0,
+            codespace: String::new(),
+            log: String::new(),
+        };
+        settle::step(
+            &mut sender.state,
+            &settle::Config::default(),
+            1_000_000,
+            Input::Found(inclusion),
+        );
+        let told = sender.out_of_time();
+        assert!(
+            matches!(told, SendError::Unread { hash: of, height: 11, .. } if of == hash),
+            "{told}"
+        );
+    }
 }

@@ -119,10 +119,12 @@ impl Admin {
             .await
             .map_err(|_| chain(&"other transactions of the operator key are under way; try again"))?
             .map_err(|e| chain(&e))?;
-        let sent = send_and_wait(client.chain(), &*key, &options, anys)
-            .await
-            .map_err(|e| refused(&e, &address))?;
-        Ok(sent.tx.hash.to_string())
+        match send_and_wait(client.chain(), &*key, &options, anys).await {
+            Ok(sent) => Ok(sent.tx.hash.to_string()),
+            // It took effect: more is not told here.
+            Err(SendError::Unread { hash, .. }) => Ok(hash.to_string()),
+            Err(e) => Err(refused(&e, &address)),
+        }
     }
 
     /// The operator key's address.
