@@ -227,15 +227,16 @@ pub fn read_secret(path: &Path) -> io::Result<zeroize::Zeroizing<String>> {
             ),
         ));
     }
-    let mut text = zeroize::Zeroizing::new(String::new());
-    let read = file
-        .take(MAX_SECRET.saturating_add(1))
-        .read_to_string(&mut text)?;
+    let mut bytes = zeroize::Zeroizing::new(Vec::new());
+    let read = file.take(MAX_SECRET.saturating_add(1)).read_to_end(&mut bytes)?;
+    // First: the cut may lie within a character.
     if u64::try_from(read).unwrap_or(u64::MAX) > MAX_SECRET {
         let what = format!("longer than {MAX_SECRET} bytes; the file must hold the secret and nothing else");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    Ok(text)
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not valid UTF-8"))?;
+    Ok(zeroize::Zeroizing::new(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -274,8 +275,15 @@ mod tests {
         let most = usize::try_from(MAX_SECRET).unwrap();
         create_private(&path, &vec![b'x'; most]).unwrap();
         assert_eq!(read_secret(&path).unwrap().len(), most);
-        replace_private(&path, &vec![b'x'; most + 1]).unwrap();
-        let said = read_secret(&path).unwrap_err().to_string();
-        assert!(said.contains("longer than 65536 bytes"), "{said}");
+        // Also where the last byte that is read is the first one of a character.
+        let many = format!("{}é", "x".repeat(most));
+        for long in [vec![b'x'; most + 1], many.into_bytes()] {
+            replace_private(&path, &long).unwrap();
+            let said = read_secret(&path).unwrap_err().to_string();
+            assert!(said.contains("longer than 65536 bytes"), "{said}");
+        }
+        replace_private(&path, &[b'x', 0xff]).unwrap();
+        let said = read_secret(&path).unwrap_err();
+        assert_eq!(said.kind(), io::ErrorKind::InvalidData, "{said}");
     }
 }
