@@ -84,6 +84,12 @@ impl Text for KeyList {
 pub(crate) fn run(context: &Context, args: &KeysArgs) -> Result<(), Failure> {
     let prefix = context::prefix(context, args.prefix.as_deref())?;
     let keyring = context.keyring(&args.keyring)?;
+    // Whatever is asked for is not in its way.
+    if let Err(e) = keyring.sweep() {
+        note(&format!(
+            "what a call that was killed has left in the keyring stays: {e}"
+        ));
+    }
     let show = |info: KeyInfo| context.printer.print(&KeyOut::new(info, &prefix)?);
     match &args.command {
         KeysCommand::Add {

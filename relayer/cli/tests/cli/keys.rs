@@ -166,3 +166,17 @@ fn what_are_no_words_is_refused() {
         assert!(ran.err.contains("error[bad_key]"), "{}", ran.err);
     }
 }
+
+#[test]
+fn what_a_killed_call_has_left_goes_with_the_next_one() {
+    let program = Program::new();
+    program.ok(&["keys", "add", "a"]);
+    let folder = program.path("home/keyring");
+    let (left, other) = (folder.join("a.key.4711.tmp"), folder.join("notes.tmp"));
+    for file in [&left, &other] {
+        fs::write(file, "{}").unwrap();
+    }
+    program.ok(&["keys", "list"]);
+    assert!(!left.exists() && other.exists());
+    program.ok(&["keys", "show", "a"]);
+}
