@@ -20,6 +20,7 @@ mod process;
 #[path = "../faults/receiver.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod receiver;
+mod refused;
 mod silent;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]

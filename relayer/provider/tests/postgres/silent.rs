@@ -66,7 +66,6 @@ async fn pass(
 async fn whoever_settles_gives_it_up_while_the_server_is_silent_before_another_one_has_it() {
     let mut site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;
-    let client = agent.client(&site);
     site.stop_daemon().await;
     let server = Server::found();
     let url = server.url(&database(&site), "ca.crt");
@@ -77,9 +76,24 @@ async fn whoever_settles_gives_it_up_while_the_server_is_silent_before_another_o
     let pairs = env(&url, &server.folder.join("password"));
     let pairs: Vec<_> = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let first = Process::start_with(&site, None, &pairs);
+    loses_it_to_another(&site, &agent, first, async |silent| {
+        silence.swallows.send_replace(silent);
+    })
+    .await;
+}
+
+/// At several moments the server is `lost` to whoever settles, and another gateway has the duties before ten seconds are over;
+/// the two never have them at once, and every report is on chain once.
+pub(crate) async fn loses_it_to_another(
+    site: &Site,
+    agent: &Agent,
+    first: Process,
+    mut lost: impl AsyncFnMut(bool),
+) {
+    let client = agent.client(site);
     eventually("the first one to settle", async || settles(&first).await).await;
-    let second = Process::start_at(&second_home(&site), &site, None, &[]);
-    assert!(beat(&agent, &client, second.port, 1).await);
+    let second = Process::start_at(&second_home(site), site, None, &[]);
+    assert!(beat(agent, &client, second.port, 1).await);
     site.wait_sequence("node-0001", 1).await;
     for (sequence, after) in [(2, 0), (3, 300), (4, 700)] {
         eventually("the first one alone", async || {
@@ -87,22 +101,23 @@ async fn whoever_settles_gives_it_up_while_the_server_is_silent_before_another_o
         })
         .await;
         sleep(Duration::from_millis(after)).await;
-        silence.swallows.send_replace(true);
-        let silent = Instant::now();
+        lost(true).await;
+        let since = Instant::now();
         // The second one is asked first: what the first one says afterwards may only have come to its end meanwhile.
         while !settles(&second).await {
-            assert!(silent.elapsed() < Duration::from_secs(10), "nobody settles");
+            assert!(since.elapsed() < Duration::from_secs(10), "nobody settles");
             sleep(Duration::from_millis(10)).await;
         }
-        assert!(!settles(&first).await, "two settle after {:?}", silent.elapsed());
-        println!("taken over after {:?}", silent.elapsed());
-        assert!(beat(&agent, &client, second.port, sequence).await);
+        assert!(!settles(&first).await, "two settle after {:?}", since.elapsed());
+        println!("taken over after {:?}", since.elapsed());
+        assert!(beat(agent, &client, second.port, sequence).await);
         site.wait_sequence("node-0001", sequence).await;
         // It can be asked again, and has it back once the other one is gone for as long.
-        silence.swallows.send_replace(false);
+        lost(false).await;
         let stopped = rustix::process::Pid::from_child(&second.child);
         rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
         eventually("the first one again", async || settles(&first).await).await;
         rustix::process::kill_process(stopped, rustix::process::Signal::CONT).unwrap();
     }
+    assert_eq!(site.accepted_on_chain().await.0, 4, "each report once");
 }
