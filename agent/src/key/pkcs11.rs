@@ -136,14 +136,35 @@ fn pin(options: &HsmOptions) -> Result<Zeroizing<String>, KeyFileError> {
     Ok(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-fn read(path: &Path, file: &mut fs::File) -> Result<Zeroizing<String>, KeyFileError> {
-    use std::io::Read as _;
+/// Bytes of a PIN's file: no device takes a longer one.
+const MAX_PIN: usize = 256;
 
-    let mut text = Zeroizing::new(String::with_capacity(256));
-    file.take(256)
-        .read_to_string(&mut text)
-        .map_err(crate::files::at("read", path))?;
-    Ok(text)
+fn read(path: &Path, file: &mut fs::File) -> Result<Zeroizing<String>, KeyFileError> {
+    use std::io::{Error, ErrorKind, Read as _};
+
+    let at = crate::files::at("read", path);
+    // One more, so that a longer one is told; no second buffer is left behind that holds it.
+    let mut bytes = Zeroizing::new([0; MAX_PIN + 1]);
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(at(e).into()),
+        }
+    }
+    if filled > MAX_PIN {
+        return Err(KeyFileError::Device(format!(
+            "{}: longer than {MAX_PIN} bytes; the file must hold the PIN and nothing else",
+            path.display()
+        )));
+    }
+    let text = bytes.get(..filled).and_then(|b| std::str::from_utf8(b).ok());
+    match text {
+        Some(text) => Ok(Zeroizing::new(text.to_owned())),
+        None => Err(at(Error::new(ErrorKind::InvalidData, "not valid UTF-8")).into()),
+    }
 }
 
 /// systemd guards the folder; only a mode that everybody can read would be wrong.
@@ -169,4 +190,27 @@ fn credential(name: &str) -> Result<Zeroizing<String>, KeyFileError> {
         });
     }
     read(&path, &mut file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_for_a_pin_is_refused_and_not_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pin");
+        let tried = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read(&path, &mut fs::File::open(&path).unwrap())
+        };
+        let long = "1".repeat(MAX_PIN);
+        assert_eq!(*tried(&long).unwrap(), long);
+        for more in ["1", "é"] {
+            let e = tried(&(long.clone() + more)).unwrap_err();
+            assert!(e.to_string().contains("longer than 256 bytes"), "{e}");
+        }
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read(&path, &mut fs::File::open(&path).unwrap()).is_err());
+    }
 }
