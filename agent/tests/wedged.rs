@@ -142,7 +142,7 @@ async fn stop(mut agent: Child, config: &Path) {
 }
 
 fn last(gateway: &Gateway) -> Heartbeat {
-    gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
+    Heartbeat::clone(&gateway.seen().heartbeats.last().unwrap().heartbeat)
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@
 pub const STEPS: &[&str] = &[
     "admit.verified",
     "spool.written",
+    "spool.applying",
+    "spool.applied",
     "spool.committed",
     "settle.submitted",
     "settle.planned",

@@ -3,7 +3,9 @@
 //! A key that stands twice is refused: two readers of the same signed bytes must not see two values.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
@@ -16,14 +18,19 @@ use crate::refusal::Refusal;
 pub(crate) struct Fields<'a> {
     path: String,
     code: Code,
-    /// In order of the keys.
+    /// In the order of [`by_length`].
     map: Vec<(Key<'a>, &'a RawValue)>,
 }
 
 /// A key of the object, borrowed unless it is written with escapes.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Most keys of an object differ in their length, which is told sooner than their bytes.
+fn by_length(a: &str, b: &str) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
 
 struct Unique;
 
@@ -39,7 +46,7 @@ impl<'de> Visitor<'de> for Unique {
         while let Some(entry) = access.next_entry::<Key<'de>, &'de RawValue>()? {
             map.push(entry);
         }
-        map.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        map.sort_unstable_by(|a, b| by_length(&a.0.0, &b.0.0));
         let twice = |pair: &[(Key<'_>, _)]| matches!(pair, [a, b] if a.0 == b.0);
         if map.windows(2).any(twice) {
             return Err(serde::de::Error::custom("a key stands twice in the object"));
@@ -78,7 +85,10 @@ impl<'a> Fields<'a> {
 
     /// The raw value; `null` counts as absent.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
-        let at = self.map.binary_search_by(|(key, _)| (*key.0).cmp(name)).ok()?;
+        let at = self
+            .map
+            .binary_search_by(|(key, _)| by_length(&key.0, name))
+            .ok()?;
         let (_, raw) = self.map.get(at)?;
         (raw.get() != "null").then_some(*raw)
     }
@@ -105,20 +115,28 @@ impl<'a> Fields<'a> {
 
     /// A non-negative 32-bit integer (int32 of the specification), or absent.
     pub(crate) fn count(&self, name: &str) -> Result<Option<u32>, Refusal> {
-        let n: Option<u32> = self.optional(name, COUNT)?;
-        match n {
-            Some(n) if i32::try_from(n).is_err() => Err(self.refuse(name, format_args!("must be {COUNT}"))),
-            n => Ok(n),
-        }
+        self.number(name, COUNT, |n: u32| i32::try_from(n).is_ok().then_some(n))
     }
 
     /// A non-negative 64-bit integer (int64 of the specification), or absent.
     pub(crate) fn amount(&self, name: &str) -> Result<Option<u64>, Refusal> {
-        let n: Option<u64> = self.optional(name, AMOUNT)?;
-        match n {
-            Some(n) if i64::try_from(n).is_err() => Err(self.refuse(name, format_args!("must be {AMOUNT}"))),
-            n => Ok(n),
-        }
+        self.number(name, AMOUNT, |n: u64| i64::try_from(n).is_ok().then_some(n))
+    }
+
+    /// An integer that `within` takes, or absent. JSON writes integers as Rust does, and knows no plus sign before them; -0 is none.
+    pub(crate) fn number<N: FromStr, T>(
+        &self,
+        name: &str,
+        expected: &str,
+        within: impl Fn(N) -> Option<T>,
+    ) -> Result<Option<T>, Refusal> {
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        let text = Some(raw.get()).filter(|text| *text != "-0");
+        let number = text.and_then(|text| text.parse().ok()).and_then(within);
+        let number = number.ok_or_else(|| self.refuse(name, format_args!("must be {expected}")))?;
+        Ok(Some(number))
     }
 
     /// A text that parses as `T`; the empty string counts as absent, as agents in Go write it.
@@ -127,10 +145,17 @@ impl<'a> Fields<'a> {
         T: TryFrom<String>,
         T::Error: fmt::Display,
     {
-        match self.optional::<String>(name, "a string")? {
-            Some(s) if !s.is_empty() => T::try_from(s).map(Some).map_err(|e| self.refuse(name, e)),
-            _ => Ok(None),
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        let text = match plain(raw.get()) {
+            Some(text) => text.to_owned(),
+            None => serde_json::from_str(raw.get()).map_err(|_| self.refuse(name, "must be a string"))?,
+        };
+        if text.is_empty() {
+            return Ok(None);
         }
+        T::try_from(text).map(Some).map_err(|e| self.refuse(name, e))
     }
 
     /// A list of at most `max` values; absent is empty.
@@ -160,6 +185,12 @@ impl<'a> Fields<'a> {
             })
             .transpose()
     }
+}
+
+/// What a JSON string without escapes says; it was read as JSON before.
+fn plain(raw: &str) -> Option<&str> {
+    let text = raw.strip_prefix('"')?.strip_suffix('"')?;
+    (!text.contains('\\')).then_some(text)
 }
 
 const COUNT: &str = "an integer from 0 to 2147483647";

@@ -107,8 +107,12 @@ impl Health {
     }
 
     pub(crate) fn read(f: &Fields<'_>) -> Result<Self, Refusal> {
-        let percent = |name: &str| f.optional::<Percent>(name, "an integer from 0 to 100");
-        let degrees = |name: &str| f.optional::<i32>(name, "a 32-bit integer");
+        let percent = |name: &str| {
+            f.number(name, "an integer from 0 to 100", |n: u8| {
+                Percent::try_from(n).ok()
+            })
+        };
+        let degrees = |name: &str| f.number(name, "a 32-bit integer", |n: i32| Some(n));
         Ok(Self {
             status: f.required("status", "healthy, degraded, unhealthy, draining or offline")?,
             uptime_seconds: f.amount("uptime_seconds")?,

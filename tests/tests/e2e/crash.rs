@@ -17,9 +17,11 @@ use rand::{Rng as _, SeedableRng as _};
 const NODES: u8 = 4;
 
 /// Where `virtengine_provider::fault` can kill the daemon; that list is checked against this one.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 17] = [
     "admit.verified",
     "spool.written",
+    "spool.applying",
+    "spool.applied",
     "spool.committed",
     "settle.submitted",
     "settle.planned",

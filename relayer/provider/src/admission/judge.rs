@@ -202,17 +202,16 @@ impl Judge {
         let health = verified.heartbeat.health.status;
         let (sequence, nonce) = (verified.report.sequence, verified.nonce);
         let accept = Accept {
-            cluster_id: node.cluster_id.clone(),
-            node_id: node.node_id.clone(),
-            epoch: node.chain.epoch,
-            sequence,
-            report: verified.report.encode(),
-            signature: verified.report_signature,
             // Verified to be that of the section.
             section_digest: verified.report.section_digest,
             section: verified.section,
-            received_at: now_ms,
             full,
+            ..Accept::new(
+                (node.cluster_id.clone(), node.node_id.clone()),
+                (node.chain.epoch, sequence),
+                (verified.report.encode(), verified.report_signature),
+                now_ms,
+            )
         };
         let epoch = node.chain.epoch;
         let nonce = self.nonces.unless_used(&node.cluster_id, &node.node_id, nonce);

@@ -13,13 +13,20 @@ type Seen = VecDeque<([u8; 16], UnixSeconds)>;
 /// Nonces seen within the window of timestamps, bounded by nodes. Lost with the process: the sequence,
 /// which is on disk, stops every replay from before.
 #[derive(Debug, Default)]
-pub struct Nonces(Mutex<HashMap<(ClusterId, NodeId), Seen>>);
+pub struct Nonces(Mutex<HashMap<ClusterId, HashMap<NodeId, Seen>>>);
 
 impl Nonces {
     /// Notes a nonce of a verified heartbeat; false if it was there.
     pub fn insert(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16], now: UnixSeconds) -> bool {
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = nodes.entry((cluster.clone(), node.clone())).or_default();
+        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = match clusters.get_mut(cluster) {
+            Some(nodes) => nodes,
+            None => clusters.entry(cluster.clone()).or_default(),
+        };
+        let seen = match nodes.get_mut(node) {
+            Some(seen) => seen,
+            None => nodes.entry(node.clone()).or_default(),
+        };
         let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
         while seen.front().is_some_and(|(_, at)| *at < horizon) || seen.len() > PER_NODE {
             seen.pop_front();
@@ -46,8 +53,8 @@ impl Nonces {
     }
 
     fn remove(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16]) {
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seen) = nodes.get_mut(&(cluster.clone(), node.clone())) {
+        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = clusters.get_mut(cluster).and_then(|nodes| nodes.get_mut(node)) {
             seen.retain(|(n, _)| *n != nonce);
         }
     }
@@ -55,8 +62,11 @@ impl Nonces {
     /// Forgets nodes of which nothing is within the window.
     pub fn prune(&self, now: UnixSeconds) {
         let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.retain(|_, seen| seen.back().is_some_and(|(_, at)| *at >= horizon));
+        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.retain(|_, nodes| {
+            nodes.retain(|_, seen| seen.back().is_some_and(|(_, at)| *at >= horizon));
+            !nodes.is_empty()
+        });
     }
 }
 
@@ -114,6 +124,7 @@ mod tests {
                 .lock()
                 .unwrap()
                 .values()
+                .flat_map(HashMap::values)
                 .all(|seen| seen.len() <= PER_NODE + 1)
         );
         nonces.prune(UnixSeconds(5000));

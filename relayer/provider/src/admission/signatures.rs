@@ -12,6 +12,7 @@ use ed25519_zebra::{Signature, VerificationKeyBytes};
 use hpc_schema::key::Verifier;
 use rand_core::{CryptoRng, RngCore};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::yield_now;
 
 use crate::gather::Paced;
 
@@ -115,7 +116,7 @@ impl RngCore for Random {
 // rand's thread generator is one: ChaCha12, reseeded by the operating system.
 impl CryptoRng for Random {}
 
-/// The threads that verify. They end when the last clone is gone.
+/// Who verifies. It ends when the last clone is gone.
 #[derive(Debug, Clone)]
 pub struct Verifiers(mpsc::Sender<Asked>);
 
@@ -125,11 +126,21 @@ impl Verifiers {
     /// # Errors
     /// If the system gives no thread.
     pub fn start() -> std::io::Result<Self> {
+        Self::on(thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    }
+
+    /// On a single CPU a thread of its own would only take turns with those who wait for it: it is done where it is
+    /// gathered.
+    fn on(cpus: usize) -> std::io::Result<Self> {
         let (tx, rx) = mpsc::channel(QUEUE);
+        if cpus < 2 {
+            tokio::spawn(verify_here(rx));
+            return Ok(Self(tx));
+        }
         // As many as there are places for.
         let (batches, taken) = std::sync::mpsc::channel();
         let taken = Arc::new(Mutex::new(taken));
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = cpus;
         for _ in 0..threads {
             let taken = Arc::clone(&taken);
             thread::Builder::new().name("verify".into()).spawn(move || {
@@ -150,6 +161,27 @@ impl Verifiers {
     }
 }
 
+async fn verify_here(mut asked: mpsc::Receiver<Asked>) {
+    let mut paced = Paced::new(PACE);
+    loop {
+        let (heartbeats, replies): (Vec<_>, Vec<_>) =
+            paced.gather(&mut asked, BATCH).await.into_iter().unzip();
+        if replies.is_empty() {
+            return;
+        }
+        tell(replies, verify(&heartbeats));
+        // Those who have their answer come before the next batch.
+        yield_now().await;
+    }
+}
+
+/// Whoever asked may have gone.
+fn tell(replies: Vec<oneshot::Sender<bool>>, verdicts: Vec<bool>) {
+    for (reply, good) in replies.into_iter().zip(verdicts) {
+        let _unheard = reply.send(good);
+    }
+}
+
 /// A batch whenever a thread is free: of what has come in meanwhile, and what those who are ready to run bring.
 async fn hand_out(
     mut asked: mpsc::Receiver<Asked>,
@@ -164,9 +196,7 @@ async fn hand_out(
             return;
         }
         if replies.len() <= HERE {
-            for (reply, good) in replies.into_iter().zip(verify(&heartbeats)) {
-                let _unheard = reply.send(good);
-            }
+            tell(replies, verify(&heartbeats));
             continue;
         }
         let (verdicts, told) = oneshot::channel();
@@ -179,12 +209,7 @@ async fn hand_out(
             return;
         }
         // One wake-up across threads for all of them.
-        tokio::spawn(async move {
-            for (reply, good) in replies.into_iter().zip(told.await.unwrap_or_default()) {
-                // Whoever asked may have gone.
-                let _unheard = reply.send(good);
-            }
-        });
+        tokio::spawn(async move { tell(replies, told.await.unwrap_or_default()) });
     }
 }
 
@@ -286,7 +311,12 @@ mod tests {
 
     #[tokio::test]
     async fn many_at_once_each_get_their_own_answer() {
-        let verifiers = Verifiers::start().unwrap();
+        for cpus in [1, 2] {
+            each_gets_its_own_answer(Verifiers::on(cpus).unwrap()).await;
+        }
+    }
+
+    async fn each_gets_its_own_answer(verifiers: Verifiers) {
         let asked = (0..500u16).map(|n| {
             let verifiers = verifiers.clone();
             let spoilt = n % 7 == 0;

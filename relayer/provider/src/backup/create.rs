@@ -9,6 +9,7 @@ use hpc_schema::time::Rfc3339;
 use super::archive::{self, BackupError, Head};
 use crate::clock;
 use crate::home::{self, Home};
+use crate::spool;
 use crate::store::Store;
 
 /// What of the directory is taken beside the store.
@@ -40,20 +41,18 @@ pub async fn create(
     let snapshot = aside.join("provider.db");
     let made = async {
         let postgres = store.is_shared();
+        let mut journal = Vec::new();
         if !postgres {
+            // Before the copy: what goes from here into the database meanwhile is in both, and counts once.
+            journal = spool::unapplied(store).await?;
             store.copy_to(&snapshot).await?;
         }
         let (chain_id, contract) = store.bound().await?.unwrap_or_default();
         let created_at = Rfc3339::from_unix(clock::now().0, 0)
             .map_err(|_| BackupError::Content("the clock is wrong".into()))?;
         let head = Head::new(chain_id, contract, created_at.to_string(), postgres);
-        let whole = write(
-            home,
-            (!postgres).then_some(snapshot.as_path()),
-            output,
-            passphrase,
-            &head,
-        );
+        let copied = (!postgres).then_some((snapshot.as_path(), journal.as_slice()));
+        let whole = write(home, copied, output, passphrase, &head);
         whole.map_err(file(output))?;
         Ok(head)
     }
@@ -65,7 +64,7 @@ pub async fn create(
 
 fn write(
     home: &Home,
-    snapshot: Option<&Path>,
+    copied: Option<(&Path, &[u8])>,
     output: &Path,
     passphrase: &Passphrase,
     head: &Head,
@@ -81,8 +80,10 @@ fn write(
         let line = head.line().map_err(io::Error::other)?;
         out.write_all(&line)?;
         let mut sealed = SealWriter::new(BufWriter::new(out), passphrase, &line)?;
-        if let Some(snapshot) = snapshot {
+        if let Some((snapshot, journal)) = copied {
             put(&mut sealed, "store/provider.db", snapshot)?;
+            let size = u64::try_from(journal.len()).map_err(io::Error::other)?;
+            archive::put(&mut sealed, &format!("store/{}", spool::JOURNAL), size, journal)?;
         }
         for path in files(home)? {
             let relative = path.strip_prefix(home.dir()).map_err(io::Error::other)?;

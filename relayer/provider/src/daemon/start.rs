@@ -20,7 +20,7 @@ use crate::identity::{Anchors, TokenKeys, Verifying};
 use crate::ops::{self, Health, Metrics};
 use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Wake};
-use crate::spool::Spool;
+use crate::spool::{Log, Spool};
 use crate::store::Store;
 use crate::{alert, clock, events, openapi};
 
@@ -57,6 +57,7 @@ impl Daemon {
         let asked = check::chain(&client, &config, &health).await?;
         check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
+        let log = Log::open(&store).await?;
         registry::load(&store, &registry, clock::now()).await?;
         let controls = Arc::new(Controls::default());
         controls.refresh(&store).await?;
@@ -83,7 +84,7 @@ impl Daemon {
         let (stop_settlement, settlement_stops) = watch::channel(false);
         let (stop_rest, rest_stops) = watch::channel(false);
         let wake = Arc::new(Wake::default());
-        let (spool, spool_task) = Spool::start(store.clone());
+        let (spool, spool_task) = Spool::start(store.clone(), log, Arc::clone(&wake));
         let gateway = Arc::new(Gateway::new(Parts {
             config: config.clone(),
             live: live.clone(),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use hpc_schema::code::Code;
@@ -16,7 +16,7 @@ use super::answer::Failure;
 const DISCARD: usize = 16 * 1024 * 1024;
 
 /// The whole body, if it is at most `limit` bytes and arrives in time.
-pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Vec<u8>, Failure> {
+pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Bytes, Failure> {
     // Nobody here inflates anything: a compressed body is thrown away as it came.
     let encoded = request
         .headers()
@@ -56,8 +56,9 @@ pub(super) async fn discard(request: Request, within: Duration) {
     drop(timeout(within, gather(request.into_body(), 0)).await);
 }
 
-async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
+async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
+    // Most bodies come in one piece, which stays what it is.
+    let (mut first, mut bytes) = (Bytes::new(), Vec::new());
     let mut total = 0usize;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::malformed("body", "ends before its length"))?;
@@ -66,16 +67,21 @@ async fn gather(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
         if total > DISCARD {
             break;
         }
-        if total <= limit {
-            bytes.extend_from_slice(&data);
+        if total > limit {
+            (first, bytes) = (Bytes::new(), Vec::new());
+        } else if total == data.len() {
+            first = data;
         } else {
-            bytes = Vec::new();
+            bytes.extend_from_slice(&std::mem::take(&mut first));
+            bytes.extend_from_slice(&data);
         }
     }
     if total > limit {
         Err(too_large(limit))
+    } else if bytes.is_empty() {
+        Ok(first)
     } else {
-        Ok(bytes)
+        Ok(bytes.into())
     }
 }
 

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::{Request, State};
-use axum::{Extension, Json};
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{
     ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, next_heartbeat_seconds,
@@ -20,13 +23,30 @@ use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::ops::HeartbeatLabels;
 
+/// Bytes that an answer mostly has at most.
+const USUAL: usize = 1024;
+
+/// An answer as JSON.
+pub(super) struct Answer(HeartbeatResponseBody);
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut bytes = Vec::with_capacity(USUAL);
+        if let Err(e) = serde_json::to_writer(&mut bytes, &self.0) {
+            return Failure::unavailable(60, e).into_response();
+        }
+        let json = HeaderValue::from_static("application/json");
+        ([(CONTENT_TYPE, json)], bytes).into_response()
+    }
+}
+
 /// `POST …/{node_id}/heartbeat` over mutual TLS.
 pub(super) async fn heartbeat(
     State(gateway): State<Arc<Gateway>>,
     Extension(connection): Extension<Connection>,
     PathIds(path_node): PathIds<String>,
     request: Request,
-) -> Result<Json<HeartbeatResponseBody>, Failure> {
+) -> Result<Answer, Failure> {
     receive(&gateway, &connection, &path_node, request).await
 }
 
@@ -36,7 +56,7 @@ pub(super) async fn receive(
     connection: &Connection,
     path_node: &str,
     request: Request,
-) -> Result<Json<HeartbeatResponseBody>, Failure> {
+) -> Result<Answer, Failure> {
     let arrived = Instant::now();
     let live = gateway.live.get();
     let limits = &live.gateway;
@@ -89,7 +109,6 @@ pub(super) async fn receive(
             gateway
                 .registry
                 .accepted(cluster, node_id, epoch, sequence, now_ms, from);
-            gateway.wake.report();
             answer(gateway, peer, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused { refusal, node } => {
@@ -120,7 +139,7 @@ async fn answer(
     health: Option<HealthStatus>,
     mut errors: Vec<Notice>,
     now_ms: u64,
-) -> Result<Json<HeartbeatResponseBody>, Failure> {
+) -> Result<Answer, Failure> {
     let registry = &gateway.registry;
     let now = UnixSeconds(now_ms / 1000);
     // Again, for what the heartbeat has changed.
@@ -181,7 +200,7 @@ async fn answer(
         }),
         peers,
     };
-    Ok(Json(HeartbeatResponseBody { response }))
+    Ok(Answer(HeartbeatResponseBody { response }))
 }
 
 fn config_updates(

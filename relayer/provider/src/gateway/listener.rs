@@ -23,7 +23,7 @@ use super::connection::Connection;
 use super::pace::{Limits, Overdue, Paced, Phase};
 use super::tls::Tls;
 use super::{Gateway, router};
-use crate::identity::PeerIdentity;
+use crate::identity::{IssuedBy, PeerError, PeerIdentity};
 use crate::{clock, enrol};
 
 /// Largest request head that the HTTP layer reads; what is smaller and still too large is refused with a code.
@@ -156,7 +156,7 @@ async fn meet(
             },
             ended: Box::pin(async move { place.taken().await }),
         }),
-        Ok(Some(peer)) => {
+        Ok(Some((peer, issuer))) => {
             let peer = Arc::new(peer);
             drop(place);
             // What is revoked from here on ends the connection, what was before is told to its first request.
@@ -166,7 +166,7 @@ async fn meet(
             } else {
                 limits.idle_timeout
             };
-            note_outside(gateway, &tls, &peer).await;
+            note_outside(gateway, &issuer, &peer).await;
             let (mut place, victim) = gateway
                 .members
                 .take((peer.cluster_id.clone(), peer.node_id.clone()));
@@ -197,21 +197,17 @@ async fn meet(
     }
 }
 
-fn peer_of(tls: &TlsStream<TcpStream>) -> Result<Option<PeerIdentity>, crate::identity::PeerError> {
+fn peer_of(tls: &TlsStream<TcpStream>) -> Result<Option<(PeerIdentity, IssuedBy)>, PeerError> {
     let chain = tls.get_ref().1.peer_certificates();
     let leaf = chain.and_then(|chain| chain.first());
-    leaf.map(|der| PeerIdentity::from_der(der)).transpose()
+    leaf.map(|der| PeerIdentity::with_issuer(der)).transpose()
 }
 
 /// What an outside CA has issued to a node on record is noted, so that it can be revoked.
-async fn note_outside(gateway: &Gateway, tls: &TlsStream<TcpStream>, peer: &PeerIdentity) {
-    let chain = tls.get_ref().1.peer_certificates();
-    let Some(leaf) = chain.and_then(|chain| chain.first()) else {
-        return;
-    };
+async fn note_outside(gateway: &Gateway, issuer: &IssuedBy, peer: &PeerIdentity) {
     let known = gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some();
     if known
-        && !gateway.ca().is_issuer_of(leaf)
+        && !gateway.ca().is(issuer)
         && let Err(error) = enrol::record_outside(&gateway.store, peer, clock::now()).await
     {
         tracing::warn!(%error, node = %peer.node_id, "a certificate of an outside CA is not on record; it cannot be revoked");

@@ -114,6 +114,9 @@ pub(super) struct Overdue {
     phase: Arc<Phase>,
     limits: Limits,
     seen: u32,
+    /// When this phase is over.
+    until: Instant,
+    /// Rings then, or sooner: moving it for each request costs more than hearing it once for nothing.
     timer: Pin<Box<Sleep>>,
 }
 
@@ -123,6 +126,7 @@ impl Overdue {
             seen: phase.0.load(Ordering::Relaxed),
             phase,
             limits,
+            until: Instant::now() + limits.idle,
             timer: Box::pin(sleep(limits.idle)),
         }
     }
@@ -145,10 +149,19 @@ impl Future for Overdue {
         };
         if self.seen != now {
             self.seen = now;
-            let until = Instant::now() + limit;
+            self.until = Instant::now() + limit;
+        }
+        let until = self.until;
+        if self.timer.deadline() > until {
             self.timer.as_mut().reset(until);
         }
-        self.timer.as_mut().poll(cx).map(|()| what)
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.timer.deadline() >= until {
+                return Poll::Ready(what);
+            }
+            self.timer.as_mut().reset(until);
+        }
+        Poll::Pending
     }
 }
 

@@ -15,7 +15,7 @@ use x509_parser::pem::Pem;
 use zeroize::Zeroizing;
 
 use super::NodeCsr;
-use super::peer::name_text;
+use super::peer::{IssuedBy, name_text};
 
 /// Certificates start this long ago, for clocks that are behind.
 const BACKDATE_SECONDS: u64 = 3600;
@@ -55,6 +55,20 @@ pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: Vec<u8>,
+    /// As its certificates name it.
+    itself: IssuedBy,
+}
+
+/// What its certificates say of the CA of this one.
+fn itself(der: &[u8]) -> Option<IssuedBy> {
+    let (_, ca) = x509_parser::parse_x509_certificate(der).ok()?;
+    Some(IssuedBy {
+        name: ca.subject().as_raw().to_vec(),
+        key: ca.iter_extensions().find_map(|e| match e.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        }),
+    })
 }
 
 /// Whom a node's certificate names.
@@ -118,10 +132,14 @@ impl Ca {
         })?;
         let key = KeyPair::from_pem(key).map_err(|_| CaError::Pem { what: "CA key" })?;
         let issuer = Issuer::from_ca_cert_der(&der.as_slice().into(), key)?;
+        let itself = itself(&der).ok_or(CaError::Pem {
+            what: "CA certificate",
+        })?;
         Ok(Self {
             issuer,
             pem: cert.to_owned(),
             der,
+            itself,
         })
     }
 
@@ -182,24 +200,11 @@ impl Ca {
         parsed.map_or_else(|_| String::new(), |(_, ca)| name_text(ca.subject()))
     }
 
-    /// Whether this certificate, of a chain that was verified, names this CA and its key as its issuer's: another CA may have
-    /// the same name.
+    /// Whether a certificate of a chain that was verified names this CA and its key as its issuer's: another CA may have the
+    /// same name.
     #[must_use]
-    pub fn is_issuer_of(&self, leaf: &[u8]) -> bool {
-        let parsed = x509_parser::parse_x509_certificate(leaf);
-        let ours = x509_parser::parse_x509_certificate(&self.der);
-        let (Ok((_, leaf)), Ok((_, ca))) = (parsed, ours) else {
-            return false;
-        };
-        let signer = leaf.iter_extensions().find_map(|e| match e.parsed_extension() {
-            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|k| k.0),
-            _ => None,
-        });
-        let own = ca.iter_extensions().find_map(|e| match e.parsed_extension() {
-            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
-            _ => None,
-        });
-        leaf.issuer().as_raw() == ca.subject().as_raw() && signer.is_some() && signer == own
+    pub fn is(&self, issuer: &IssuedBy) -> bool {
+        issuer.key.is_some() && *issuer == self.itself
     }
 
     /// Whether a gateway's certificate is one that this CA's [`Ca::issue_server`] made; none if it cannot be read.

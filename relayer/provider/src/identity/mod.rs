@@ -12,7 +12,7 @@ pub use anchors::{AnchorError, Anchors};
 pub(crate) use ca::SERVER_LIFETIME_SECONDS;
 pub use ca::{Ca, CaError, Issued, NodeSubject, server_names};
 pub use csr::{CsrError, NodeCsr};
-pub use peer::{PeerError, PeerIdentity};
+pub use peer::{IssuedBy, PeerError, PeerIdentity};
 pub use seed::{Seed, SeedError};
 pub use token::{Claims, Token, TokenError, TokenKey};
 pub use token_keys::{TokenKeys, Verifying};

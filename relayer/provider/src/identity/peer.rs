@@ -2,7 +2,7 @@ use hpc_schema::gateway::parse_certificate_uri;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use sha2::{Digest as _, Sha256};
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::x509::X509Name;
 
@@ -29,6 +29,15 @@ pub struct PeerIdentity {
     pub not_after: UnixSeconds,
 }
 
+/// Who has issued a certificate, as it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuedBy {
+    /// The issuer's name, DER.
+    pub name: Vec<u8>,
+    /// Identifier of the issuer's key.
+    pub key: Option<Vec<u8>>,
+}
+
 /// A certificate of ours that names no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the client certificate names no node")]
@@ -40,6 +49,14 @@ impl PeerIdentity {
     /// # Errors
     /// [`PeerError`].
     pub fn from_der(der: &[u8]) -> Result<Self, PeerError> {
+        Self::with_issuer(der).map(|(peer, _)| peer)
+    }
+
+    /// The same, with who has issued the certificate.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub fn with_issuer(der: &[u8]) -> Result<(Self, IssuedBy), PeerError> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|_| PeerError)?;
         let san = certificate
             .subject_alternative_name()
@@ -59,7 +76,18 @@ impl PeerIdentity {
             .next()
             .and_then(|a| a.as_str().ok())
             .and_then(|text| text.parse().ok());
-        Ok(Self {
+        let vouched = IssuedBy {
+            name: certificate.issuer().as_raw().to_vec(),
+            key: certificate
+                .iter_extensions()
+                .find_map(|e| match e.parsed_extension() {
+                    ParsedExtension::AuthorityKeyIdentifier(id) => {
+                        id.key_identifier.as_ref().map(|k| k.0.to_vec())
+                    }
+                    _ => None,
+                }),
+        };
+        let peer = Self {
             cluster_id,
             node_id,
             epoch,
@@ -67,7 +95,8 @@ impl PeerIdentity {
             fingerprint: hex::encode(Sha256::digest(der)),
             issuer,
             not_after: UnixSeconds(not_after),
-        })
+        };
+        Ok((peer, vouched))
     }
 }
 

@@ -43,7 +43,8 @@ struct Inner {
     tip: Tip,
     params: Option<Params>,
     clusters: HashMap<ClusterId, Arc<Cluster>>,
-    nodes: HashMap<(ClusterId, NodeId), Arc<Node>>,
+    /// By cluster: whoever looks one up has its two names, and no pair of them.
+    nodes: HashMap<ClusterId, HashMap<NodeId, Arc<Node>>>,
     /// Of these nodes, in their order.
     ids: HashMap<ClusterId, BTreeSet<NodeId>>,
     peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
@@ -84,24 +85,20 @@ impl Registry {
     /// One node.
     #[must_use]
     pub fn node(&self, cluster: &ClusterId, node: &NodeId) -> Option<Arc<Node>> {
-        self.read().nodes.get(&(cluster.clone(), node.clone())).cloned()
+        self.read().get(cluster, node).cloned()
     }
 
     /// Every node.
     #[must_use]
     pub fn nodes(&self) -> Vec<Arc<Node>> {
-        self.read().nodes.values().cloned().collect()
+        self.read().all().cloned().collect()
     }
 
     /// The nodes of this id, of whatever cluster.
     #[must_use]
     pub fn namesakes(&self, node: &NodeId) -> Vec<Arc<Node>> {
-        self.read()
-            .nodes
-            .values()
-            .filter(|n| n.node_id == *node)
-            .cloned()
-            .collect()
+        let inner = self.read();
+        inner.all().filter(|n| n.node_id == *node).cloned().collect()
     }
 
     /// One cluster.
@@ -163,7 +160,7 @@ impl Registry {
     ) -> Option<Arc<Node>> {
         let key = (cluster.clone(), view.node_id.clone());
         let mut inner = self.write();
-        let before = inner.nodes.get(&key).cloned();
+        let before = inner.get(&key.0, &key.1).cloned();
         if before
             .as_ref()
             .is_some_and(|b| b.height > height || (b.chain == view && b.height == height))
@@ -282,13 +279,12 @@ impl Registry {
     }
 
     fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {
-        let key = (cluster.clone(), node.clone());
         let mut inner = self.write();
-        let Some(entry) = inner.nodes.get_mut(&key) else {
+        let Some(entry) = inner.get_mut(cluster, node) else {
             return;
         };
         if f(Arc::make_mut(entry)) {
-            inner.dirty.insert(key);
+            inner.dirty.insert((cluster.clone(), node.clone()));
         }
     }
 
@@ -299,7 +295,7 @@ impl Registry {
         let dirty = std::mem::take(&mut inner.dirty);
         dirty
             .iter()
-            .filter_map(|key| inner.nodes.get(key).cloned())
+            .filter_map(|(cluster, node)| inner.get(cluster, node).cloned())
             .collect()
     }
 

@@ -157,6 +157,20 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
         .collect()
 }
 
+/// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet.
+const ON_THE_WAY_MS: u64 = 10_000;
+
+/// The nodes of which a report was accepted a moment ago, and is not on chain.
+pub(super) fn just_accepted(
+    nodes: &[Arc<Node>],
+    now_ms: u64,
+) -> impl Iterator<Item = (ClusterId, NodeId)> + '_ {
+    nodes
+        .iter()
+        .filter(move |n| n.acked > n.chain.sequence && now_ms.saturating_sub(n.received_at) < ON_THE_WAY_MS)
+        .map(|n| (n.cluster_id.clone(), n.node_id.clone()))
+}
+
 /// How many other nodes of the written pages may change state before `until` (UNIX seconds): they cost gas
 /// that a simulation now does not see.
 pub(super) fn may_step(nodes: &[Arc<Node>], chosen: &[&Arc<Node>], params: &Params, until: u64) -> u64 {

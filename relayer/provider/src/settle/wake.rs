@@ -24,10 +24,13 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// A report was accepted.
-    pub fn report(&self) {
-        let arrived = self.arrived.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if arrived == self.wanted.load(Ordering::Relaxed) {
+    /// So many reports have come into the queue.
+    pub fn reports(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let before = self.arrived.fetch_add(count, Ordering::Relaxed);
+        if (before..before.saturating_add(count))
+            .contains(&self.wanted.load(Ordering::Relaxed).saturating_sub(1))
+        {
             self.call();
         }
     }
@@ -69,14 +72,14 @@ mod tests {
         wake.looks();
         wake.expect(50);
         for _ in 0..49 {
-            wake.report();
+            wake.reports(1);
             assert!(!calls.has_changed().unwrap() && !wake.is_due());
         }
-        wake.report();
+        wake.reports(1);
         assert!(calls.has_changed().unwrap() && wake.is_due());
         calls.mark_unchanged();
         for _ in 0..1000 {
-            wake.report();
+            wake.reports(1);
         }
         assert!(!calls.has_changed().unwrap(), "nor again before it has looked");
         wake.call();

@@ -7,7 +7,7 @@ use crate::db::{self, Conn};
 use crate::store::{StoreError, int, sequence};
 
 /// A verified report that wants to be on disk.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Accept {
     /// Cluster.
     pub cluster_id: ClusterId,
@@ -29,6 +29,58 @@ pub struct Accept {
     pub received_at: u64,
     /// The rest of the heartbeat ([`crate::prove::full`]), if it is kept for proofs.
     pub full: Option<Vec<u8>>,
+    /// Since when a report of this node waits, UNIX milliseconds.
+    pub queued_at: u64,
+    /// First sequence of the accepted reports that this one has replaced before the database had them.
+    pub superseded_from: Option<u32>,
+    /// How many those are.
+    pub superseded_count: u64,
+}
+
+impl Accept {
+    /// A report that has just come and replaces none: its node, its epoch and sequence, its 70 bytes with their signature,
+    /// and when it came (UNIX milliseconds); without section and full heartbeat.
+    #[must_use]
+    pub fn new(
+        (cluster_id, node_id): (ClusterId, NodeId),
+        (epoch, sequence): (u64, u32),
+        (report, signature): ([u8; 70], [u8; 64]),
+        received_at: u64,
+    ) -> Self {
+        Self {
+            cluster_id,
+            node_id,
+            epoch,
+            sequence,
+            report,
+            signature,
+            section: Vec::new(),
+            section_digest: [0; 16],
+            received_at,
+            full: None,
+            queued_at: received_at,
+            superseded_from: None,
+            superseded_count: 0,
+        }
+    }
+
+    /// As one of the queue.
+    pub(super) fn member(&self) -> Member {
+        Member {
+            cluster_id: self.cluster_id.clone(),
+            node_id: self.node_id.clone(),
+            epoch: self.epoch,
+            sequence: self.sequence,
+            report: self.report,
+            signature: self.signature,
+            queued_at: self.queued_at,
+            received_at: self.received_at,
+            superseded_from: self.superseded_from,
+            superseded_count: self.superseded_count,
+            recorded: false,
+            full: self.full.clone(),
+        }
+    }
 }
 
 /// The writer's answer, given after the commit.
@@ -100,12 +152,12 @@ async fn enqueue(conn: &mut Conn, new: &Accept) -> Result<(), StoreError> {
         .fetch_optional(&mut *conn)
         .await?;
     let before = before.as_ref().map(Member::read).transpose()?;
-    let (mut queued_at, mut from, mut count) = (new.received_at, None, 0);
+    let (mut queued_at, mut from, mut count) = (new.queued_at, new.superseded_from, new.superseded_count);
     if let Some(before) = before {
         if before.epoch == new.epoch {
             queued_at = before.queued_at;
             from = Some(before.superseded_from.unwrap_or(before.sequence));
-            count = before.superseded_count.saturating_add(1);
+            count = count.saturating_add(before.superseded_count.saturating_add(1));
         } else {
             history::end(
                 conn,

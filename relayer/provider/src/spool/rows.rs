@@ -218,7 +218,12 @@ impl Intake {
 /// # Errors
 /// If the store fails.
 pub async fn intakes(pool: &Pool) -> Result<Vec<Intake>, StoreError> {
-    let rows = db::query("SELECT * FROM intake").fetch_all(pool).await?;
+    let rows = db::query(
+        "SELECT cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at, refusal_code, refusal_sequence
+         FROM intake",
+    )
+    .fetch_all(pool)
+    .await?;
     rows.iter().map(Intake::read).collect()
 }
 

@@ -35,18 +35,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-fn report(epoch: u64, sequence: u32, at: u64) -> Accept {
+pub(super) fn report(epoch: u64, sequence: u32, at: u64) -> Accept {
+    let of = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
     Accept {
-        cluster_id: "hpc-cluster-1".parse().unwrap(),
-        node_id: "node-0001".parse().unwrap(),
-        epoch,
-        sequence,
-        report: [1; 70],
-        signature: [2; 64],
         section: vec![3],
         section_digest: [4; 16],
-        received_at: at,
         full: Some(sequence.to_be_bytes().to_vec()),
+        ..Accept::new(of, (epoch, sequence), ([1; 70], [2; 64]), at)
     }
 }
 
@@ -236,7 +231,8 @@ async fn what_the_writer_acknowledged_is_there_after_another_opening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.db");
     let store = Store::for_test(&path).await;
-    let (spool, task) = Spool::start(store.clone());
+    let log = Log::open(&store).await.unwrap();
+    let (spool, task) = Spool::start(store.clone(), log, std::sync::Arc::default());
     let many: Vec<_> = (1..=200u32)
         .map(|i| {
             let (spool, node) = (spool.clone(), format!("node-{i:04}"));
@@ -260,7 +256,7 @@ async fn what_the_writer_acknowledged_is_there_after_another_opening() {
 }
 
 /// Everything that both tables hold.
-async fn rows(store: &Store) -> Vec<String> {
+pub(super) async fn rows(store: &Store) -> Vec<String> {
     let mut all = Vec::new();
     for sql in [
         "SELECT cluster_id || '/' || node_id || '/' || epoch || '/' || acked_sequence || '/' || highest_sequence || '/'
@@ -282,7 +278,7 @@ async fn rows(store: &Store) -> Vec<String> {
     all
 }
 
-fn groups() -> impl Strategy<Value = Vec<Vec<Accept>>> {
+pub(super) fn groups() -> impl Strategy<Value = Vec<Vec<Accept>>> {
     let one = (0u8..6, 1u64..3, 1u32..9).prop_map(|(node, epoch, sequence)| Accept {
         node_id: format!("node-000{node}").parse().unwrap(),
         section: vec![u8::try_from(sequence).unwrap()],

@@ -39,15 +39,15 @@ fn sized(rows: usize) -> Sized {
     );
     // Like `enqueue`: the newest wins, those before it are counted. One of another epoch is not for here.
     let waiting = format!(
-        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_count, heartbeat)
+        "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_from, superseded_count, heartbeat)
          VALUES {}
          ON CONFLICT (cluster_id, node_id) DO UPDATE SET
            superseded_from = coalesce(waiting.superseded_from, waiting.sequence),
-           superseded_count = waiting.superseded_count + 1,
+           superseded_count = waiting.superseded_count + 1 + excluded.superseded_count,
            sequence = excluded.sequence, report = excluded.report, signature = excluded.signature,
            received_at = excluded.received_at, heartbeat = excluded.heartbeat
          WHERE waiting.epoch = excluded.epoch",
-        values("(?, ?, ?, ?, ?, ?, ?, ?, 0, ?)")
+        values("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
     );
     Sized {
         rows,
@@ -60,14 +60,14 @@ fn sized(rows: usize) -> Sized {
 /// all of them are news; then each has to be looked at.
 pub(super) async fn accept_all(
     store: &Store,
-    reports: &[Accept],
+    reports: &[&Accept],
 ) -> Result<Option<(Transaction, Vec<Accepted>)>, StoreError> {
     let nodes: HashSet<_> = reports.iter().map(|r| (&r.cluster_id, &r.node_id)).collect();
     if nodes.len() < reports.len() {
         return Ok(None);
     }
     // In the order of the tables, so that neighbours share pages.
-    let mut ordered: Vec<&Accept> = reports.iter().collect();
+    let mut ordered: Vec<&Accept> = reports.to_vec();
     ordered.sort_unstable_by(|a, b| (&a.cluster_id, &a.node_id).cmp(&(&b.cluster_id, &b.node_id)));
     // 1 to FIRST of them.
     let beginning = ordered.len().saturating_sub(1) % FIRST + 1;
@@ -126,8 +126,10 @@ fn put_in<'q>(statements: &'static Sized, reports: &[&'q Accept]) -> Vec<Query<'
             .bind(i64::from(r.sequence))
             .bind(r.report.as_slice())
             .bind(r.signature.as_slice())
+            .bind(int(r.queued_at))
             .bind(int(r.received_at))
-            .bind(int(r.received_at))
+            .bind(r.superseded_from.map(i64::from))
+            .bind(int(r.superseded_count))
             .bind(r.full.as_deref());
     }
     vec![intake, waiting]

@@ -1,29 +1,34 @@
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::accept::{Accept, Accepted, accept};
+use super::group::{Reply, group, tell, turn_away};
+use super::log::Log;
 use super::together::accept_all;
 use crate::fault;
-use crate::gather::gather;
+use crate::settle::Wake;
 use crate::store::{Store, StoreError};
 
 /// Reports that may wait for the writer; more get `503` and come again.
 const QUEUE: usize = 4096;
-/// Reports in one commit.
-const GROUP: usize = 512;
-
-type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
 
 /// Where admission puts reports. Cheap to clone; the writer ends when the last clone is gone.
 #[derive(Debug, Clone)]
 pub struct Spool(mpsc::Sender<(Accept, Reply)>);
 
 impl Spool {
-    /// Starts the writer.
+    /// Starts the writer: into the journal where there is one, else into the database itself. The task ends when all that
+    /// was accepted is in the database. `wake` hears of what is.
     #[must_use]
-    pub fn start(store: Store) -> (Self, JoinHandle<()>) {
+    pub fn start(store: Store, log: Option<Log>, wake: Arc<Wake>) -> (Self, JoinHandle<()>) {
         let (tx, rx) = mpsc::channel(QUEUE);
-        (Self(tx), tokio::spawn(write(store, rx)))
+        let task = match log {
+            Some(log) => tokio::spawn(log.write(store, rx, wake)),
+            None => tokio::spawn(write(store, rx, wake)),
+        };
+        (Self(tx), task)
     }
 
     /// Stores a report; returns once it is durable.
@@ -43,37 +48,26 @@ impl Spool {
     }
 }
 
-/// One commit, and with it one sync of the disk, serves all reports that came in meanwhile.
-async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>) {
-    loop {
-        let group = gather(&mut rx, GROUP).await;
-        if group.is_empty() {
-            return;
-        }
-        let (reports, replies): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>, wake: Arc<Wake>) {
+    while let Some((reports, replies)) = group(&mut rx).await {
         match commit(&store, &reports).await {
             Ok(answers) => {
                 fault::point("spool.committed");
-                store.took_in(reports.len());
-                for (reply, answer) in replies.into_iter().zip(answers) {
-                    // Whoever asked may have gone; the report stays accepted.
-                    drop(reply.send(Ok(answer)));
-                }
+                wake.reports(answers.iter().filter(|a| a.accepted).count());
+                tell(replies, answers);
             }
-            Err(e) => {
-                tracing::error!(error = %e, reports = reports.len(), "the spool cannot be written; reports are turned away");
-                for reply in replies {
-                    drop(reply.send(Err(StoreError::Stopped)));
-                }
-            }
+            Err(e) => turn_away(replies, &e),
         }
     }
 }
 
 pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {
-    if let Some((tx, answers)) = accept_all(store, reports).await? {
+    let all: Vec<&Accept> = reports.iter().collect();
+    if let Some((tx, answers)) = accept_all(store, &all).await? {
         fault::point("spool.written");
+        fault::point("spool.applying");
         tx.commit().await?;
+        fault::point("spool.applied");
         return Ok(answers);
     }
     let mut tx = store.begin().await?;
@@ -82,6 +76,8 @@ pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Acce
         answers.push(accept(&mut tx, report).await?);
     }
     fault::point("spool.written");
+    fault::point("spool.applying");
     tx.commit().await?;
+    fault::point("spool.applied");
     Ok(answers)
 }

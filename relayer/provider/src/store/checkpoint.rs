@@ -3,11 +3,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sqlx::sqlite::SqlitePool;
 
-/// Pages in the journal (64 MiB) at which a commit copies them into the database by itself, before it is answered. Only then
+/// Pages in the journal (64 MiB) at which a commit copies them into the database by itself. Only then
 /// can the journal begin anew; by then most has been copied already.
 pub(super) const LATEST: u32 = 16_384;
-/// After so many reports what is in the journal is copied into the database, while others go on writing.
-const EVERY: usize = 1_000;
+/// After so many reports what is in the journal is copied into the database, while others go on writing. The disk is busy
+/// for tens of milliseconds then, and whoever waits for it waits longer.
+const EVERY: usize = 8_000;
 
 /// Copies SQLite's journal into the database on a connection of its own: the disk is synced twice for it, which no report
 /// should wait for.

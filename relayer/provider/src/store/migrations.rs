@@ -41,6 +41,7 @@ macro_rules! scripts {
 pub(super) fn sqlite() -> Migrator {
     let mut all = scripts!("sqlite").to_vec();
     all.push(script!("sqlite", 66, "waiting rows", "0066_waiting_rows"));
+    all.push(script!("sqlite", 70, "intake journal", "0070_intake_journal"));
     migrator(&all)
 }
 

@@ -34,6 +34,8 @@ use crate::page::BadCursor;
 const BUSY: Duration = Duration::from_secs(10);
 /// Pages that the writing connection keeps in memory, as SQLite has it: KiB, negative.
 const WRITE_CACHE: &str = "-4096";
+/// The same of each other one: what they read they mostly read once.
+const READ_CACHE: &str = "-512";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +140,7 @@ impl Store {
                 _ => {}
             }
         }
-        // FULL in WAL mode syncs each commit: an acknowledged heartbeat survives a power cut.
+        // FULL in WAL mode syncs each commit: it survives a power cut, and what the intake journal held before it may go.
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
@@ -160,6 +162,7 @@ impl Store {
             .pragma("temp_store", "memory");
         let mut conn = writing.connect().await?;
         migrations::sqlite().run(&mut conn).await?;
+        let options = options.pragma("cache_size", READ_CACHE);
         let read = pool(3).connect_with(options.clone().read_only(true)).await?;
         Ok(Self {
             write: Write::Sqlite {
@@ -175,6 +178,15 @@ impl Store {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         matches!(self.write, Write::Postgres { .. })
+    }
+
+    /// Where SQLite's database lies; none for one that is elsewhere.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.write {
+            Write::Sqlite { writer, .. } => writer.file().parent(),
+            Write::Postgres { .. } => None,
+        }
     }
 
     /// For statements that only read.

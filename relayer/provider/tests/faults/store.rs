@@ -30,19 +30,43 @@ impl Other {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_the_store_did_not_take_is_accepted_when_it_comes_again() {
-    let setting = Setting {
-        config: |c| c.gateway.request_timeout = Span::millis(500),
-        ..Setting::default()
-    };
-    let scene = Scene::with(setting).await;
+async fn a_heartbeat_is_accepted_while_the_database_is_held_and_settles_once_it_is_not() {
+    let scene = Scene::with(Setting::default()).await;
     let (agent, client) = (&scene.agents[0], scene.agents[0].client(&scene.site));
     let other = Other::holds(&scene).await;
+    let body = agent.heartbeat_text(1, clock::now_ms());
+    let first = answer(agent.send_text(&client, &scene.site, body.clone()).await).await;
+    assert!(first.accepted, "{first:?}");
+    let again = answer(agent.send_text(&client, &scene.site, body).await).await;
+    assert_eq!(again.errors[0].code, "stale_sequence");
+    scene.says("the store does not take in what was accepted").await;
+    other.lets_go().await;
+    scene
+        .waits("the report on chain", async || {
+            scene.site.node(&agent.node).await.sequence == 1
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_the_disk_did_not_take_is_accepted_when_it_comes_again() {
+    let mut scene = Scene::with(Setting::default()).await;
+    scene.site.stop_daemon().await;
+    let journal = scene
+        .site
+        .home()
+        .join("store")
+        .join(virtengine_provider::spool::JOURNAL);
+    std::fs::remove_file(&journal).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &journal).unwrap();
+    scene.site.start_with(scene.config.clone()).await;
+    let (agent, client) = (&scene.agents[0], scene.agents[0].client(&scene.site));
     let body = agent.heartbeat_text(1, clock::now_ms());
     let refused = agent.send_text(&client, &scene.site, body.clone()).await;
     assert_eq!(problem(refused).await, (503, "unavailable".into()));
     scene.says("the spool cannot be written").await;
-    other.lets_go().await;
+    // There is room again.
+    std::fs::remove_file(&journal).unwrap();
     // The very request.
     let repeated = answer(agent.send_text(&client, &scene.site, body.clone()).await).await;
     assert!(repeated.accepted, "{repeated:?}");
@@ -64,7 +88,20 @@ async fn settlement_waits_for_a_store_that_fails_and_goes_on() {
     };
     let mut scene = Scene::with(setting).await;
     scene.beat().await;
-    // A report is due meanwhile.
+    // Reports are due meanwhile: the database has them.
+    let file = scene.site.home().join("store/provider.db");
+    let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(file).read_only(true));
+    let pool = pool.await.unwrap();
+    scene
+        .waits("the reports in the queue", async || {
+            let (waiting,): (i64,) = sqlx::query_as("SELECT count(*) FROM waiting")
+                .fetch_one(&pool)
+                .await
+                .unwrap();
+            waiting == 2
+        })
+        .await;
+    pool.close().await;
     let other = Other::holds(&scene).await;
     let line = scene.says("nothing is settled").await;
     assert!(line.contains("store_failing"), "{line}");

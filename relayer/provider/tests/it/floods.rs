@@ -302,22 +302,52 @@ async fn every_refusal_is_a_problem_with_a_code() {
     assert_eq!(problem(refused).await, (405, "malformed".into()));
 }
 
+/// What keeps the store from writing: a disk without room for the intake journal, another that writes for PostgreSQL.
+enum Full {
+    Disk(std::path::PathBuf),
+    Held(Box<virtengine_provider::db::Transaction>),
+}
+
+impl Full {
+    async fn begins(site: &mut Site, config: virtengine_provider::config::Config) -> Self {
+        let store = site.store().await;
+        if store.is_shared() {
+            return Self::Held(Box::new(store.begin().await.unwrap()));
+        }
+        store.close().await;
+        site.stop_daemon().await;
+        let journal = site
+            .home()
+            .join("store")
+            .join(virtengine_provider::spool::JOURNAL);
+        std::fs::remove_file(&journal).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &journal).unwrap();
+        site.start_with(config).await;
+        Self::Disk(journal)
+    }
+
+    async fn ends(self) {
+        match self {
+            Self::Disk(journal) => std::fs::remove_file(journal).unwrap(),
+            Self::Held(tx) => tx.rollback().await.unwrap(),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_nodes_fault() {
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.gateway.request_timeout = Span::seconds(2);
-    site.start_with(config).await;
+    site.start_with(config.clone()).await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
-    // Another process that holds the write lock for longer than a request may take.
-    let other = site.store().await;
-    let tx = other.begin().await.unwrap();
+    let full = Full::begins(&mut site, config).await;
     let body = agent.heartbeat_text(1, clock::now_ms());
     let refused = agent.send_text(&client, &site, body).await;
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(problem(refused).await, (503, "unavailable".into()));
-    drop(tx);
+    full.ends().await;
     eventually("accepted again", async || {
         agent.beat(&client, &site, 2).await.accepted || agent.beat(&client, &site, 3).await.accepted
     })

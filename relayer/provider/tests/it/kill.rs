@@ -92,6 +92,8 @@ macro_rules! steps {
 steps! {
     killed_after_verification_nothing_accepted_is_lost = "admit.verified";
     killed_before_the_spools_commit_nothing_accepted_is_lost = "spool.written";
+    killed_before_the_database_has_what_was_accepted_nothing_is_lost = "spool.applying";
+    killed_once_the_database_has_it_nothing_accepted_is_lost = "spool.applied";
     killed_after_the_spools_commit_nothing_accepted_is_lost = "spool.committed";
     killed_after_submission_everything_ends_once = "settle.submitted";
     killed_while_planning_everything_ends_once = "settle.planned";

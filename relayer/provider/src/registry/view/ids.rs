@@ -15,25 +15,43 @@ use super::{Inner, PEER_SILENCE_MS, Registry};
 const SLICE: usize = 256;
 
 impl Inner {
-    pub(super) fn put(&mut self, key: (ClusterId, NodeId), node: Arc<Node>) {
+    pub(super) fn get(&self, cluster: &ClusterId, node: &NodeId) -> Option<&Arc<Node>> {
+        self.nodes.get(cluster)?.get(node)
+    }
+
+    pub(super) fn get_mut(&mut self, cluster: &ClusterId, node: &NodeId) -> Option<&mut Arc<Node>> {
+        self.nodes.get_mut(cluster)?.get_mut(node)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.values().flat_map(HashMap::values)
+    }
+
+    pub(super) fn put(&mut self, (cluster, id): (ClusterId, NodeId), node: Arc<Node>) {
         // Only a new one costs anything here.
-        if let Some(known) = self.nodes.get_mut(&key) {
+        if let Some(known) = self.get_mut(&cluster, &id) {
             *known = node;
             return;
         }
-        let ids = self.ids.entry(key.0.clone()).or_default();
-        ids.insert(key.1.clone());
-        self.nodes.insert(key, node);
+        self.ids.entry(cluster.clone()).or_default().insert(id.clone());
+        self.nodes.entry(cluster).or_default().insert(id, node);
     }
 
-    pub(super) fn drop_node(&mut self, key: &(ClusterId, NodeId)) -> bool {
-        if let Some(ids) = self.ids.get_mut(&key.0) {
-            ids.remove(&key.1);
+    pub(super) fn drop_node(&mut self, (cluster, id): &(ClusterId, NodeId)) -> bool {
+        if let Some(ids) = self.ids.get_mut(cluster) {
+            ids.remove(id);
             if ids.is_empty() {
-                self.ids.remove(&key.0);
+                self.ids.remove(cluster);
             }
         }
-        self.nodes.remove(key).is_some()
+        let Some(nodes) = self.nodes.get_mut(cluster) else {
+            return false;
+        };
+        let dropped = nodes.remove(id).is_some();
+        if nodes.is_empty() {
+            self.nodes.remove(cluster);
+        }
+        dropped
     }
 }
 

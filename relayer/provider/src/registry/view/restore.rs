@@ -17,7 +17,7 @@ impl Registry {
     ) {
         let key = (cluster.clone(), node.clone());
         let mut inner = self.write();
-        match (inner.nodes.get_mut(&key), before) {
+        match (inner.get_mut(cluster, node), before) {
             (Some(now), _) if now.height != height => {}
             (Some(now), Some(before)) => {
                 let now = Arc::make_mut(now);

@@ -134,14 +134,11 @@ impl Driver {
 
     /// The cluster that a sweep would change something in, without passing over a report that is on its way.
     pub(in crate::settle) async fn sweep_due(&self) -> Result<Option<ClusterId>, StoreError> {
-        let held = queue::unsettled(&self.store).await?;
+        let nodes = self.registry.nodes();
+        let mut held = queue::unsettled(&self.store).await?;
+        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
         let tip: UnixSeconds = self.registry.tip().time;
-        Ok(duty::sweep_due(
-            &self.registry.nodes(),
-            &held,
-            &self.registry.params(),
-            tip,
-        ))
+        Ok(duty::sweep_due(&nodes, &held, &self.registry.params(), tip))
     }
 
     /// The planner's bounds now.

@@ -32,6 +32,8 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use hpc_chain::settle::BatchId;
     use hpc_schema::id::ClusterId;
     use hpc_schema::node::NodeState;
@@ -45,10 +47,9 @@ mod tests {
     use crate::registry::Tip;
     use crate::spool::{Accept, Spool};
 
-    #[tokio::test]
-    async fn no_sweep_is_signed_while_a_report_of_a_node_that_it_would_step_is_held() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut d = driver(dir.path()).await;
+    /// A driver that is about to sweep `node-a`.
+    async fn sweeping(dir: &std::path::Path) -> (Driver, ClusterId) {
+        let d = driver(dir).await;
         let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
         let view = RelayView {
             node_id: "node-a".parse().unwrap(),
@@ -75,20 +76,32 @@ mod tests {
             Some(cluster.clone()),
             "when it was planned"
         );
-        d.job = Some((BatchId(1), Kind::Sweep, Some(cluster.clone())));
-        let (spool, task) = Spool::start(d.store.clone());
-        let report = Accept {
-            cluster_id: cluster,
-            node_id: "node-a".parse().unwrap(),
-            epoch: 1,
-            sequence: 2,
-            report: [1; 70],
-            signature: [2; 64],
-            section: vec![],
-            section_digest: [0; 16],
-            received_at: 1,
-            full: None,
+        (d, cluster)
+    }
+
+    #[tokio::test]
+    async fn no_sweep_is_due_for_a_node_of_which_a_report_was_accepted_a_moment_ago() {
+        let dir = tempfile::tempdir().unwrap();
+        let (d, cluster) = sweeping(dir.path()).await;
+        let accepted = |sequence, at| {
+            let node = "node-a".parse().unwrap();
+            let from = std::net::Ipv4Addr::LOCALHOST.into();
+            d.registry.accepted(&cluster, &node, 1, sequence, at, from);
         };
+        accepted(2, crate::clock::now_ms().saturating_sub(60_000));
+        assert!(d.sweep_due().await.unwrap().is_some(), "one of before has ended");
+        accepted(3, crate::clock::now_ms());
+        assert_eq!(d.sweep_due().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn no_sweep_is_signed_while_a_report_of_a_node_that_it_would_step_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut d, cluster) = sweeping(dir.path()).await;
+        d.job = Some((BatchId(1), Kind::Sweep, Some(cluster.clone())));
+        let (spool, task) = Spool::start(d.store.clone(), None, Arc::default());
+        let of = (cluster, "node-a".parse().unwrap());
+        let report = Accept::new(of, (1, 2), ([1; 70], [2; 64]), 1);
         assert!(spool.accept(report).await.unwrap().accepted);
         let request = SignRequest {
             batch: BatchId(1),

@@ -1,0 +1,241 @@
+//! What the journal holds goes into the database, the newest of each node.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hpc_schema::code::Code;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::accept::{Accept, accept};
+use super::history::{self, End, EndedAs};
+use super::journal::Applied;
+use super::pending::Pending;
+use super::together::accept_all;
+use crate::db::{self, Conn, Query};
+use crate::fault;
+use crate::settle::Wake;
+use crate::store::{Store, StoreError, int, uint};
+
+/// A node's report waits so long for each node that waits, at most [`LONGEST`]: what comes meanwhile of the same node
+/// replaces it.
+const EACH: Duration = Duration::from_millis(4);
+const LONGEST: Duration = Duration::from_secs(1);
+/// With so many nodes nobody waits.
+const MANY: usize = 2048;
+/// Between two transactions: a commit costs more than a few reports.
+const BETWEEN: Duration = Duration::from_millis(20);
+/// About so many nodes in one: others need the CPU in between. More where it is urgent.
+const SLICE: usize = 16;
+const URGENT_SLICE: usize = 512;
+/// The database takes nothing in for so long: then it is better that nodes hear of it.
+const STUCK: Duration = Duration::from_secs(60);
+/// After a failure.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Between the writer of the journal and who takes in what it holds.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    inner: Mutex<Inner>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    pending: Pending,
+    /// The newest group whose reports are there.
+    newest: u64,
+    /// The journal is getting full.
+    pressed: bool,
+    /// Nothing more comes.
+    ended: bool,
+}
+
+impl Handover {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reports of a group that is on disk; `pressed` if the journal is getting full.
+    pub(super) fn add(&self, number: u64, pressed: bool, reports: impl Iterator<Item = Accept>) {
+        let (mut inner, now) = (self.inner(), Instant::now());
+        let idle = inner.pending.len() == 0;
+        for report in reports {
+            inner.pending.add(number, report, now);
+        }
+        (inner.newest, inner.pressed) = (number, pressed);
+        let urgent = inner.urgent();
+        drop(inner);
+        if idle || urgent {
+            self.news.notify_one();
+        }
+    }
+
+    /// Whether what was accepted long ago is not in the database yet.
+    pub(super) fn is_stuck(&self) -> bool {
+        let first = self.inner().pending.first();
+        first.is_some_and(|first| first.elapsed() > STUCK)
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self) {
+        self.inner().ended = true;
+        self.news.notify_one();
+    }
+
+    /// When something should be taken in; none: nothing is there. And whether nothing more comes.
+    fn due(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.inner();
+        let age = inner.age();
+        (inner.pending.first().map(|first| first + age), inner.ended)
+    }
+}
+
+impl Inner {
+    /// Nobody waits for others of its node.
+    fn urgent(&self) -> bool {
+        self.ended || self.pressed || self.pending.len() >= MANY
+    }
+
+    fn age(&self) -> Duration {
+        if self.urgent() {
+            return Duration::ZERO;
+        }
+        let waiting = u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
+        EACH.saturating_mul(waiting).min(LONGEST)
+    }
+}
+
+/// Takes in what comes until nothing more does.
+pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applied, wake: Arc<Wake>) {
+    loop {
+        match handover.due() {
+            (None, true) => return,
+            (None, false) => {
+                handover.news.notified().await;
+                continue;
+            }
+            (Some(at), _) if at > Instant::now() => {
+                // Its time, or it has become urgent.
+                drop(timeout_at(at, handover.news.notified()).await);
+                continue;
+            }
+            (Some(_), _) => {}
+        }
+        let (taken, upto, ended) = {
+            let mut inner = handover.inner();
+            let before = Instant::now()
+                .checked_sub(inner.age())
+                .unwrap_or_else(Instant::now);
+            let most = if inner.urgent() { URGENT_SLICE } else { SLICE };
+            let taken = inner.pending.take(before, most);
+            let upto = taken.upto.unwrap_or(inner.newest);
+            (taken, upto, inner.ended)
+        };
+        let rounds = taken.rounds();
+        let reports = rounds.iter().map(Vec::len).sum();
+        let mut done = take_in(&store, &rounds, upto).await;
+        if done.is_err() && noted(store.reader()).await.is_ok_and(|noted| noted >= upto) {
+            // The answer alone was lost.
+            done = Ok(());
+        }
+        match done {
+            Ok(()) => {
+                applied.set(upto);
+                store.took_in(reports);
+                wake.reports(reports);
+                if !ended {
+                    sleep(BETWEEN).await;
+                }
+            }
+            Err(e) => {
+                tracing::error!(error = %e, reports, "the store does not take in what was accepted; it stays in the journal and is tried again");
+                handover.inner().pending.put_back(taken);
+                if ended {
+                    // The next start does it.
+                    return;
+                }
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Takes in reports, and notes that the database holds every group up to `number`: both or neither.
+///
+/// # Errors
+/// If the store fails.
+async fn take_in(store: &Store, rounds: &[Vec<&Accept>], number: u64) -> Result<(), StoreError> {
+    if let [round] = rounds
+        && let Some((tx, _)) = accept_all(store, round).await?
+    {
+        fault::point("spool.applying");
+        tx.commit_together(vec![note(number)]).await?;
+        fault::point("spool.applied");
+        return Ok(());
+    }
+    one_by_one(store, rounds.iter().flatten().copied(), number).await
+}
+
+/// The same of reports as they came, of which the database may hold some: those change nothing.
+///
+/// # Errors
+/// If the store fails.
+pub(super) async fn one_by_one(
+    store: &Store,
+    reports: impl Iterator<Item = &Accept>,
+    number: u64,
+) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    for report in reports {
+        if !accept(&mut tx, report).await?.accepted {
+            end_if_lost(&mut tx, report).await?;
+        }
+    }
+    fault::point("spool.applying");
+    tx.commit_together(vec![note(number)]).await?;
+    fault::point("spool.applied");
+    Ok(())
+}
+
+/// A report that did not come before a newer registration of its node ends on record.
+async fn end_if_lost(conn: &mut Conn, report: &Accept) -> Result<(), StoreError> {
+    let lost = db::query(
+        "SELECT epoch FROM intake i WHERE cluster_id = ?1 AND node_id = ?2 AND epoch > ?3
+         AND NOT EXISTS (SELECT 1 FROM report_end
+           WHERE cluster_id = ?1 AND node_id = ?2 AND epoch = ?3 AND sequence >= ?4)
+         AND NOT EXISTS (SELECT 1 FROM batch_report
+           WHERE cluster_id = ?1 AND node_id = ?2 AND epoch = ?3 AND sequence >= ?4)
+         AND NOT EXISTS (SELECT 1 FROM waiting
+           WHERE cluster_id = ?1 AND node_id = ?2 AND epoch = ?3 AND sequence >= ?4)",
+    )
+    .bind(report.cluster_id.as_str())
+    .bind(report.node_id.as_str())
+    .bind(int(report.epoch))
+    .bind(i64::from(report.sequence))
+    .fetch_optional(&mut *conn)
+    .await?;
+    if lost.is_some() {
+        let end = End::local(EndedAs::Superseded, Some(Code::SupersededByRotation));
+        history::end(conn, &report.member(), &end, report.received_at).await?;
+    }
+    Ok(())
+}
+
+fn note(number: u64) -> Query<'static> {
+    db::query(
+        "INSERT INTO intake_journal (id, applied) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET applied = excluded.applied",
+    )
+    .bind(int(number))
+}
+
+/// The newest group that the database holds, with all before it.
+///
+/// # Errors
+/// If the store fails.
+pub(super) async fn noted(pool: &db::Pool) -> Result<u64, StoreError> {
+    let row = db::query("SELECT applied FROM intake_journal")
+        .fetch_optional(pool)
+        .await?;
+    row.map_or(Ok(0), |row| uint(&row, "applied"))
+}

@@ -1,0 +1,197 @@
+//! Taking reports in by the journal: acknowledged once they are there, in the database a moment later.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use hpc_schema::id::{ClusterId, NodeId};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::accept::{Accept, Accepted};
+use super::apply::{Handover, apply, noted, one_by_one};
+use super::group::{Reply, group, tell, turn_away};
+use super::journal::{Applied, Journal, read_all};
+use super::{journal, rows};
+use crate::fault;
+use crate::settle::Wake;
+use crate::store::{Store, StoreError};
+
+/// Epoch and sequence of the newest accepted report.
+type Newest = (u64, u32);
+
+/// The journal with what decides on the next report: only one above the newest of its node is taken.
+#[derive(Debug)]
+pub struct Log {
+    journal: Journal,
+    newest: HashMap<ClusterId, HashMap<NodeId, Newest>>,
+    entries: Vec<u8>,
+}
+
+/// What was the newest of a node before one of a group.
+struct Before<'r> {
+    of: &'r Accept,
+    newest: Option<Newest>,
+}
+
+impl Log {
+    /// Opens the journal beside the database, which takes in what an earlier process has left there; none for a store that
+    /// several gateways share.
+    ///
+    /// # Errors
+    /// If the store or the journal cannot be used.
+    pub async fn open(store: &Store) -> Result<Option<Self>, StoreError> {
+        let Some(dir) = store.folder() else {
+            return Ok(None);
+        };
+        let dir = dir.to_owned();
+        let on_record = noted(store.reader()).await?;
+        let opened = spawn_blocking(move || Journal::open(&dir, on_record));
+        let (journal, groups) = opened.await.map_err(io::Error::other)??;
+        if let Some(last) = groups.last() {
+            let mut reports = Vec::new();
+            for group in &groups {
+                let broken = || {
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the intake journal is of another version",
+                    )
+                };
+                reports.extend(read_all(&group.entries).ok_or_else(broken)?);
+            }
+            one_by_one(store, reports.iter(), last.number).await?;
+            journal.applied().set(last.number);
+            tracing::info!(
+                reports = reports.len(),
+                "what was accepted before is taken in from the journal"
+            );
+        }
+        let mut newest: HashMap<_, HashMap<_, _>> = HashMap::new();
+        for i in rows::intakes(store.reader()).await? {
+            let of = newest.entry(i.cluster_id).or_default();
+            of.insert(i.node_id, (i.epoch, i.acked_sequence));
+        }
+        Ok(Some(Self {
+            journal,
+            newest,
+            entries: Vec::new(),
+        }))
+    }
+
+    /// Takes in what comes; ends when all of it is in the database.
+    pub(super) async fn write(self, store: Store, rx: mpsc::Receiver<(Accept, Reply)>, wake: Arc<Wake>) {
+        let handover = Arc::new(Handover::default());
+        let applied: Applied = self.journal.applied();
+        let applying = apply(store, Arc::clone(&handover), applied, wake);
+        tokio::join!(applying, self.take(rx, &handover));
+    }
+
+    async fn take(mut self, mut rx: mpsc::Receiver<(Accept, Reply)>, handover: &Handover) {
+        while let Some((reports, replies)) = group(&mut rx).await {
+            if handover.is_stuck() {
+                turn_away(replies, &"the store has taken nothing in for a minute");
+                continue;
+            }
+            let (answers, before) = self.judge(&reports);
+            if self.entries.is_empty() {
+                tell(replies, answers);
+                continue;
+            }
+            // The disk is waited for on a thread of its own.
+            let Self {
+                mut journal,
+                entries,
+                newest,
+            } = self;
+            let written = spawn_blocking(move || {
+                let written = journal.write(&entries);
+                (journal, entries, written)
+            });
+            let Ok((journal, entries, written)) = written.await else {
+                tracing::error!("the thread that writes the intake journal has ended");
+                return handover.end();
+            };
+            self = Self {
+                journal,
+                entries,
+                newest,
+            };
+            match written {
+                Ok(number) => {
+                    fault::point("spool.committed");
+                    let new = reports.into_iter().zip(&answers).filter(|(_, a)| a.accepted);
+                    handover.add(number, self.journal.is_filling(), new.map(|(report, _)| report));
+                    tell(replies, answers);
+                }
+                Err(e) => {
+                    self.undo(before);
+                    turn_away(replies, &e);
+                }
+            }
+        }
+        handover.end();
+    }
+
+    /// What becomes of each report, the accepted ones as entries; and how to take that back.
+    fn judge<'r>(&mut self, reports: &'r [Accept]) -> (Vec<Accepted>, Vec<Before<'r>>) {
+        self.entries.clear();
+        let mut answers = Vec::with_capacity(reports.len());
+        let mut before = Vec::with_capacity(reports.len());
+        for report in reports {
+            let newest = self
+                .newest
+                .get(&report.cluster_id)
+                .and_then(|of| of.get(&report.node_id))
+                .copied();
+            let accepted = newest.is_none_or(|newest| (report.epoch, report.sequence) > newest);
+            if accepted {
+                journal::put(&mut self.entries, report);
+                self.set(report, Some((report.epoch, report.sequence)));
+                before.push(Before { of: report, newest });
+            }
+            answers.push(Accepted {
+                accepted,
+                sequence_ack: if accepted {
+                    report.sequence
+                } else {
+                    newest.map_or(0, |(_, acked)| acked)
+                },
+            });
+        }
+        (answers, before)
+    }
+
+    fn set(&mut self, of: &Accept, newest: Option<Newest>) {
+        let nodes = match self.newest.get_mut(&of.cluster_id) {
+            Some(nodes) => nodes,
+            None => self.newest.entry(of.cluster_id.clone()).or_default(),
+        };
+        match (nodes.get_mut(&of.node_id), newest) {
+            (Some(known), Some(newest)) => *known = newest,
+            (None, Some(newest)) => drop(nodes.insert(of.node_id.clone(), newest)),
+            (_, None) => drop(nodes.remove(&of.node_id)),
+        }
+    }
+
+    /// Nothing of a group was written.
+    fn undo(&mut self, before: Vec<Before<'_>>) {
+        for Before { of, newest } in before.into_iter().rev() {
+            self.set(of, newest);
+        }
+    }
+}
+
+/// What the journal holds and the database does not, as a file of the journal for a copy of the database that is made next;
+/// empty if there is nothing, or no journal.
+///
+/// # Errors
+/// If the store or a file cannot be read.
+pub async fn unapplied(store: &Store) -> Result<Vec<u8>, StoreError> {
+    match store.folder() {
+        Some(dir) => Ok(journal::unapplied(dir, noted(store.reader()).await?)?),
+        None => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
