@@ -142,7 +142,7 @@ async fn stop(mut agent: Child, config: &Path) {
 }
 
 fn last(gateway: &Gateway) -> Heartbeat {
-    Heartbeat::clone(&gateway.seen().heartbeats.last().unwrap().heartbeat)
+    gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
 }
 
 #[tokio::test]

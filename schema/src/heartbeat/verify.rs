@@ -48,7 +48,7 @@ pub struct Admission<'a> {
 #[derive(Debug, Clone)]
 pub struct VerifiedHeartbeat {
     /// The payload.
-    pub heartbeat: Box<Heartbeat>,
+    pub heartbeat: Heartbeat,
     /// SHA-256 of its raw bytes.
     pub payload_hash: [u8; 32],
     /// The nonce, to be remembered while the timestamp is within its window.
@@ -100,7 +100,7 @@ pub fn verify_heartbeat(
         ));
     }
 
-    let heartbeat = Box::new(opened.finish()?);
+    let heartbeat = opened.finish()?;
     let (report, report_signature) = match (auth.report, auth.report_signature) {
         (Some(report), Some(signature)) => (report, signature),
         (None, _) => return Err(Refusal::field(Code::ReportMissing, "auth.report", "is absent")),

@@ -11,7 +11,7 @@ fn a_signed_heartbeat_passes_and_gives_what_goes_on_chain() {
     // Over the wire and back, the payload's bytes must not change.
     let body = serde_json::to_vec(&request).unwrap();
     let verified = site.verify(&HeartbeatRequest::parse(&body).unwrap()).unwrap();
-    assert_eq!(*verified.heartbeat, hb);
+    assert_eq!(verified.heartbeat, hb);
     assert_eq!(
         (verified.report.time, verified.report.sequence),
         (1_769_781_900, 145_823)
