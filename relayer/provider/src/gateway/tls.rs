@@ -107,7 +107,7 @@ pub fn server_config(
 ) -> Result<ServerConfig, TlsError> {
     let mut provider = ring::default_provider();
     // The suite that every TLS 1.3 has, before the others whatever agents prefer: processors have instructions for SHA-256
-    // and none for SHA-384, which is a twelfth of a handshake.
+    // and none for SHA-384, which a handshake is then full of.
     provider
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);

@@ -54,7 +54,7 @@ impl Log {
                 let broken = || {
                     io::Error::new(
                         io::ErrorKind::InvalidData,
-                        "the intake journal is of another version",
+                        "the intake journal is of another version; start the version that wrote it once, or restore a backup",
                     )
                 };
                 reports.extend(read_all(&group.entries).ok_or_else(broken)?);
@@ -89,7 +89,10 @@ impl Log {
     async fn take(mut self, mut rx: mpsc::Receiver<(Accept, Reply)>, handover: &Handover) {
         while let Some((reports, replies)) = group(&mut rx).await {
             if handover.is_stuck() {
-                turn_away(replies, &"the store has taken nothing in for a minute");
+                turn_away(
+                    replies,
+                    &"the store has taken nothing in for a minute; the lines before say why",
+                );
                 continue;
             }
             let (answers, before) = self.judge(&reports);

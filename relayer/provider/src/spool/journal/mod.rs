@@ -1,9 +1,9 @@
 //! The intake journal: what SQLite has not taken in yet, on disk before it is answered.
 //!
 //! Two files that are written from their beginning again and again: reports of a group are appended with one sync of the
-//! disk, and what SQLite has committed needs its place no more. Each group has a number; the highest that SQLite holds
-//! stands in the very transaction that took it in (table `intake_journal`), so that a start takes in the rest and nothing
-//! twice.
+//! disk, and what SQLite has committed needs its place no more. Each group has a number; up to which SQLite
+//! holds all of them stands in the very transaction that took them in (table `intake_journal`), so that a start takes in the
+//! rest and nothing twice.
 
 mod entry;
 mod segment;
