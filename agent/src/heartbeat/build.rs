@@ -125,6 +125,75 @@ mod tests {
     use crate::probe::recorded;
     use crate::sample::Instruments;
 
+    fn peer(name: &str, latency_us: Option<u64>, loss_percent: u8, measured_at: u64) -> Measured {
+        let peer = serde_json::json!({
+            "node_id": name, "address": "192.0.2.1", "port": 9000, "public_key": "WGZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmY=",
+        });
+        Measured {
+            peer: serde_json::from_value(peer).unwrap(),
+            latency_us,
+            loss_percent,
+            measured_at,
+        }
+    }
+
+    #[test]
+    fn what_was_measured_to_peers_is_in_the_payload_while_it_is_fresh() {
+        let mut figures = Figures::default();
+        let began = Instant::now();
+        let measured = vec![
+            peer("node-near", Some(100), 0, 1_000),
+            peer("node-far", Some(300), 33, 1_001),
+            peer("node-gone", None, 100, 1_002),
+        ];
+        figures.peers.set(Some(measured), began);
+        let (node_id, cluster_id) = ("node-0001".parse().unwrap(), "hpc-cluster-1".parse().unwrap());
+        let payload = |now| {
+            let context = Context {
+                node_id: &node_id,
+                cluster_id: &cluster_id,
+                sequence: NonZeroU32::MIN,
+                timestamp: Rfc3339::from_unix(1_010, 0).unwrap(),
+                capacity: Capacity {
+                    cpu_cores_total: 1,
+                    cpu_cores_available: 1,
+                    cpu_cores_allocated: None,
+                    memory_gb_total: 1,
+                    memory_gb_available: 1,
+                    memory_gb_allocated: None,
+                    gpus_total: None,
+                    gpus_available: None,
+                    gpus_allocated: None,
+                    gpu_type: None,
+                    storage_gb_total: None,
+                    storage_gb_available: None,
+                    storage_gb_allocated: None,
+                },
+                status: HealthStatus::Healthy,
+                findings: &[],
+                jobs: None,
+                gateway_latency_us: None,
+                chain_latency_ms: None,
+            };
+            serde_json::to_value(build(context, &figures, now)).unwrap()["latency"].clone()
+        };
+        let said = serde_json::json!({
+            "measurements": [
+                {"target_node_id": "node-near", "latency_us": 100, "packet_loss_percent": 0, "measured_at": "1970-01-01T00:16:40.000000000Z"},
+                {"target_node_id": "node-far", "latency_us": 300, "packet_loss_percent": 33, "measured_at": "1970-01-01T00:16:41.000000000Z"},
+                {"target_node_id": "node-gone", "packet_loss_percent": 100, "measured_at": "1970-01-01T00:16:42.000000000Z"},
+            ],
+            "avg_cluster_latency_us": 200,
+        });
+        let stale = crate::sample::max_staleness(crate::sample::Category::Latency);
+        assert_eq!(payload(began), said);
+        assert_eq!(payload(began + stale), said);
+        assert_eq!(
+            payload(began + stale + std::time::Duration::from_millis(1)),
+            serde_json::Value::Null
+        );
+    }
+
     #[test]
     fn the_busiest_link_may_be_one_of_infiniband() {
         let (dir, roots) = recorded("gpu-node");

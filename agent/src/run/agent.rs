@@ -12,19 +12,19 @@ use super::orders::Orders;
 use super::peers::Peers;
 use super::said::Said;
 use super::service::Service;
+use super::task_files::TaskFiles;
 use super::world::{Timing, World};
 use crate::api::Board;
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
 use crate::health::Held;
-use crate::heartbeat::{HoldingsFile, SectionTracker, remembered_jobs};
+use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
 use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler, Sources};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, ServiceWish, StateDir, Status};
-use crate::task::news::News;
 use crate::timer::Timer;
 use crate::update::{Running, Versions};
 use crate::uplink::{Backoff, Client, Identity};
@@ -45,8 +45,8 @@ pub struct Agent {
     pub(super) sequence: Sequence,
     pub(super) sampler: Sampler,
     pub(super) adaptive: Adaptive,
-    /// What the task domain has found.
-    pub(super) tasks: News,
+    /// What the task domain holds and has found.
+    pub(super) task_files: TaskFiles,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
     pub(super) certificate_refused: bool,
@@ -80,8 +80,6 @@ pub struct Agent {
     /// Why this is not the machine that was registered.
     pub(super) hardware: Option<String>,
     pub(super) held: Held,
-    /// What tasks hold here.
-    pub(super) holdings: HoldingsFile,
     pub(super) peers: Peers,
     /// What the provider has ordered.
     pub(super) orders: Orders,
@@ -144,7 +142,6 @@ impl Agent {
             service: service.out().cloned(),
             ..Status::default()
         };
-        let holdings = HoldingsFile::new(config.tasks.as_ref().map(|t| t.dir.as_path()));
         let running = Running::here();
         let trial = trial_until(&state, &running, timing.trial);
         let peers = Peers::new(
@@ -158,7 +155,7 @@ impl Agent {
                 .with_attendant(keeper.attendant(&state, &config.sampling)),
             keeper,
             adaptive: Adaptive::default(),
-            tasks: News::of(config.tasks.as_ref().map(|t| t.dir.as_path())),
+            task_files: TaskFiles::of(&config),
             tag: registration.tag(),
             interval: config.sampling.base_interval,
             backoff: Backoff::new(timing.backoff_first, timing.backoff_longest),
@@ -198,7 +195,6 @@ impl Agent {
             status,
             hardware,
             held: Held::default(),
-            holdings,
             peers,
             orders,
             service,

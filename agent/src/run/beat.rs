@@ -80,13 +80,14 @@ impl Agent {
     /// Builds and signs the next heartbeat.
     async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
         self.sampler.gather();
-        let held = self.task_holdings().held;
+        self.look_at_tasks();
+        let held = self.task_files.holdings().held;
         let now = instant();
         let figures = self.sampler.figures();
         let capacity = capacity(figures, held, self.config.reserve, now).ok_or(
             "cores or memory of this machine cannot be read; check agent.roots.proc and agent.roots.sys",
         )?;
-        let (judged, findings) = self.judge();
+        let (judged, findings) = self.judged();
         let health = status.unwrap_or(judged);
         // A clean stop is no news about the machine.
         if status.is_none() && self.last_health.is_some_and(|last| last != health) {

@@ -9,7 +9,7 @@ use super::Agent;
 use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
-use crate::heartbeat::{TaskHoldings, jobs};
+use crate::heartbeat::jobs;
 use crate::history::values;
 use crate::sample::{Category, Reading, Schedule, max_staleness};
 
@@ -66,7 +66,7 @@ impl Agent {
         if !std::mem::take(&mut self.unshown) {
             return;
         }
-        let held = self.task_holdings().held;
+        let held = self.task_files.holdings().held;
         self.board.put(View {
             figures: self.sampler.figures().clone(),
             held,
@@ -84,17 +84,13 @@ impl Agent {
         }
     }
 
-    /// What tasks hold; of what cannot be read the last word counts.
-    pub(super) fn task_holdings(&mut self) -> TaskHoldings {
-        // It mostly lies beside the state directory.
-        if !self.keeps() {
-            return self.holdings.last();
-        }
-        match self.holdings.read() {
-            Ok(_) => self.over("holdings", "what tasks hold can be read again"),
+    /// Reads what the task domain has to say; of what cannot be read the last word counts.
+    pub(super) fn look_at_tasks(&mut self) {
+        let unix = self.clock.seconds();
+        match self.task_files.look(unix) {
+            Ok(()) => self.over("holdings", "what tasks hold can be read again"),
             Err(e) => self.warn_once("holdings", &format!("what tasks hold is as it was before: {e}")),
         }
-        self.holdings.last()
     }
 
     /// Keeps a sample of `category`.
@@ -125,15 +121,18 @@ impl Agent {
         }
     }
 
-    /// The node's judgement of itself now.
+    /// The node's judgement of itself now, by what was read of the tasks just now.
     pub(super) fn judge(&mut self) -> (HealthStatus, Vec<Finding>) {
+        self.look_at_tasks();
+        self.judged()
+    }
+
+    /// The same by what was read of them before.
+    pub(super) fn judged(&mut self) -> (HealthStatus, Vec<Finding>) {
         let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
         let unix = self.clock.seconds();
-        if self.keeps() {
-            self.tasks.read(unix);
-        }
         let beside = Beside {
-            tasks: self.tasks.last(),
+            tasks: self.task_files.news(),
             stuck: &stuck,
             ordered: self.orders.drained(),
             out: self.service.out(),

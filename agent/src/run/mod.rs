@@ -18,6 +18,7 @@ mod recover;
 mod reload;
 mod said;
 mod service;
+mod task_files;
 mod trial;
 mod world;
 

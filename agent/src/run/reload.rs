@@ -7,7 +7,6 @@ use hpc_schema::gateway::ConfigUpdates;
 use super::Agent;
 use super::identity::Places;
 use crate::config::{Config, SamplingConfig};
-use crate::heartbeat::HoldingsFile;
 use crate::sample::{Category, Sources, max_staleness, minimum};
 
 impl Agent {
@@ -54,7 +53,7 @@ impl Agent {
         // What the gateway has changed stays changed.
         let updates = self.updates.clone();
         self.update_config(&updates);
-        self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
+        self.task_files.again(&self.config);
         self.keeper.bound(&self.config.sampling);
         // Certificates lie in the state directory too, which may hang: the thread that writes there looks for them.
         self.keeper.look_for_certificate(Places {
@@ -101,7 +100,7 @@ impl Agent {
         if merged != self.updates {
             self.updates = merged;
             self.update_config(updates);
-            self.holdings = HoldingsFile::new(self.config.tasks.as_ref().map(|t| t.dir.as_path()));
+            self.task_files.again(&self.config);
             self.keeper.bound(&self.config.sampling);
         }
     }

@@ -24,23 +24,29 @@ pub(crate) async fn gather<T>(queue: &mut mpsc::Receiver<T>, most: usize) -> Vec
     group
 }
 
-/// Groups that are not full follow each other no faster than this: what a group costs as such is shared by more, and whoever
-/// comes alone waits for nobody.
+/// After a large group the next waits for so long to be full: under full load what a group costs as such is shared by more.
+/// After a small one nobody waits for others.
 #[derive(Debug)]
 pub(crate) struct Paced {
     every: Duration,
-    last: Option<Instant>,
+    large: usize,
+    until: Option<Instant>,
 }
 
 impl Paced {
-    pub(crate) fn new(every: Duration) -> Self {
-        Self { every, last: None }
+    /// A group of `large` and more is large; `every` is the time from one to the next.
+    pub(crate) fn new(every: Duration, large: usize) -> Self {
+        Self {
+            every,
+            large,
+            until: None,
+        }
     }
 
     /// As [`gather`].
     pub(crate) async fn gather<T>(&mut self, queue: &mut mpsc::Receiver<T>, most: usize) -> Vec<T> {
         let mut group = gather(queue, most).await;
-        if let Some(until) = self.last.and_then(|last| last.checked_add(self.every)) {
+        if let Some(until) = self.until {
             while !group.is_empty() && group.len() < most && Instant::now() < until {
                 let left = most.saturating_sub(group.len());
                 match timeout_at(until, queue.recv_many(&mut group, left)).await {
@@ -49,7 +55,8 @@ impl Paced {
                 }
             }
         }
-        self.last = Some(Instant::now());
+        let large = group.len() >= self.large;
+        self.until = Instant::now().checked_add(self.every).filter(|_| large);
         group
     }
 }
@@ -71,31 +78,40 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn groups_that_are_not_full_keep_their_distance_and_full_ones_do_not_wait() {
+    async fn after_a_large_group_the_next_waits_to_be_full_and_after_a_small_one_nobody_waits() {
         let (tx, mut rx) = mpsc::channel(1000);
-        let mut paced = Paced::new(Duration::from_millis(2));
+        let mut paced = Paced::new(Duration::from_millis(2), 24);
         let began = Instant::now();
-        tx.send(0).await.unwrap();
-        assert_eq!(paced.gather(&mut rx, 96).await.len(), 1);
+        let send = async |count: usize| {
+            for n in 0..count {
+                tx.send(n).await.unwrap();
+            }
+        };
+        for _ in 0..3 {
+            send(23).await;
+            assert_eq!(paced.gather(&mut rx, 96).await.len(), 23);
+        }
+        send(24).await;
+        assert_eq!(paced.gather(&mut rx, 96).await.len(), 24);
         assert_eq!(began.elapsed(), Duration::ZERO);
-        let more = tokio::spawn(async move {
-            for n in 0..3 {
-                tx.send(n).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            for n in 0..96 {
-                tx.send(n).await.unwrap();
-            }
-        });
-        let second = paced.gather(&mut rx, 96).await.len();
-        assert!((2..=3).contains(&second), "{second}");
-        assert_eq!(began.elapsed(), Duration::from_millis(2));
-        let full = paced.gather(&mut rx, 96).await.len();
-        assert!(
-            full >= 96 || began.elapsed() <= Duration::from_millis(4),
-            "{full}"
+
+        send(5).await;
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            send(6).await;
+        };
+        let (next, ()) = tokio::join!(paced.gather(&mut rx, 96), later);
+        assert_eq!((next.len(), began.elapsed()), (11, Duration::from_millis(2)));
+
+        send(30).await;
+        assert_eq!(paced.gather(&mut rx, 96).await.len(), 30);
+        send(97).await;
+        assert_eq!(
+            paced.gather(&mut rx, 96).await.len(),
+            96,
+            "a full one goes at once"
         );
-        more.await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_millis(2));
     }
 
     #[tokio::test]

@@ -240,6 +240,43 @@ mod tests {
     }
 
     #[test]
+    fn the_first_runtime_that_is_installed_is_told_with_its_version_and_none_is_told_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots {
+            proc: dir.path().to_owned(),
+            ..Roots::default()
+        };
+        let programs = dir.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        let install = |name: &str, says: &str| {
+            crate::stand_in::stand_in(&programs.join(name), &format!("#!/bin/sh\necho '{says}'\n"));
+        };
+        let told = || {
+            let mut probe = ServicesProbe {
+                places: Places::new([&programs]),
+                ..ServicesProbe::new(&roots, Some(programs.clone()))
+            };
+            let found = probe.read(Instant::now()).services;
+            let version = found.container_runtime_version.map(|v| v.as_str().to_owned());
+            (found.container_runtime.unwrap(), version)
+        };
+        assert_eq!(told(), (ContainerRuntime::None, None));
+        install("podman", "podman version 4.3.1");
+        assert_eq!(told(), (ContainerRuntime::Podman, Some("4.3.1".into())));
+        install("docker", "Docker version 20.10.24+dfsg1, build 297e128");
+        assert_eq!(told(), (ContainerRuntime::Docker, Some("20.10.24+dfsg1".into())));
+        install("apptainer", "nothing of the kind");
+        assert_eq!(
+            told(),
+            (ContainerRuntime::Singularity, None),
+            "no version is no other runtime"
+        );
+        fs::remove_file(programs.join("apptainer")).unwrap();
+        install("singularity", "singularity-ce version 4.1.0");
+        assert_eq!(told(), (ContainerRuntime::Singularity, Some("4.1.0".into())));
+    }
+
+    #[test]
     fn a_service_that_is_not_installed_is_looked_for_rarely() {
         let dir = tempfile::tempdir().unwrap();
         let none = dir.path().join("bin");

@@ -69,7 +69,7 @@ impl Agent {
         let stuck = !self.sampler.stuck().is_empty();
         Proof {
             probed: self.sampler.figures().probed().filter(|_| !stuck),
-            unproven_slots: self.holdings.last().unproven_slots,
+            unproven_slots: self.task_files.holdings().unproven_slots,
         }
     }
 

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use hpc_schema::code::Code;
 use hpc_schema::heartbeat::{
@@ -85,6 +86,12 @@ impl Judge {
     /// Forgets what is no longer needed.
     pub fn prune(&self, now: UnixSeconds) {
         self.nonces.prune(now);
+    }
+
+    /// For how long the database has not taken in what the spool's journal holds.
+    #[must_use]
+    pub fn behind(&self) -> Duration {
+        self.spool.behind()
     }
 
     /// How full the spool's queue is, in thousandths.

@@ -20,9 +20,10 @@ use crate::gather::Paced;
 const QUEUE: usize = 4096;
 /// Heartbeats of one batch: two signatures of one key each. More gain little and make the first wait longer.
 pub const BATCH: usize = 96;
-/// Between two batches that are not full: those of one batch are also stored in one commit, and a commit costs more than
-/// what it stores.
+/// From one batch to the next where as many as [`LARGE`] come: those of one batch are also stored together, and each
+/// sync of the disk costs more than what it stores.
 const PACE: Duration = Duration::from_millis(2);
+const LARGE: usize = 24;
 /// Up to so many heartbeats are verified where they are gathered: another thread and the way back cost as much.
 const HERE: usize = 2;
 /// Up to so many signatures are as fast one by one.
@@ -162,7 +163,7 @@ impl Verifiers {
 }
 
 async fn verify_here(mut asked: mpsc::Receiver<Asked>) {
-    let mut paced = Paced::new(PACE);
+    let mut paced = Paced::new(PACE, LARGE);
     loop {
         let (heartbeats, replies): (Vec<_>, Vec<_>) =
             paced.gather(&mut asked, BATCH).await.into_iter().unzip();
@@ -188,7 +189,7 @@ async fn hand_out(
     batches: std::sync::mpsc::Sender<Batch>,
     places: Arc<Semaphore>,
 ) {
-    let mut paced = Paced::new(PACE);
+    let mut paced = Paced::new(PACE, LARGE);
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let (heartbeats, replies): (Vec<_>, Vec<_>) =
             paced.gather(&mut asked, BATCH).await.into_iter().unzip();

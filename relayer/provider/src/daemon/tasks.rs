@@ -184,6 +184,8 @@ pub(super) async fn keep(
         }
         if let Some(gateway) = gateway.upgrade() {
             gateway.judge.prune(clock::now());
+            let behind = gateway.judge.behind().as_secs();
+            shared.metrics.intake_behind_seconds.set(behind);
             // Leases that are over.
             wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {

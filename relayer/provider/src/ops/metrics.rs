@@ -70,6 +70,8 @@ pub struct Metrics {
     pub waiting: Count,
     /// Reports in transactions that have not ended.
     pub bound: Count,
+    /// Age of the oldest accepted report that SQLite has not taken in from the intake journal.
+    pub intake_behind_seconds: Count,
     /// Age of the oldest report that has not ended.
     pub oldest_unsettled_seconds: Count,
     /// Reports by how they ended.
@@ -144,6 +146,12 @@ impl Metrics {
             self.bound.clone(),
         );
         r.register_with_unit(
+            "intake_behind",
+            "Age of the oldest accepted report that SQLite has not taken in from the intake journal",
+            Unit::Seconds,
+            self.intake_behind_seconds.clone(),
+        );
+        r.register_with_unit(
             "oldest_unsettled",
             "Age of the oldest report that has not ended",
             Unit::Seconds,
@@ -209,6 +217,7 @@ mod tests {
             "virtengine_provider_heartbeats_total{result=\"accepted\"} 1",
             "virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"} 1",
             "virtengine_provider_oldest_unsettled_seconds 7",
+            "virtengine_provider_intake_behind_seconds 0",
             "# EOF",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

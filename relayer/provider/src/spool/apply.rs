@@ -71,10 +71,15 @@ impl Handover {
         }
     }
 
-    /// Whether what was accepted long ago is not in the database yet.
-    pub(super) fn is_stuck(&self) -> bool {
+    /// For how long what was accepted is not in the database yet.
+    pub(super) fn behind(&self) -> Duration {
         let first = self.inner().pending.first();
-        first.is_some_and(|first| first.elapsed() > STUCK)
+        first.map_or(Duration::ZERO, |first| first.elapsed())
+    }
+
+    /// Whether that is long.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.behind() > STUCK
     }
 
     /// Nothing more comes.

@@ -79,8 +79,13 @@ impl Log {
     }
 
     /// Takes in what comes; ends when all of it is in the database.
-    pub(super) async fn write(self, store: Store, rx: mpsc::Receiver<(Accept, Reply)>, wake: Arc<Wake>) {
-        let handover = Arc::new(Handover::default());
+    pub(super) async fn write(
+        self,
+        store: Store,
+        rx: mpsc::Receiver<(Accept, Reply)>,
+        wake: Arc<Wake>,
+        handover: Arc<Handover>,
+    ) {
         let applied: Applied = self.journal.applied();
         let applying = apply(store, Arc::clone(&handover), applied, wake);
         tokio::join!(applying, self.take(rx, &handover));

@@ -1,9 +1,11 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::accept::{Accept, Accepted, accept};
+use super::apply::Handover;
 use super::group::{Reply, group, tell, turn_away};
 use super::log::Log;
 use super::together::accept_all;
@@ -16,7 +18,11 @@ const QUEUE: usize = 4096;
 
 /// Where admission puts reports. Cheap to clone; the writer ends when the last clone is gone.
 #[derive(Debug, Clone)]
-pub struct Spool(mpsc::Sender<(Accept, Reply)>);
+pub struct Spool {
+    tx: mpsc::Sender<(Accept, Reply)>,
+    /// What the database has not taken in from the journal yet.
+    handover: Arc<Handover>,
+}
 
 impl Spool {
     /// Starts the writer: into the journal where there is one, else into the database itself. The task ends when all that
@@ -24,11 +30,12 @@ impl Spool {
     #[must_use]
     pub fn start(store: Store, log: Option<Log>, wake: Arc<Wake>) -> (Self, JoinHandle<()>) {
         let (tx, rx) = mpsc::channel(QUEUE);
+        let handover = Arc::new(Handover::default());
         let task = match log {
-            Some(log) => tokio::spawn(log.write(store, rx, wake)),
+            Some(log) => tokio::spawn(log.write(store, rx, wake, Arc::clone(&handover))),
             None => tokio::spawn(write(store, rx, wake)),
         };
-        (Self(tx), task)
+        (Self { tx, handover }, task)
     }
 
     /// Stores a report; returns once it is durable.
@@ -37,14 +44,20 @@ impl Spool {
     /// If the queue is full or the store fails: the report is not accepted.
     pub async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
         let (tx, rx) = oneshot::channel();
-        self.0.try_send((report, tx)).map_err(|_| StoreError::Busy)?;
+        self.tx.try_send((report, tx)).map_err(|_| StoreError::Busy)?;
         rx.await.map_err(|_| StoreError::Stopped)?
+    }
+
+    /// For how long the database has not taken in what the journal holds.
+    #[must_use]
+    pub fn behind(&self) -> Duration {
+        self.handover.behind()
     }
 
     /// Reports that wait for the writer, in thousandths of its queue.
     #[must_use]
     pub fn load_permille(&self) -> usize {
-        (QUEUE - self.0.capacity().min(QUEUE)) * 1000 / QUEUE
+        (QUEUE - self.tx.capacity().min(QUEUE)) * 1000 / QUEUE
     }
 }
 

@@ -137,12 +137,18 @@ proptest! {
                 }
                 Step::Kill | Step::Tear(..) => {
                     if let Step::Tear(size, wrong) = step {
+                        let before = paths(dir.path()).map(|path| (fs::read(&path).unwrap(), path));
                         let number = journal.write(&vec![byte; 4000]).unwrap();
                         let (now, end) = (journal.active.path().to_owned(), journal.active.len());
                         let mut bytes = fs::read(&now).unwrap();
                         let to = usize::try_from(end).unwrap();
                         let from = to - 4020 + size;
-                        bytes[from..to].fill(0);
+                        // Behind it stands what stood there before.
+                        let (old, _) = before.iter().find(|(_, path)| *path == now).unwrap();
+                        let old = old.iter().copied().chain(std::iter::repeat(0));
+                        for (place, old) in bytes[from..to].iter_mut().zip(old.skip(from)) {
+                            *place = old;
+                        }
                         if wrong {
                             bytes[from - 1] ^= 0xff;
                         }

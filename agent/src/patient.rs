@@ -1,0 +1,91 @@
+//! What asks a disk that may not answer, such as a file server's: with a thread of its own, and nobody waits for it long.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+/// Longer than any disk that works takes for a small file.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A value with which the disk is asked.
+#[derive(Debug)]
+pub struct Patient<T> {
+    /// None while the thread has it.
+    value: Option<T>,
+    away: Option<Receiver<T>>,
+}
+
+impl<T: Send + 'static> Patient<T> {
+    /// With this value.
+    pub fn new(value: T) -> Self {
+        Self {
+            value: Some(value),
+            away: None,
+        }
+    }
+
+    /// Asks, and gives the value with what it has learnt; none while a question hangs, for which only the first waits.
+    pub fn ask(&mut self, question: impl FnOnce(&mut T) + Send + 'static) -> Option<&T> {
+        if let Some(away) = &self.away {
+            match away.try_recv() {
+                Ok(value) => self.value = Some(value),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => {}
+            }
+            self.away = None;
+        }
+        let mut value = self.value.take()?;
+        let (tx, rx) = mpsc::sync_channel(1);
+        let asked = thread::Builder::new().name("disk".into()).spawn(move || {
+            question(&mut value);
+            // Whoever asked may have been made anew.
+            drop(tx.send(value));
+        });
+        if asked.is_ok() {
+            match rx.recv_timeout(PATIENCE) {
+                Ok(value) => self.value = Some(value),
+                Err(RecvTimeoutError::Timeout) => self.away = Some(rx),
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        self.value.as_ref()
+    }
+
+    /// Whether a question hangs, or its thread has taken the value with it.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.value.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_first_question_that_hangs_is_waited_for_shortly_and_no_later_one() {
+        let mut patient = Patient::new(1);
+        assert_eq!(patient.ask(|n| *n += 1), Some(&2));
+        let (go, wait) = mpsc::channel::<()>();
+        let began = Instant::now();
+        let hangs = move |n: &mut i32| {
+            let _gone = wait.recv();
+            *n += 10;
+        };
+        assert_eq!(patient.ask(hangs), None);
+        assert!(patient.is_away() && began.elapsed() >= PATIENCE);
+        let began = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(patient.ask(|n| *n += 100), None);
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        go.send(()).unwrap();
+        let answered = (0..1000).find_map(|_| {
+            thread::sleep(Duration::from_millis(5));
+            patient.ask(|n| *n += 1000).copied()
+        });
+        assert_eq!(answered, Some(1012));
+    }
+}
