@@ -4,10 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -17,11 +14,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LoggingConfig;
 use crate::files::{FileError, at, create_directory, directory_of};
-
-/// Longer than any disk that works takes for a line.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Lines that may wait for a disk that does not answer.
-const WAITING: usize = 1024;
 
 /// Changes level and file while the agent runs.
 #[derive(Clone)]
@@ -70,17 +62,19 @@ pub fn start(config: &LoggingConfig) -> Result<LogHandle, FileError> {
     Ok(LogHandle { level, target })
 }
 
-fn open(config: &LoggingConfig) -> Result<Option<Writer>, FileError> {
-    let Some(path) = &config.file else { return Ok(None) };
-    let file = Rotated::open(path, config.max_size, config.max_backups)?;
-    Ok(Some(Writer::start(file).map_err(at("write", path))?))
+fn open(config: &LoggingConfig) -> Result<Option<Rotated>, FileError> {
+    config
+        .file
+        .as_ref()
+        .map(|path| Rotated::open(path, config.max_size, config.max_backups))
+        .transpose()
 }
 
 #[derive(Clone)]
-struct Target(Arc<Mutex<Option<Writer>>>);
+struct Target(Arc<Mutex<Option<Rotated>>>);
 
 impl Target {
-    fn lock(&self) -> MutexGuard<'_, Option<Writer>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Rotated>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,57 +89,16 @@ impl<'a> MakeWriter<'a> for Target {
 impl Write for Target {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match &mut *self.lock() {
-            Some(writer) => writer.write(line),
+            // A full disk must not silence the agent: what the file does not take goes to standard error.
+            Some(file) => file.write(line).or_else(|_| io::stderr().write(line)),
             None => io::stderr().write(line),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The thread that writes the file: its disk may not answer, and no heartbeat should wait for a line.
-struct Writer {
-    lines: SyncSender<Vec<u8>>,
-    written: Receiver<()>,
-    /// Lines of which it is not known that they are written.
-    under_way: usize,
-}
-
-impl Writer {
-    fn start(mut file: Rotated) -> io::Result<Self> {
-        let (lines, rx) = mpsc::sync_channel::<Vec<u8>>(WAITING);
-        let (tx, written) = mpsc::channel();
-        thread::Builder::new().name("log".into()).spawn(move || {
-            while let Ok(line) = rx.recv() {
-                // A full disk must not silence the agent: what the file does not take goes to standard error.
-                if file.write(&line).is_err() {
-                    drop(io::stderr().write_all(&line));
-                }
-                if tx.send(()).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self {
-            lines,
-            written,
-            under_way: 0,
-        })
-    }
-
-    /// Returns once the line is written, or does not wait for one that takes long; later ones wait in memory then, and
-    /// go to standard error where they are too many.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        while self.under_way > 0 && self.written.try_recv().is_ok() {
-            self.under_way = self.under_way.saturating_sub(1);
+        match &mut *self.lock() {
+            Some(file) => file.file.flush(),
+            None => Ok(()),
         }
-        if self.lines.try_send(line.to_vec()).is_err() {
-            return io::stderr().write(line);
-        }
-        let waits = self.under_way > 0 || self.written.recv_timeout(PATIENCE).is_err();
-        self.under_way = self.under_way.saturating_add(usize::from(waits));
-        Ok(line.len())
     }
 }
 
@@ -240,41 +193,6 @@ mod tests {
         // A restart goes on with the file.
         let log = Rotated::open(&path, 10, 2).unwrap();
         assert_eq!(log.size, 6);
-    }
-
-    #[test]
-    fn a_line_is_in_the_file_when_it_has_been_logged_and_a_disk_that_hangs_is_waited_for_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agent.log");
-        let mut log = Writer::start(Rotated::open(&path, 1 << 20, 1).unwrap()).unwrap();
-        for n in 1..=3usize {
-            log.write(b"line\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "line\n".repeat(n));
-        }
-
-        // A pipe that nobody reads takes 64 KiB and then hangs, as a file server does that has gone away.
-        let (mut there, here) = io::pipe().unwrap();
-        let hangs = Rotated {
-            path,
-            file: File::from(std::os::fd::OwnedFd::from(here)),
-            size: 0,
-            max_size: u64::MAX,
-            max_backups: 0,
-        };
-        let mut log = Writer::start(hangs).unwrap();
-        let line = [b'x'; 1000];
-        let began = std::time::Instant::now();
-        for _ in 0..500 {
-            log.write(&line).unwrap();
-        }
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-        // It answers again: nothing is lost, and lines are waited for as before.
-        let mut read = vec![0; 500 * line.len()];
-        io::Read::read_exact(&mut there, &mut read).unwrap();
-        while log.under_way > 0 {
-            log.write(b"y").unwrap();
-            io::Read::read_exact(&mut there, &mut [0]).unwrap();
-        }
     }
 
     #[test]

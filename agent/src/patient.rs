@@ -6,55 +6,60 @@ use std::time::Duration;
 
 /// Longer than any disk that works takes for a small file.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Enough to read a file of JSON.
+const STACK: usize = 256 << 10;
 
 /// A value with which the disk is asked.
 #[derive(Debug)]
 pub struct Patient<T> {
-    /// None while the thread has it.
-    value: Option<T>,
+    /// As it was answered last.
+    value: T,
     away: Option<Receiver<T>>,
 }
 
-impl<T: Send + 'static> Patient<T> {
+impl<T: Clone + Send + 'static> Patient<T> {
     /// With this value.
     pub fn new(value: T) -> Self {
-        Self {
-            value: Some(value),
-            away: None,
-        }
+        Self { value, away: None }
     }
 
-    /// Asks, and gives the value with what it has learnt; none while a question hangs, for which only the first waits.
+    /// Asks, and gives the value with what it has learnt; none while a question hangs, for which only the first waits. An
+    /// answer that comes late is given by the next call, which asks nothing.
     pub fn ask(&mut self, question: impl FnOnce(&mut T) + Send + 'static) -> Option<&T> {
         if let Some(away) = &self.away {
-            match away.try_recv() {
-                Ok(value) => self.value = Some(value),
-                Err(TryRecvError::Empty) => return None,
-                Err(TryRecvError::Disconnected) => {}
+            let answer = away.try_recv();
+            if matches!(answer, Err(TryRecvError::Empty)) {
+                return None;
             }
             self.away = None;
-        }
-        let mut value = self.value.take()?;
-        let (tx, rx) = mpsc::sync_channel(1);
-        let asked = thread::Builder::new().name("disk".into()).spawn(move || {
-            question(&mut value);
-            // Whoever asked may have been made anew.
-            drop(tx.send(value));
-        });
-        if asked.is_ok() {
-            match rx.recv_timeout(PATIENCE) {
-                Ok(value) => self.value = Some(value),
-                Err(RecvTimeoutError::Timeout) => self.away = Some(rx),
-                Err(RecvTimeoutError::Disconnected) => {}
+            // Else its thread has ended without one.
+            if let Ok(value) = answer {
+                self.value = value;
+                return Some(&self.value);
             }
         }
-        self.value.as_ref()
-    }
-
-    /// Whether a question hangs, or its thread has taken the value with it.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.value.is_none()
+        let mut value = self.value.clone();
+        let (tx, rx) = mpsc::sync_channel(1);
+        let asked = thread::Builder::new()
+            .name("disk".into())
+            .stack_size(STACK)
+            .spawn(move || {
+                question(&mut value);
+                // Whoever asked may have been made anew.
+                drop(tx.send(value));
+            });
+        asked.ok()?;
+        match rx.recv_timeout(PATIENCE) {
+            Ok(value) => {
+                self.value = value;
+                Some(&self.value)
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.away = Some(rx);
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 }
 
@@ -75,7 +80,7 @@ mod tests {
             *n += 10;
         };
         assert_eq!(patient.ask(hangs), None);
-        assert!(patient.is_away() && began.elapsed() >= PATIENCE);
+        assert!(began.elapsed() >= PATIENCE);
         let began = Instant::now();
         for _ in 0..100 {
             assert_eq!(patient.ask(|n| *n += 100), None);
@@ -86,6 +91,10 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
             patient.ask(|n| *n += 1000).copied()
         });
-        assert_eq!(answered, Some(1012));
+        assert_eq!(answered, Some(12), "the late answer itself");
+        assert_eq!(patient.ask(|n| *n += 1), Some(&13));
+        // A question that ends its thread leaves the value as it was.
+        assert_eq!(patient.ask(|_| panic!("on purpose")), None);
+        assert_eq!(patient.ask(|n| *n += 1), Some(&14));
     }
 }

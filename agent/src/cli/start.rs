@@ -25,10 +25,12 @@ const STACK: usize = 64 << 10;
 /// One of them does not answer.
 pub(super) fn look_at_files(config: &Config) -> Result<(), Failure> {
     let log = config.logging.file.as_deref().map(directory_of);
+    let tasks = config.tasks.as_ref().map(|t| t.dir.as_path());
     let folders = [
         ("agent.state_dir", Some(config.state_dir.as_path())),
         ("agent.key_path", Some(directory_of(&config.key_path))),
         ("logging.file", log),
+        ("tasks.dir", tasks),
     ];
     for (key, folder) in folders {
         if let Some(folder) = folder {

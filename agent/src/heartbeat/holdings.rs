@@ -20,7 +20,7 @@ pub struct TaskHoldings {
 }
 
 /// Reads them again and again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct HoldingsFile {
     path: Option<PathBuf>,
     last: TaskHoldings,

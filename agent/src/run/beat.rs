@@ -80,7 +80,6 @@ impl Agent {
     /// Builds and signs the next heartbeat.
     async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
         self.sampler.gather();
-        self.look_at_tasks();
         let held = self.task_files.holdings().held;
         let now = instant();
         let figures = self.sampler.figures();

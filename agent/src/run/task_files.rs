@@ -14,7 +14,7 @@ pub(super) struct TaskFiles {
     news: Vec<(&'static str, String)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Files {
     holdings: HoldingsFile,
     news: News,

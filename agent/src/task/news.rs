@@ -52,7 +52,7 @@ impl Probed {
 }
 
 /// One file, read anew when it has changed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Seen<T> {
     path: PathBuf,
     changed: Option<SystemTime>,
@@ -83,7 +83,7 @@ impl<T: DeserializeOwned> Seen<T> {
 }
 
 /// What there is to know.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct News {
     files: Option<(Seen<Report>, Seen<Probed>)>,
     found: Vec<(&'static str, String)>,

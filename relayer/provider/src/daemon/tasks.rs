@@ -63,6 +63,7 @@ pub(super) async fn control(
         controls,
         health,
         registry,
+        metrics,
         credentials,
         ..
     } = shared;
@@ -70,6 +71,12 @@ pub(super) async fn control(
     let changes = store.changes();
     let mut mark = registry::Mark::default();
     loop {
+        // Here, where nobody waits for what writes.
+        if let Some(gateway) = gateway.upgrade() {
+            metrics
+                .intake_behind_seconds
+                .set(gateway.judge.behind().as_secs());
+        }
         if let Err(e) = registry::catch_up(&store, &registry, &mut mark, clock::now()).await {
             tracing::debug!(error = %e, "what other gateways have read is looked for again");
         }
@@ -184,8 +191,6 @@ pub(super) async fn keep(
         }
         if let Some(gateway) = gateway.upgrade() {
             gateway.judge.prune(clock::now());
-            let behind = gateway.judge.behind().as_secs();
-            shared.metrics.intake_behind_seconds.set(behind);
             // Leases that are over.
             wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {

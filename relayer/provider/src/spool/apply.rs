@@ -43,6 +43,8 @@ pub(super) struct Handover {
 #[derive(Debug, Default)]
 struct Inner {
     pending: Pending,
+    /// Since when the first of those waits that a transaction has.
+    taking: Option<Instant>,
     /// The newest group whose reports are there.
     newest: u64,
     /// The journal is getting full.
@@ -73,7 +75,8 @@ impl Handover {
 
     /// For how long what was accepted is not in the database yet.
     pub(super) fn behind(&self) -> Duration {
-        let first = self.inner().pending.first();
+        let mut inner = self.inner();
+        let first = inner.taking.or_else(|| inner.pending.first());
         first.map_or(Duration::ZERO, |first| first.elapsed())
     }
 
@@ -133,6 +136,7 @@ pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applie
                 .checked_sub(inner.age())
                 .unwrap_or_else(Instant::now);
             let most = if inner.urgent() { URGENT_SLICE } else { SLICE };
+            inner.taking = inner.pending.first();
             let taken = inner.pending.take(before, most);
             let upto = taken.upto.unwrap_or(inner.newest);
             (taken, upto, inner.ended)
@@ -144,6 +148,7 @@ pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applie
             // The answer alone was lost.
             done = Ok(());
         }
+        handover.inner().taking = None;
         match done {
             Ok(()) => {
                 applied.set(upto);
