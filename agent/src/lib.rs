@@ -18,7 +18,7 @@ pub mod install;
 pub mod key;
 pub mod log;
 pub mod machine;
-pub mod patient;
+mod patient;
 pub mod probe;
 pub mod random;
 pub mod register;

@@ -11,7 +11,7 @@ const STACK: usize = 256 << 10;
 
 /// A value with which the disk is asked.
 #[derive(Debug)]
-pub struct Patient<T> {
+pub(crate) struct Patient<T> {
     /// As it was answered last.
     value: T,
     away: Option<Receiver<T>>,
@@ -19,13 +19,13 @@ pub struct Patient<T> {
 
 impl<T: Clone + Send + 'static> Patient<T> {
     /// With this value.
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self { value, away: None }
     }
 
     /// Asks, and gives the value with what it has learnt; none while a question hangs, for which only the first waits. An
     /// answer that comes late is given by the next call, which asks nothing.
-    pub fn ask(&mut self, question: impl FnOnce(&mut T) + Send + 'static) -> Option<&T> {
+    pub(crate) fn ask(&mut self, question: impl FnOnce(&mut T) + Send + 'static) -> Option<&T> {
         if let Some(away) = &self.away {
             let answer = away.try_recv();
             if matches!(answer, Err(TryRecvError::Empty)) {

@@ -59,6 +59,16 @@ fn point(link: &Path, target: &Path) {
     std::os::unix::fs::symlink(target, link).unwrap();
 }
 
+/// A link of this name, the folder that it leads to, and the one that will hang.
+fn linked(home: &Home, name: &str) -> (PathBuf, PathBuf, PathBuf) {
+    let (link, real, frozen) = (home.path(name), home.path("real"), home.path("frozen"));
+    for folder in [&real, &frozen] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    point(&link, &real);
+    (link, real, frozen)
+}
+
 /// The agent in a mount namespace of its own, in which `frozen` is a FUSE file system. Its server would be whoever
 /// holds the agent's standard input: nobody reads it, so every question waits for ever.
 fn start(config: &Path, frozen: &Path) -> Child {
@@ -143,6 +153,12 @@ async fn stop(mut agent: Child, config: &Path) {
 
 fn last(gateway: &Gateway) -> Heartbeat {
     gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
+}
+
+fn none_was_late(gateway: &Gateway) {
+    let arrived = gateway.seen().arrived.clone();
+    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
 }
 
 #[tokio::test]
@@ -236,9 +252,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
         log.contains("collector=\"storage\"") && log.contains("has not answered"),
         "{log}"
     );
-    let seen = gateway.seen().arrived.clone();
-    let gap = seen.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+    none_was_late(&gateway);
 
     // Mended, all of it comes back by itself, and the finding goes.
     point(&storage, home.dir.path());
@@ -267,11 +281,7 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     let home = Home::new();
-    let (state, real, frozen) = (home.path("state"), home.path("real"), home.path("frozen"));
-    for folder in [&real, &frozen] {
-        std::fs::create_dir(folder).unwrap();
-    }
-    point(&state, &real);
+    let (state, _, frozen) = linked(&home, "state");
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
     let log = || read(&frozen.with_extension("log"));
     let mut agent = start(&config, &frozen);
@@ -284,9 +294,7 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     }
     assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
     assert!(log().contains("collector=\"state directory\""), "{}", log());
-    let arrived = gateway.seen().arrived.clone();
-    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+    none_was_late(&gateway);
 
     // It says goodbye and ends in time all the same.
     let pid = i32::try_from(agent.id().unwrap()).unwrap();
@@ -332,11 +340,7 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
     // Due for renewal after 20 s.
     gateway.behaviour().certificate_life = Duration::from_secs(30);
     let home = Home::new();
-    let (state, real, frozen) = (home.path("state"), home.path("real"), home.path("frozen"));
-    for folder in [&real, &frozen] {
-        std::fs::create_dir(folder).unwrap();
-    }
-    point(&state, &real);
+    let (state, real, frozen) = linked(&home, "state");
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
     let log = || read(&frozen.with_extension("log"));
     let fuse = device();
@@ -395,9 +399,7 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
         std::fs::read_dir(real.join("diagnostics")).is_ok_and(|d| d.count() == 1)
     })
     .await;
-    let arrived = gateway.seen().arrived.clone();
-    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+    none_was_late(&gateway);
     assert_eq!(gateway.seen().recoveries, 0);
 
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -417,11 +419,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     let home = Home::new();
-    let (tasks, real, frozen) = (home.path("tasks"), home.path("real"), home.path("frozen"));
-    for folder in [&real, &frozen] {
-        std::fs::create_dir(folder).unwrap();
-    }
-    point(&tasks, &real);
+    let (tasks, real, frozen) = linked(&home, "tasks");
     let holdings = real.join("holdings.json");
     let all_memory =
         r#"{"kind":"vm","name":"vm-1","task_id":"task-1","since":1,"facts":{"memory_mib":1073741824}}"#;
@@ -451,9 +449,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         "the last word counts"
     );
     assert!(log().contains("(tasks.dir) does not answer"), "{}", log());
-    let arrived = gateway.seen().arrived.clone();
-    let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!(gap <= INTERVAL + LATE, "no heartbeat for {gap:?}");
+    none_was_late(&gateway);
 
     // The folder is back, and the task is not.
     std::fs::remove_file(&holdings).unwrap();

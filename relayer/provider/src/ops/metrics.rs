@@ -212,12 +212,13 @@ mod tests {
             })
             .inc();
         m.oldest_unsettled_seconds.set(7);
+        m.intake_behind_seconds.set(3);
         let text = m.expose();
         for line in [
             "virtengine_provider_heartbeats_total{result=\"accepted\"} 1",
             "virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"} 1",
             "virtengine_provider_oldest_unsettled_seconds 7",
-            "virtengine_provider_intake_behind_seconds 0",
+            "virtengine_provider_intake_behind_seconds 3",
             "# EOF",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

@@ -21,6 +21,7 @@ async fn what_is_accepted_while_the_database_cannot_be_written_is_in_it_after_a_
     let path = dir.path().join("p.db");
     let (store, log) = open(&path).await;
     let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    assert_eq!(spool.behind(), Duration::ZERO);
     // Somebody else writes, and does not end.
     let held = store.begin().await.unwrap();
     for sequence in [4, 5, 9] {
@@ -39,6 +40,13 @@ async fn what_is_accepted_while_the_database_cannot_be_written_is_in_it_after_a_
         }
     );
     assert_eq!(depth(store.reader()).await.unwrap().waiting, 0);
+    // By then a transaction has them that does not begin.
+    sleep(Duration::from_millis(100)).await;
+    assert!(
+        spool.behind() >= Duration::from_millis(100),
+        "{:?}",
+        spool.behind()
+    );
     // A copy that is made now has it too.
     let copied = tempfile::tempdir().unwrap();
     std::fs::write(
