@@ -30,3 +30,4 @@ pub mod slot;
 pub mod spool;
 pub mod store;
 pub mod task;
+mod unread;

@@ -10,10 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::answer::Failure;
-
-/// How much of a body that is too large is read and thrown away. A client that still sends when the answer
-/// comes mostly never reads it; up to here it gets to know why.
-const DISCARD: usize = 16 * 1024 * 1024;
+use crate::unread::DISCARD;
 
 /// The whole body, if it is at most `limit` bytes and arrives in time.
 pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Bytes, Failure> {
@@ -49,11 +46,6 @@ pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Re
         ));
     }
     Ok(bytes)
-}
-
-/// Throws a small body away, so that the answer is not lost when the connection is closed with bytes unread.
-pub(super) async fn discard(request: Request, within: Duration) {
-    drop(timeout(within, gather(request.into_body(), 0)).await);
 }
 
 async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Failure> {

@@ -1,8 +1,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::body::HttpBody as _;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -18,13 +18,12 @@ use tower::Service as _;
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::{Gateway, body, certificate, heartbeat, register, result, tasks};
+use super::{Gateway, certificate, heartbeat, register, result, tasks};
 use crate::clock;
 use crate::ops::RequestLabels;
+use crate::unread;
 
 const MAX_HEADERS: usize = 64;
-/// How long the rest of a refused request is read.
-const DISCARD_WITHIN: Duration = Duration::from_secs(1);
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// Every path of the agents.
@@ -101,7 +100,7 @@ pub(super) fn answer(
             request.extensions_mut().insert(Connection::clone(&connection));
             let mut router = router.clone();
             Box::pin(async move {
-                match router.call(request).await {
+                match unread::answered(request, async |request| router.call(request).await).await {
                     Ok(response) => response,
                     Err(never) => match never {},
                 }
@@ -124,7 +123,7 @@ fn short_way(request: &Request) -> Option<Short> {
             let rest = path.strip_prefix("/api/v1/hpc/nodes/")?;
             (rest.strip_suffix("/heartbeat")?, Short::Heartbeat)
         }
-        Method::GET => {
+        Method::GET if request.body().is_end_stream() => {
             let rest = path.strip_prefix("/internal/v1/nodes/")?;
             (rest.strip_suffix("/tasks/wait")?, Short::Wait)
         }
@@ -158,7 +157,7 @@ async fn guarded(
     let admitted = admit(gateway, connection, route).and_then(|()| bounded(request.headers()));
     let mut response = match admitted {
         Err(failure) => {
-            Box::pin(body::discard(request, DISCARD_WITHIN)).await;
+            Box::pin(unread::discard(request.into_body())).await;
             failure.into_response()
         }
         Ok(()) => {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 use tower::Service as _;
 
 use super::{Health, Metrics};
+use crate::unread;
 
 type Shared = (Arc<Health>, Arc<Metrics>);
 
@@ -77,7 +79,12 @@ pub async fn serve(
 }
 
 async fn connection(stream: TcpStream, router: Router) {
-    let service = service_fn(move |request: hyper::Request<Incoming>| router.clone().call(request));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut router = router.clone();
+        unread::answered(request.map(Body::new), async move |request| {
+            router.call(request).await
+        })
+    });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     let serving = http.serve_connection(TokioIo::new(stream), service);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use virtengine_provider::clock;
@@ -258,6 +258,70 @@ async fn who_asks_too_often_loses_the_connection_and_gets_to_know_when_to_come_b
     assert_eq!(refused.headers()["connection"], "close");
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(problem(refused).await, (429, "rate_limited".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_connection() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let node = raw::tls(&site, Some((agent.certificate.as_str(), &agent.tls))).await;
+    let paths = [
+        ("POST", "/api/v1/hpc/nodes/node-0001/what", 404),
+        ("PATCH", "/internal/v1/nodes/node-0001/tasks/t-1/progress", 405),
+        ("POST", "/api/v1/hpc/nodes/%ff/certificate", 400),
+        (
+            "GET",
+            "/internal/v1/nodes/node-0001/tasks/wait?wait_seconds=x",
+            400,
+        ),
+    ];
+    sent_in_two(node, &paths).await;
+    let admin = site.daemon.as_ref().unwrap().admin_addr().unwrap();
+    let paths = [
+        ("POST", "/api/v1/admin/nothing", 404),
+        ("GET", "/api/v1/admin/nodes", 401),
+        ("PATCH", "/api/v1/admin/nodes", 405),
+    ];
+    sent_in_two(TcpStream::connect(admin).await.unwrap(), &paths).await;
+}
+
+/// Each request's body comes a moment after its head, as some clients send it, on one connection.
+async fn sent_in_two(mut stream: impl AsyncRead + AsyncWrite + Unpin, paths: &[(&str, &str, u16)]) {
+    let body = "x".repeat(50_000);
+    for (method, path, status) in paths {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.expect(path);
+        stream.flush().await.expect(path);
+        sleep(Duration::from_millis(100)).await;
+        stream.write_all(body.as_bytes()).await.expect(path);
+        stream.flush().await.expect(path);
+        let mut answer = String::new();
+        let length = loop {
+            let mut bytes = [0; 4096];
+            let read = timeout(Duration::from_secs(30), stream.read(&mut bytes)).await;
+            let read = read.expect(path).expect(path);
+            assert_ne!(read, 0, "{path}: closed after {answer:?}");
+            answer.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+            let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+                continue;
+            };
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "))
+                .unwrap();
+            if body.len() >= length.parse().unwrap() {
+                break body.len();
+            }
+        };
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {answer}"
+        );
+        assert!(length > 2, "{path}: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,11 +10,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::answer::Failure;
+use crate::unread::DISCARD;
 
 /// Largest body: tokens for some thousands of nodes.
 const MAX: usize = 1024 * 1024;
-/// How much of one that is too large is read and thrown away: who still sends when the answer comes mostly never reads it.
-const DISCARD: usize = 16 * 1024 * 1024;
 /// How long it may take to arrive.
 const WITHIN: Duration = Duration::from_secs(10);
 

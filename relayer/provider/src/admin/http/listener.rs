@@ -19,6 +19,7 @@ use tower::Service as _;
 use super::guard::Caller;
 use super::{Api, routes};
 use crate::gateway::Tls;
+use crate::unread;
 
 /// Connections at a time: more than there are places, whatever they wait for.
 const MAX_CONNECTIONS: usize = 128;
@@ -102,7 +103,8 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, caller: Cal
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(caller);
-        router.clone().call(request)
+        let mut router = router.clone();
+        unread::answered(request, async move |request| router.call(request).await)
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())

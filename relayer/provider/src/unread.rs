@@ -1,0 +1,84 @@
+//! What a request still sends when its answer is known already.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Error;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::header::EXPECT;
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::timeout;
+
+/// How much of a body that nobody wants is read and thrown away. A client that still sends when the answer comes mostly
+/// never reads it; up to here it gets to know why.
+pub(crate) const DISCARD: usize = 16 * 1024 * 1024;
+/// How long that may take.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// A body that two hold: who answers, and who reads the rest.
+#[derive(Debug, Clone)]
+struct Shared(Arc<Mutex<Body>>);
+
+impl Shared {
+    fn with<T>(&self, f: impl FnOnce(&mut Body) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl HttpBody for Shared {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.with(|body| Pin::new(body).poll_frame(cx))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.with(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.with(|body| body.size_hint())
+    }
+}
+
+/// Has `run` answer the request, and reads what is left of its body before the answer goes out: the HTTP layer closes a
+/// connection whose request it has not read to its end, and a client that sends meanwhile sees a broken connection in
+/// place of the answer.
+pub(crate) async fn answered<T>(request: Request, run: impl AsyncFnOnce(Request) -> T) -> T {
+    if request.body().is_end_stream() {
+        return run(request).await;
+    }
+    // Who waits for leave to send gets the answer instead.
+    let waits = request.headers().contains_key(EXPECT);
+    let announced = request.body().size_hint().lower();
+    let (head, body) = request.into_parts();
+    let shared = Shared(Arc::new(Mutex::new(body)));
+    let answer = run(Request::from_parts(head, Body::new(shared.clone()))).await;
+    if !waits && announced <= DISCARD as u64 {
+        discard(shared).await;
+    }
+    answer
+}
+
+/// Reads a body and throws it away, within [`DISCARD`] bytes and a second.
+pub(crate) async fn discard(mut body: impl HttpBody<Data = Bytes> + Unpin) {
+    let all = async {
+        let mut total = 0usize;
+        while let Some(Ok(frame)) = body.frame().await {
+            total = total.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            if total > DISCARD {
+                break;
+            }
+        }
+    };
+    // Whoever is slower than that gets the answer all the same.
+    drop(timeout(WITHIN, all).await);
+}
