@@ -451,12 +451,22 @@ async fn diagnostics_are_bounded_to_those_compiled_in_and_updates_need_a_release
     let site = Site::start().await;
     let running = site.run("");
     site.gateway.until_heartbeats(1).await;
+    let kept = site.home.path("state/history/utilization");
+    let written = async {
+        while !kept.exists() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written)
+        .await
+        .expect("samples");
     let run = |name: &str| order(name, "run_diagnostic", &format!(r#"{{"name":"{name}"}}"#));
-    site.tell(&["health", "figures", "uplink", "storage", "rm-rf"].map(run));
+    site.tell(&["health", "figures", "uplink", "history", "storage", "rm-rf"].map(run));
     for (name, word) in [
         ("health", ""),
         ("figures", "memory_percent"),
         ("uplink", "https://localhost:"),
+        ("history", "memory_percent"),
         ("storage", "1 MiB in "),
     ] {
         let ack = site.outcome(name).await;
@@ -485,7 +495,7 @@ async fn diagnostics_are_bounded_to_those_compiled_in_and_updates_need_a_release
     );
     assert_eq!(
         fs::read_dir(site.home.path("state/diagnostics")).unwrap().count(),
-        4
+        5
     );
     let update = format!(
         r#"{{"version":"9.9.9","url":"https://x/agent","sha256":"{}"}}"#,

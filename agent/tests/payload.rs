@@ -513,7 +513,7 @@ async fn a_sensor_at_its_limit_is_reported_out_of_turn() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_sets_takes_effect_and_is_clamped_with_a_notice() {
+async fn what_the_gateway_sets_beyond_the_limits_is_clamped_with_one_notice() {
     let node = Recorded::new();
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;

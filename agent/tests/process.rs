@@ -258,7 +258,7 @@ async fn a_hangup_reloads_the_configuration_and_a_wrong_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_hangup_the_new_endpoint_and_interval_are_in_force() {
+async fn after_a_hangup_the_new_endpoint_is_in_force() {
     let (first, second) = (Gateway::start().await, Gateway::start().await);
     let home = Home::new();
     first.behaviour().next_heartbeat_seconds = 10;

@@ -415,6 +415,72 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
 }
 
 #[tokio::test]
+async fn a_log_file_that_hangs_delays_no_heartbeat_and_another_takes_its_lines() {
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let home = Home::new();
+    let (logs, real, frozen) = linked(&home, "logs");
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let logging = |folder: &Path| {
+        let text = read(&config);
+        let (text, _) = text.split_once("logging:").unwrap_or((&text, ""));
+        let new = format!(
+            "{text}logging: {{file: {}}}\n",
+            folder.join("agent.log").display()
+        );
+        std::fs::write(&config, new).unwrap();
+    };
+    logging(&logs);
+    let (file, errors) = (real.join("agent.log"), || read(&frozen.with_extension("log")));
+    let mut agent = start(&config, &frozen);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
+    let hangup = || rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    gateway.until_heartbeats(1).await;
+    hangup();
+    let reloads = |file: &Path| read(file).matches("configuration reloaded").count();
+    until("the reload", Duration::from_secs(20), || reloads(&file) == 1).await;
+
+    // It is opened anew where nothing answers.
+    point(&logs, &frozen);
+    hangup();
+    let hung = Instant::now();
+    while hung.elapsed() < Duration::from_secs(25) {
+        let n = gateway.seen().heartbeats.len();
+        gateway.until_heartbeats(n + 1).await;
+    }
+    hangup();
+    until("a word of it", Duration::from_secs(20), || {
+        errors().contains("logging.file does not answer")
+    })
+    .await;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    assert_eq!(reloads(&file), 1);
+    none_was_late(&gateway);
+
+    // The operator names another.
+    let other = home.path("other");
+    logging(&other);
+    hangup();
+    let file = other.join("agent.log");
+    until("its lines", Duration::from_secs(20), || {
+        file.exists() && reloads(&file) == 3
+    })
+    .await;
+
+    // Hanging again, it holds up no end either; the last lines are with the service manager.
+    logging(&logs);
+    hangup();
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
+    assert_eq!(end.expect("in time").unwrap().code(), Some(0), "{}", errors());
+    assert!(errors().contains("configuration reloaded"), "{}", errors());
+    none_was_late(&gateway);
+}
+
+#[tokio::test]
 async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_stays() {
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;

@@ -22,18 +22,28 @@ impl Check {
         let (public, place) = crate::key::describe(&config.key_path)
             .map_err(|e| Failure::new(2, format_args!("agent.key_path: {e}")))?;
         let gateways: Vec<String> = config.endpoints.iter().map(ToString::to_string).collect();
+        let node = config.node_id.as_ref().map(hpc_schema::id::NodeId::as_str);
+        let level = config.logging.level.as_str().to_lowercase();
+        let interval = config.sampling.base_interval.as_secs();
         match self.output {
             Format::Text => {
                 say!("{}: good", self.config.config.display());
+                say!("node: {}", node.unwrap_or("as the token says"));
+                say!(
+                    "host name: {}",
+                    config.hostname.as_deref().unwrap_or("the host's own")
+                );
                 say!("gateways: {}", gateways.join(", "));
+                say!("heartbeats: every {interval} s until the gateway says another interval");
                 say!("state: {}", config.state_dir.display());
                 say!("key: {public} ({}), {place}", config.key_path.display());
                 Ok(ExitCode::SUCCESS)
             }
             format => print(
                 &json!({
-                    "config": self.config.config, "gateways": gateways, "state_dir": config.state_dir,
-                    "key_path": config.key_path, "public_key": public, "key_place": place,
+                    "config": self.config.config, "node_id": node, "hostname": config.hostname, "gateways": gateways,
+                    "heartbeat_interval_seconds": interval, "log_level": level,
+                    "state_dir": config.state_dir, "key_path": config.key_path, "public_key": public, "key_place": place,
                 }),
                 format,
             ),

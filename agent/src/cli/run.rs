@@ -47,9 +47,11 @@ impl Run {
             launch(&state, key.as_ref(), &running);
         }
         let runtime = runtime()?;
-        let result = runtime.block_on(serve(self.config, config, log));
+        log.aside();
+        let result = runtime.block_on(serve(self.config, config, log.clone()));
         // A name server that does not answer must not hold up the end.
         runtime.shutdown_background();
+        log.settle();
         if let Err(Failure { message, .. }) = &result {
             tracing::error!("{message}");
         }
@@ -97,9 +99,7 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     let board = show(&config);
     let reread = || {
         let new = arguments.load()?;
-        if let Err(e) = log.apply(&new.logging) {
-            tracing::error!("logging.file: {e}");
-        }
+        log.apply(&new.logging);
         Ok(new)
     };
     let Some(config) = register_first(config, &reread, &mut signals).await? else {

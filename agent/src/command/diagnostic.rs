@@ -19,13 +19,21 @@ pub enum Diagnostic {
     Figures,
     /// How the gateway is reached.
     Uplink,
+    /// What was measured, as long as it is kept.
+    History,
     /// Writing and reading in the state directory.
     Storage,
 }
 
 impl Diagnostic {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Health, Self::Figures, Self::Uplink, Self::Storage];
+    pub const ALL: [Self; 5] = [
+        Self::Health,
+        Self::Figures,
+        Self::Uplink,
+        Self::History,
+        Self::Storage,
+    ];
 
     /// Its name in `run_diagnostic`.
     #[must_use]
@@ -34,6 +42,7 @@ impl Diagnostic {
             Self::Health => "health",
             Self::Figures => "figures",
             Self::Uplink => "uplink",
+            Self::History => "history",
             Self::Storage => "storage",
         }
     }
@@ -81,7 +90,7 @@ impl Facts {
     #[must_use]
     pub fn report(&self, of: Diagnostic) -> (Value, String) {
         match of {
-            Diagnostic::Health | Diagnostic::Storage => {
+            Diagnostic::Health | Diagnostic::History | Diagnostic::Storage => {
                 let value = json!({"at": self.at, "health": self.health, "findings": self.findings});
                 let why = if self.findings.is_empty() {
                     String::new()

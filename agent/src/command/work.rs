@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value, json};
+
+use super::Diagnostic;
 use crate::fault;
 use crate::files::{Durability, Replace, write};
 use crate::helper::{self, Helper, Verb};
+use crate::history::{History, summary};
 use crate::probe::slurm::{Control, Turned};
 use crate::probe::tool::Tool;
+use crate::sample::Category;
 use crate::update;
 
 /// Enough for starting a program and reading what it prints.
@@ -29,6 +34,8 @@ pub enum Work {
     Poweroff(Option<Helper>, PathBuf),
     /// Write, synchronise and read in this directory.
     Storage(PathBuf),
+    /// Sum up the samples that are kept in this directory and not older (UNIX seconds).
+    History(PathBuf, u64),
     /// Fetch a release, prove it, have it run next.
     Update(Box<Update>),
 }
@@ -38,6 +45,8 @@ pub enum Work {
 pub enum End {
     /// Done.
     Done(String),
+    /// A diagnostic is done: one line, and all of it.
+    Found(Diagnostic, String, Value),
     /// It will not work.
     Failed(String),
     /// It may work later.
@@ -86,7 +95,14 @@ impl Work {
                 Err(e) => End::Failed(format!("{e}; {}", helper::REMEDY)),
             },
             Self::Storage(dir) => match storage(&dir) {
-                Ok(text) => End::Done(text),
+                Ok(text) => {
+                    let report = json!({ "result": text });
+                    End::Found(Diagnostic::Storage, text, report)
+                }
+                Err(e) => End::Failed(e),
+            },
+            Self::History(dir, oldest) => match history(&dir, oldest) {
+                Ok((text, report)) => End::Found(Diagnostic::History, text, report),
                 Err(e) => End::Failed(e),
             },
             Self::Update(update) => take_release(&update),
@@ -145,6 +161,24 @@ fn storage(dir: &Path) -> Result<String, String> {
     ))
 }
 
+/// What is kept of each category.
+fn history(dir: &Path, oldest: u64) -> Result<(String, Value), String> {
+    let (mut report, mut words) = (Map::new(), Vec::new());
+    for category in Category::ALL {
+        let samples = History::read(dir, category, oldest).map_err(|e| e.to_string())?;
+        if let (Some((found, line)), Value::String(name)) = (summary(category, &samples), json!(category)) {
+            report.insert(name, found);
+            words.push(line);
+        }
+    }
+    let line = if words.is_empty() {
+        "no samples are kept yet".to_owned()
+    } else {
+        words.join(", ")
+    };
+    Ok((line, json!({ "history": report })))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,9 +186,11 @@ mod tests {
     #[test]
     fn storage_is_written_and_read_and_nothing_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let End::Done(said) = Work::Storage(dir.path().to_owned()).carry_out() else {
+        let End::Found(Diagnostic::Storage, said, report) = Work::Storage(dir.path().to_owned()).carry_out()
+        else {
             panic!()
         };
+        assert_eq!(report, json!({ "result": said }));
         assert!(
             said.starts_with("1 MiB in ") && said.contains("read in"),
             "{said}"

@@ -5,11 +5,13 @@
 //! `<number> <UNIX seconds> <figure> …`, `-` for a figure that was unknown; the highest number is the newest.
 
 mod ring;
+mod summary;
 mod values;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use summary::summary;
 pub use values::{Values, fields, values};
 
 use crate::config::SamplingConfig;

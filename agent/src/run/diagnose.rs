@@ -17,8 +17,13 @@ impl Agent {
             let text = format!("no diagnostic {name}; there are {}", Diagnostic::names());
             return Begun::Ended(Outcome::refused(now, Code::InvalidField, &text));
         };
-        if diagnostic == Diagnostic::Storage {
-            return Begun::OnThread(Work::Storage(self.state.path().to_owned()));
+        match diagnostic {
+            Diagnostic::Storage => return Begun::OnThread(Work::Storage(self.state.path().to_owned())),
+            Diagnostic::History => {
+                let oldest = now.saturating_sub(self.config.sampling.metrics_retention.as_secs());
+                return Begun::OnThread(Work::History(self.state.history(), oldest));
+            }
+            Diagnostic::Health | Diagnostic::Figures | Diagnostic::Uplink => {}
         }
         let (report, line) = self.facts(now).report(diagnostic);
         let outcome = Outcome::done(now, &line).with_report(&report);

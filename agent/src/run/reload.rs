@@ -30,10 +30,8 @@ impl Agent {
                 tracing::warn!("{key} has changed; it takes effect at the next start");
             }
         }
-        if let Some(log) = &self.log
-            && let Err(e) = log.apply(&new.logging)
-        {
-            tracing::error!("logging.file: {e}");
+        if let Some(log) = &self.log {
+            log.apply(&new.logging);
         }
         let memory_dir = self.config.state_dir.clone();
         let sources = Sources {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use hpc_schema::code::Code;
 use hpc_schema::command::{AcknowledgementStatus, CommandType, Parameters};
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Begun, lane};
 use crate::clock::instant;
-use crate::command::{Diagnostic, End, Entry, OrderedDrain, Outcome, Work};
+use crate::command::{End, Entry, OrderedDrain, Outcome, Work};
 use crate::config::Shutdown;
 use crate::health::OutOfService;
 use crate::helper::Helper;
@@ -147,16 +146,14 @@ impl Agent {
         let Some(entry) = entry.cloned() else { return };
         let attempts = entry.attempts;
         let outcome = match end {
-            End::Done(text) => {
-                let done = Outcome::done(now, &text);
-                if entry.kind == CommandType::RunDiagnostic {
-                    let report = json!({"at": now, "result": text});
-                    let done = done.with_report(&report);
-                    self.keep_report(Diagnostic::Storage, now, report);
-                    done
-                } else {
-                    done
+            End::Done(text) => Outcome::done(now, &text),
+            End::Found(diagnostic, text, mut report) => {
+                if let Some(report) = report.as_object_mut() {
+                    report.insert("at".to_owned(), now.into());
                 }
+                let done = Outcome::done(now, &text).with_report(&report);
+                self.keep_report(diagnostic, now, report);
+                done
             }
             End::Failed(text) => Outcome::failed(now, &text),
             End::Again(text) if attempts >= ATTEMPTS => Outcome::failed(now, &text),

@@ -253,7 +253,7 @@ impl Agent {
                 self.warn_once("service_slurm", &format!("Slurm does not know yet: {text}"));
                 self.service.again_at = instant().checked_add(AGAIN);
             }
-            End::Restart => {}
+            End::Found(..) | End::Restart => {}
         }
     }
 }

@@ -1,109 +1,13 @@
-//! Messages go to standard error, or to a file that is rotated by size.
-
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::reload;
-use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::config::LoggingConfig;
 use crate::files::{FileError, at, create_directory, directory_of};
 
-/// Changes level and file while the agent runs.
-#[derive(Clone)]
-pub struct LogHandle {
-    level: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
-    target: Target,
-}
-
-impl LogHandle {
-    /// Takes over another configuration.
-    ///
-    /// # Errors
-    /// The file cannot be opened; the former one stays in use.
-    pub fn apply(&self, config: &LoggingConfig) -> Result<(), FileError> {
-        let file = open(config)?;
-        *self.target.lock() = file;
-        // Fails only when the subscriber is gone, with the process.
-        self.level.modify(|level| *level = config.level.into()).ok();
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for LogHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LogHandle")
-    }
-}
-
-/// Starts logging for this process.
-///
-/// # Errors
-/// The file cannot be opened.
-pub fn start(config: &LoggingConfig) -> Result<LogHandle, FileError> {
-    let target = Target(Arc::new(Mutex::new(open(config)?)));
-    let (filter, level) = reload::Layer::new(LevelFilter::from(config.level));
-    let layer = tracing_subscriber::fmt::layer()
-        .with_ansi(false)
-        .with_target(false)
-        .with_writer(target.clone());
-    // A second start in one process keeps the first.
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(layer)
-        .try_init()
-        .ok();
-    Ok(LogHandle { level, target })
-}
-
-fn open(config: &LoggingConfig) -> Result<Option<Rotated>, FileError> {
-    config
-        .file
-        .as_ref()
-        .map(|path| Rotated::open(path, config.max_size, config.max_backups))
-        .transpose()
-}
-
-#[derive(Clone)]
-struct Target(Arc<Mutex<Option<Rotated>>>);
-
-impl Target {
-    fn lock(&self) -> MutexGuard<'_, Option<Rotated>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<'a> MakeWriter<'a> for Target {
-    type Writer = Self;
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-impl Write for Target {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match &mut *self.lock() {
-            // A full disk must not silence the agent: what the file does not take goes to standard error.
-            Some(file) => file.write(line).or_else(|_| io::stderr().write(line)),
-            None => io::stderr().write(line),
-        }
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut *self.lock() {
-            Some(file) => file.file.flush(),
-            None => Ok(()),
-        }
-    }
-}
-
 /// `<file>`, `<file>.1` … `<file>.<max_backups>`, the newest with the lowest number.
-struct Rotated {
+#[derive(Debug)]
+pub(super) struct Rotated {
     path: PathBuf,
     file: File,
     size: u64,
@@ -112,7 +16,7 @@ struct Rotated {
 }
 
 impl Rotated {
-    fn open(path: &Path, max_size: u64, max_backups: u32) -> Result<Self, FileError> {
+    pub(super) fn open(path: &Path, max_size: u64, max_backups: u32) -> Result<Self, FileError> {
         create_directory(directory_of(path))?;
         let file = append(path).map_err(at("open", path))?;
         let size = file.metadata().map_err(at("read", path))?.len();
@@ -125,14 +29,14 @@ impl Rotated {
         })
     }
 
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+    pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
         if self.size > 0 && self.size.saturating_add(length) > self.max_size {
             self.rotate()?;
         }
         self.file.write_all(line)?;
         self.size = self.size.saturating_add(length);
-        Ok(line.len())
+        Ok(())
     }
 
     fn rotate(&mut self) -> io::Result<()> {
