@@ -485,6 +485,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     let home = Home::new();
+    home.calm();
     let (tasks, real, frozen) = linked(&home, "tasks");
     let holdings = real.join("holdings.json");
     let all_memory =
@@ -502,6 +503,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         0,
         "a task has all of it"
     );
+    assert_eq!(last(&gateway).health.status, HealthStatus::Healthy, "{}", log());
 
     point(&tasks, &frozen);
     let hung = Instant::now();
@@ -515,6 +517,10 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         "the last word counts"
     );
     assert!(log().contains("(tasks.dir) does not answer"), "{}", log());
+    let status = gateway::status(&home);
+    let stuck = |f: &String| f.starts_with("collector_stuck: tasks folder does not answer");
+    assert!(status.findings.iter().any(stuck), "{status:?}");
+    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded);
     none_was_late(&gateway);
 
     // The folder is back, and the task is not.
@@ -528,6 +534,10 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         })
         .await;
     assert!(log().contains("what tasks hold can be read again"), "{}", log());
+    until("status without it", Duration::from_secs(30), || {
+        !gateway::status(&home).findings.iter().any(stuck)
+    })
+    .await;
     stop(agent, &config).await;
 
     point(&tasks, &frozen);

@@ -51,10 +51,10 @@ impl Run {
         let result = runtime.block_on(serve(self.config, config, log.clone()));
         // A name server that does not answer must not hold up the end.
         runtime.shutdown_background();
-        log.settle();
         if let Err(Failure { message, .. }) = &result {
             tracing::error!("{message}");
         }
+        log.settle();
         match result? {
             Ended::Told => Ok(ExitCode::SUCCESS),
             Ended::Ordered => Ok(ExitCode::from(ORDERED)),

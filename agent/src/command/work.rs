@@ -101,10 +101,10 @@ impl Work {
                 }
                 Err(e) => End::Failed(e),
             },
-            Self::History(dir, oldest) => match history(&dir, oldest) {
-                Ok((text, report)) => End::Found(Diagnostic::History, text, report),
-                Err(e) => End::Failed(e),
-            },
+            Self::History(dir, oldest) => {
+                let (text, report) = history(&dir, oldest);
+                End::Found(Diagnostic::History, text, report)
+            }
             Self::Update(update) => take_release(&update),
         }
     }
@@ -161,12 +161,18 @@ fn storage(dir: &Path) -> Result<String, String> {
     ))
 }
 
-/// What is kept of each category.
-fn history(dir: &Path, oldest: u64) -> Result<(String, Value), String> {
+/// What is kept of each category; of one that cannot be read why not.
+fn history(dir: &Path, oldest: u64) -> (String, Value) {
     let (mut report, mut words) = (Map::new(), Vec::new());
     for category in Category::ALL {
-        let samples = History::read(dir, category, oldest).map_err(|e| e.to_string())?;
-        if let (Some((found, line)), Value::String(name)) = (summary(category, &samples), json!(category)) {
+        let Value::String(name) = json!(category) else {
+            continue;
+        };
+        let found = match History::read(dir, category, oldest) {
+            Ok(samples) => summary(category, &samples),
+            Err(e) => Some((json!({ "error": e.to_string() }), format!("{name}: {e}"))),
+        };
+        if let Some((found, line)) = found {
             report.insert(name, found);
             words.push(line);
         }
@@ -176,7 +182,7 @@ fn history(dir: &Path, oldest: u64) -> Result<(String, Value), String> {
     } else {
         words.join(", ")
     };
-    Ok((line, json!({ "history": report })))
+    (line, json!({ "history": report }))
 }
 
 #[cfg(test)]
@@ -198,6 +204,26 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         let gone = Work::Storage(dir.path().join("none")).carry_out();
         assert!(matches!(gone, End::Failed(_)), "{gone:?}");
+    }
+
+    #[test]
+    fn history_says_what_is_kept_and_what_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = || match Work::History(dir.path().to_owned(), 0).carry_out() {
+            End::Found(Diagnostic::History, line, report) => (line, report),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            of(),
+            ("no samples are kept yet".to_owned(), json!({ "history": {} }))
+        );
+        std::fs::write(dir.path().join("temperature"), "0 100 55 -\n1 160 57 -\n").unwrap();
+        std::fs::create_dir(dir.path().join("capacity")).unwrap();
+        let (line, report) = of();
+        assert!(line.ends_with("cpu_celsius 55 to 57"), "{line}");
+        let history = &report["history"];
+        assert_eq!(history["temperature"]["samples"], 2);
+        assert!(history["capacity"]["error"].is_string(), "{report}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Sink;
 use crate::config::LoggingConfig;
+use crate::files::FileError;
 
 /// Bytes that wait for a file at most; what comes then goes to standard error.
 const WAITING: usize = 64 << 10;
@@ -23,7 +24,7 @@ pub(super) struct Aside(Mutex<Arc<Queue>>);
 #[derive(Debug)]
 struct Queue {
     state: Mutex<State>,
-    /// The sink is at home.
+    /// Nobody works any more.
     done: Condvar,
 }
 
@@ -32,6 +33,7 @@ struct State {
     mode: Mode,
     /// None while it is written to.
     sink: Option<Sink>,
+    /// The first is being worked on, if one is.
     work: VecDeque<Work>,
     /// Of the lines that wait.
     bytes: usize,
@@ -49,10 +51,10 @@ enum Mode {
     Left,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Work {
-    Line(Box<[u8]>),
-    Open(Box<LoggingConfig>),
+    Line(Arc<[u8]>),
+    Open(Arc<LoggingConfig>),
 }
 
 impl Aside {
@@ -65,6 +67,7 @@ impl Aside {
     }
 
     pub(super) fn line(&self, line: &[u8]) {
+        self.pass_by();
         let queue = Arc::clone(&self.current());
         queue.line(line);
     }
@@ -76,21 +79,30 @@ impl Aside {
     /// Opens the file of another configuration, or the same anew, after the lines that wait; before them where the present
     /// one hangs.
     pub(super) fn open(&self, config: &LoggingConfig) {
-        let open = Work::Open(Box::new(config.clone()));
+        let queue = Arc::clone(&self.current());
+        queue.lock().work.push_back(Work::Open(Arc::new(config.clone())));
+        queue.go_on();
+        self.pass_by();
+    }
+
+    /// Goes on with the file that waits to be opened, if there is one, where the present one hangs.
+    fn pass_by(&self) {
         let queue = {
             let mut current = self.current();
             let mut state = current.lock();
-            if state.hangs() {
-                state.say();
-                let mut work = state.leave();
-                drop(state);
-                work.push_front(open);
-                // Standard error until it is open, and if it cannot be.
-                *current = Queue::new(Mode::Aside, Sink(None), work);
-            } else {
-                state.work.push_back(open);
-                drop(state);
+            if !state.hangs() {
+                return;
             }
+            // The first may be what hangs.
+            let Some(open) = state.work.iter().skip(1).rfind(|w| w.line().is_none()).cloned() else {
+                return;
+            };
+            state.say();
+            let mut work = state.leave();
+            drop(state);
+            work.push_front(open);
+            // Standard error until it is open, and if it cannot be.
+            *current = Queue::new(Mode::Aside, Sink(None), work);
             Arc::clone(&current)
         };
         queue.go_on();
@@ -134,13 +146,19 @@ impl State {
     /// Once until it answers.
     fn say(&mut self) {
         if !std::mem::replace(&mut self.said, true) {
-            let words = "logging.file does not answer: lines wait for it, and go here where they are too many; SIGHUP opens it \
-                         anew, or another";
-            writeln!(io::stderr(), "{words}").ok();
+            let what = if self.hangs() {
+                "does not answer"
+            } else {
+                "cannot keep up"
+            };
+            let words =
+                "lines wait for it, and go here where they are too many; SIGHUP opens it anew, or another";
+            writeln!(io::stderr(), "logging.file {what}: {words}").ok();
         }
     }
 
-    /// Leaves the sink to the thread that hangs on it; gives the lines that wait.
+    /// Leaves the sink to the thread that hangs on it; gives the lines that wait, that at which it hangs too: twice is
+    /// better than not at all.
     fn leave(&mut self) -> VecDeque<Work> {
         self.mode = Mode::Left;
         let mut work = std::mem::take(&mut self.work);
@@ -171,7 +189,7 @@ impl Queue {
 
     fn line(self: &Arc<Self>, line: &[u8]) {
         let mut state = self.lock();
-        if state.working.is_none()
+        if state.work.is_empty()
             && let Some(sink) = state.sink.as_mut().filter(|sink| sink.0.is_none())
         {
             // No file's disk.
@@ -192,7 +210,8 @@ impl Queue {
         self.go_on();
     }
 
-    /// Has what waits worked on, unless somebody does already: by a thread, or here where nobody minds.
+    /// Has what waits worked on, unless somebody does already: by a thread, or here where nobody minds. Without a thread it
+    /// waits for the next line.
     fn go_on(self: &Arc<Self>) {
         let mut state = self.lock();
         if state.working.is_some() || state.work.is_empty() {
@@ -201,42 +220,64 @@ impl Queue {
         state.working = Some(Instant::now());
         let mode = state.mode;
         drop(state);
-        if mode == Mode::Aside {
-            let queue = Arc::clone(self);
-            let thread = thread::Builder::new().name("log".to_owned()).stack_size(STACK);
-            if thread.spawn(move || queue.work()).is_ok() {
-                return;
-            }
+        if mode == Mode::AtOnce {
+            return self.work();
         }
-        self.work();
+        let queue = Arc::clone(self);
+        let thread = thread::Builder::new().name("log".to_owned()).stack_size(STACK);
+        if thread.spawn(move || queue.work()).is_err() {
+            self.lock().working = None;
+        }
     }
 
     /// To the last line.
     fn work(&self) {
         let mut state = self.lock();
         let Some(mut sink) = state.sink.take() else { return };
-        while state.mode != Mode::Left {
-            let Some(work) = state.work.pop_front() else {
-                state.sink = Some(sink);
-                state.working = None;
-                state.said = false;
-                self.done.notify_all();
-                return;
-            };
-            let length = work.line().map_or(0, <[u8]>::len);
-            state.bytes = state.bytes.saturating_sub(length);
+        while let Some(work) = state.work.front().cloned() {
             state.working = Some(Instant::now());
             drop(state);
-            match work {
-                Work::Line(line) => sink.write(&line),
-                Work::Open(config) => match super::open(&config) {
-                    Ok(file) => sink = Sink(file),
-                    Err(e) => tracing::error!("logging.file: {e}; the former one stays in use"),
-                },
-            }
+            let failed = match &work {
+                Work::Line(line) => {
+                    sink.write(line);
+                    None
+                }
+                Work::Open(config) => reopen(&mut sink, config).err(),
+            };
             state = self.lock();
+            if state.mode == Mode::Left {
+                return;
+            }
+            state.work.pop_front();
+            let length = work.line().map_or(0, <[u8]>::len);
+            state.bytes = state.bytes.saturating_sub(length);
+            if let Some(e) = failed {
+                let used = match sink.0 {
+                    Some(_) => "the former one stays in use",
+                    None => "lines go to standard error",
+                };
+                // Not under the lock: it is a line as well.
+                drop(state);
+                tracing::error!("logging.file: {e}; {used}");
+                state = self.lock();
+            }
         }
+        state.sink = Some(sink);
+        (state.working, state.said) = (None, false);
+        self.done.notify_all();
     }
+}
+
+/// Opens another file, or the same anew.
+fn reopen(sink: &mut Sink, config: &LoggingConfig) -> Result<(), FileError> {
+    let former = std::mem::replace(sink, Sink(super::open(config)?));
+    if former.0.is_some() {
+        // A disk that does not answer may hold up the end of a file, when it is too late to leave it. Without a thread it is
+        // closed here.
+        let thread = thread::Builder::new().name("log".to_owned()).stack_size(STACK);
+        thread.spawn(move || drop(former)).ok();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -331,6 +372,40 @@ mod tests {
         // The thread that hung comes back to nothing.
         let reader = File::open(&dead).unwrap();
         assert_eq!(std::io::read_to_string(reader).unwrap(), "");
+    }
+
+    #[test]
+    fn a_line_at_which_the_file_hangs_is_in_the_next_and_at_the_end_on_standard_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dead, next) = (hangs(dir.path()), dir.path().join("next.log"));
+        // Somebody reads it, and not to the end.
+        let reader = thread::spawn({
+            let dead = dead.clone();
+            move || File::open(dead).unwrap()
+        });
+        let aside = aside(&dead);
+        let reader = reader.join().unwrap();
+        let long = "x".repeat(40_000) + "\n";
+        aside.line(long.as_bytes());
+        while aside.current().lock().working.is_some() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // A pipe takes 64 KiB: this one hangs in the middle.
+        aside.line(long.as_bytes());
+        // Given when nothing seems to hang yet; the next line after a while passes by.
+        aside.open(&config(&next));
+        aside.line(b"after it\n");
+        assert!(!next.exists());
+        wait_until_it_hangs(&aside);
+        aside.line(b"later\n");
+        aside.settle(Duration::from_secs(60));
+        assert_eq!(
+            fs::read_to_string(&next).unwrap(),
+            format!("{long}after it\nlater\n")
+        );
+        // What hung is written after all, and nobody minds.
+        let text = std::io::read_to_string(reader).unwrap();
+        assert_eq!(text.len(), 2 * long.len());
     }
 
     #[test]

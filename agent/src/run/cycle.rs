@@ -191,7 +191,7 @@ impl Agent {
 
     /// Has it written, without waiting for the disk.
     pub(super) fn save_status(&mut self) {
-        self.status.stuck_collectors = self.sampler.stuck().iter().map(|s| s.name.to_owned()).collect();
+        self.status.stuck_collectors = self.stuck().into_iter().map(str::to_owned).collect();
         self.keeper.status(&self.status);
         self.sampler.attend();
     }

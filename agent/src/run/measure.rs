@@ -129,7 +129,7 @@ impl Agent {
 
     /// The same by what was read of them before.
     pub(super) fn judged(&mut self) -> (HealthStatus, Vec<Finding>) {
-        let stuck: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
+        let stuck = self.stuck();
         let unix = self.clock.seconds();
         let beside = Beside {
             tasks: self.task_files.news(),
@@ -144,6 +144,13 @@ impl Agent {
         let found = findings(self.sampler.figures(), &beside, now);
         let all = self.held.update(found, now);
         (status(&all), all)
+    }
+
+    /// What does not answer: collectors, the folder of tasks.
+    pub(super) fn stuck(&self) -> Vec<&'static str> {
+        let collectors = self.sampler.stuck();
+        let tasks = self.task_files.hang().then_some("tasks folder");
+        collectors.iter().map(|s| s.name).chain(tasks).collect()
     }
 
     /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a

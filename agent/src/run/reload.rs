@@ -98,7 +98,6 @@ impl Agent {
         if merged != self.updates {
             self.updates = merged;
             self.update_config(updates);
-            self.task_files.again(&self.config);
             self.keeper.bound(&self.config.sampling);
         }
     }

@@ -1,5 +1,9 @@
 //! What the task domain has left for the heartbeat in its folder, which may lie on a file server that does not answer.
 
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::clock::instant;
 use crate::config::Config;
 use crate::heartbeat::{HoldingsFile, TaskHoldings};
 use crate::patient::Patient;
@@ -12,7 +16,14 @@ pub(super) struct TaskFiles {
     asked: Option<Patient<Files>>,
     holdings: TaskHoldings,
     news: Vec<(&'static str, String)>,
+    /// The folder.
+    dir: Option<PathBuf>,
+    /// Since when it has not answered.
+    silent: Option<Instant>,
 }
+
+/// A folder that does not answer for so long hangs; a busy one is slow now and then.
+const HANGS: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]
 struct Files {
@@ -41,15 +52,18 @@ impl TaskFiles {
         });
         Self {
             asked,
+            dir: config.tasks.as_ref().map(|tasks| tasks.dir.clone()),
             ..Self::default()
         }
     }
 
-    /// The same in another configuration; what was learnt stays until it is read.
+    /// The same in another configuration; what was learnt stays until another folder is read, and who asks this one goes on.
     pub(super) fn again(&mut self, config: &Config) {
-        self.asked = Self::of(config).asked;
-        if self.asked.is_none() {
-            *self = Self::default();
+        let new = Self::of(config);
+        if new.dir.is_none() {
+            *self = new;
+        } else if new.dir != self.dir {
+            (self.asked, self.dir, self.silent) = (new.asked, new.dir, None);
         }
     }
 
@@ -63,6 +77,13 @@ impl TaskFiles {
         &self.news
     }
 
+    /// Whether the folder does not answer.
+    pub(super) fn hang(&self) -> bool {
+        let now = instant();
+        self.silent
+            .is_some_and(|since| now.saturating_duration_since(since) >= HANGS)
+    }
+
     /// Looks again.
     ///
     /// # Errors
@@ -71,9 +92,12 @@ impl TaskFiles {
         let Some(asked) = &mut self.asked else {
             return Ok(());
         };
-        let files = asked
-            .ask(move |files| files.read(unix))
-            .ok_or("the folder of tasks (tasks.dir) does not answer")?;
+        let files = asked.ask(move |files| files.read(unix));
+        self.silent = match files {
+            Some(_) => None,
+            None => self.silent.or_else(|| Some(instant())),
+        };
+        let files = files.ok_or("the folder of tasks (tasks.dir) does not answer")?;
         self.holdings = files.holdings.last();
         self.news = files.news.last().to_vec();
         files.error.clone().map_or(Ok(()), Err)

@@ -1,8 +1,8 @@
 //! What a request still sends when its answer is known already.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Error;
@@ -21,11 +21,29 @@ const WITHIN: Duration = Duration::from_secs(1);
 
 /// A body that two hold: who answers, and who reads the rest.
 #[derive(Debug, Clone)]
-struct Shared(Arc<Mutex<Body>>);
+struct Shared(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    body: Body,
+    /// Bytes of it that have come.
+    read: usize,
+}
 
 impl Shared {
-    fn with<T>(&self, f: impl FnOnce(&mut Body) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is left and throws it away, within [`DISCARD`] bytes of all and [`WITHIN`].
+    async fn discard(mut self) {
+        let all = async {
+            while self.inner().read <= DISCARD
+                && let Some(Ok(_)) = self.frame().await
+            {}
+        };
+        // Whoever is slower than that gets the answer all the same.
+        drop(timeout(WITHIN, all).await);
     }
 }
 
@@ -37,15 +55,21 @@ impl HttpBody for Shared {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.with(|body| Pin::new(body).poll_frame(cx))
+        let inner = &mut *self.inner();
+        let frame = ready!(Pin::new(&mut inner.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            inner.read = inner.read.saturating_add(length);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.with(|body| body.is_end_stream())
+        self.inner().body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.with(|body| body.size_hint())
+        self.inner().body.size_hint()
     }
 }
 
@@ -60,25 +84,10 @@ pub(crate) async fn answered<T>(request: Request, run: impl AsyncFnOnce(Request)
     let waits = request.headers().contains_key(EXPECT);
     let announced = request.body().size_hint().lower();
     let (head, body) = request.into_parts();
-    let shared = Shared(Arc::new(Mutex::new(body)));
+    let shared = Shared(Arc::new(Mutex::new(Inner { body, read: 0 })));
     let answer = run(Request::from_parts(head, Body::new(shared.clone()))).await;
     if !waits && announced <= DISCARD as u64 {
-        discard(shared).await;
+        Box::pin(shared.discard()).await;
     }
     answer
-}
-
-/// Reads a body and throws it away, within [`DISCARD`] bytes and a second.
-pub(crate) async fn discard(mut body: impl HttpBody<Data = Bytes> + Unpin) {
-    let all = async {
-        let mut total = 0usize;
-        while let Some(Ok(frame)) = body.frame().await {
-            total = total.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-            if total > DISCARD {
-                break;
-            }
-        }
-    };
-    // Whoever is slower than that gets the answer all the same.
-    drop(timeout(WITHIN, all).await);
 }

@@ -1,7 +1,7 @@
 //! What a process costs the machine it watches: memory, CPU time, wake-ups, with all its children.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -30,8 +30,10 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub struct Look {
     /// Of all together.
     pub cost: Cost,
-    /// Name and proportional set size in KiB of each process.
+    /// Name and proportional set size in KiB of each process that runs the same program.
     pub parts: Vec<(String, u64)>,
+    /// Proportional set size in KiB of those that run another program than the process itself.
+    pub programs_kib: u64,
     /// A child is on its way to a program.
     unborn: bool,
 }
@@ -60,9 +62,25 @@ pub fn look(pid: u32) -> Result<Look> {
     all(pid)
 }
 
+/// Proportional set size in KiB of the programs of others that a process has started and that run now: quick where there are
+/// none, so that it can be asked until one that lives for milliseconds is met.
+///
+/// # Errors
+/// If the process has ended.
+pub fn programs(pid: u32) -> Result<u64> {
+    let mut any = false;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        any |= !children.trim_ascii().is_empty();
+    }
+    if any { Ok(look(pid)?.programs_kib) } else { Ok(0) }
+}
+
 fn all(pid: u32) -> Result<Look> {
     let mut look = Look::default();
     let mut waiting = vec![(pid, 0)];
+    // The process itself comes first.
+    let mut program = None;
     while let Some((next, parents_stack)) = waiting.pop() {
         let mut below = Vec::new();
         let one = match one(next, &mut below) {
@@ -77,7 +95,11 @@ fn all(pid: u32) -> Result<Look> {
         look.cost.cpu_ns += one.cost.cpu_ns;
         look.cost.ended_ns += one.cost.ended_ns;
         look.cost.switches += one.cost.switches;
-        look.parts.push((one.name, one.cost.pss_kib));
+        if *program.get_or_insert_with(|| one.program.clone()) != one.program {
+            look.programs_kib += one.cost.pss_kib;
+        } else {
+            look.parts.push((one.name, one.cost.pss_kib));
+        }
     }
     Ok(look)
 }
@@ -85,6 +107,7 @@ fn all(pid: u32) -> Result<Look> {
 struct One {
     cost: Cost,
     name: String,
+    program: PathBuf,
     /// Where its stack begins: by chance, anew for each program.
     stack: u64,
 }
@@ -119,6 +142,7 @@ fn one(pid: u32, children: &mut Vec<u32>) -> Result<One> {
             .split_once('(')
             .and_then(|(_, rest)| rest.rsplit_once(')'))
             .map_or_else(String::new, |(name, _)| name.to_owned()),
+        program: fs::read_link(folder.join("exe"))?,
         stack: after_name(&stat)?.nth(25).context("a short stat")?.parse()?,
     })
 }
@@ -177,6 +201,9 @@ mod tests {
         let first = seen("the child that ended", &|all, _| all.ended_ns > 0).unwrap();
         let later = seen("more time on a CPU", &|all, _| all.cpu_ns > first.cpu_ns).unwrap();
         let both = seen("the child that lives", &|all, alone| all.pss_kib > alone.pss_kib);
+        let programs = wait::until("another program", Duration::from_secs(60), || {
+            Ok(Some(programs(id)?).filter(|kib| *kib > 0))
+        });
         let below = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         shell.kill().unwrap();
         shell.wait().unwrap();
@@ -184,6 +211,7 @@ mod tests {
             Command::new("kill").arg(child).status().unwrap();
         }
         assert!(both.unwrap().pss_kib > 0 && later.ended_ns >= first.ended_ns);
+        assert!(programs.unwrap() > 0, "sleep is another program");
         assert!(cost(id).is_err(), "it has ended");
     }
 
@@ -200,6 +228,7 @@ mod tests {
             Ok(Some(look(id)?).filter(|look| look.parts.len() == 2))
         })
         .unwrap();
+        assert_eq!((both.programs_kib, programs(id).unwrap()), (0, 0), "one program");
         assert!(both.unborn && both.parts.iter().all(|(name, kib)| name == "sh" && *kib > 0));
         drop(shell.stdin.take());
         shell.wait().unwrap();

@@ -86,7 +86,8 @@ pub(super) fn answer(
                     .await
                     .into_response()
             };
-            guarded(&gateway, &connection, "heartbeat", request, receive).await
+            let run = async |request| guarded(&gateway, &connection, "heartbeat", request, receive).await;
+            unread::answered(request, run).await
         }),
         Some(Short::Wait(node)) => Box::pin(async move {
             let wait = async |request| {
@@ -156,10 +157,7 @@ async fn guarded(
 ) -> Response {
     let admitted = admit(gateway, connection, route).and_then(|()| bounded(request.headers()));
     let mut response = match admitted {
-        Err(failure) => {
-            Box::pin(unread::discard(request.into_body())).await;
-            failure.into_response()
-        }
+        Err(failure) => failure.into_response(),
         Ok(()) => {
             // Once for the body, once for the answer.
             let mut within = gateway.live.get().gateway.request_timeout.duration() * 2;

@@ -264,7 +264,7 @@ async fn who_asks_too_often_loses_the_connection_and_gets_to_know_when_to_come_b
 async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_connection() {
     let site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;
-    let node = raw::tls(&site, Some((agent.certificate.as_str(), &agent.tls))).await;
+    let node = async || raw::tls(&site, Some((agent.certificate.as_str(), &agent.tls))).await;
     let paths = [
         ("POST", "/api/v1/hpc/nodes/node-0001/what", 404),
         ("PATCH", "/internal/v1/nodes/node-0001/tasks/t-1/progress", 405),
@@ -282,46 +282,76 @@ async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_con
         ("GET", "/api/v1/admin/nodes", 401),
         ("PATCH", "/api/v1/admin/nodes", 405),
     ];
-    sent_in_two(TcpStream::connect(admin).await.unwrap(), &paths).await;
+    sent_in_two(async || TcpStream::connect(admin).await.unwrap(), &paths).await;
 }
 
 /// Each request's body comes a moment after its head, as some clients send it, on one connection.
-async fn sent_in_two(mut stream: impl AsyncRead + AsyncWrite + Unpin, paths: &[(&str, &str, u16)]) {
-    let body = "x".repeat(50_000);
-    for (method, path, status) in paths {
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await.expect(path);
-        stream.flush().await.expect(path);
-        sleep(Duration::from_millis(100)).await;
-        stream.write_all(body.as_bytes()).await.expect(path);
-        stream.flush().await.expect(path);
-        let mut answer = String::new();
-        let length = loop {
-            let mut bytes = [0; 4096];
-            let read = timeout(Duration::from_secs(30), stream.read(&mut bytes)).await;
-            let read = read.expect(path).expect(path);
-            assert_ne!(read, 0, "{path}: closed after {answer:?}");
-            answer.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
-            let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-                continue;
-            };
-            let length = head
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "))
-                .unwrap();
-            if body.len() >= length.parse().unwrap() {
-                break body.len();
+async fn sent_in_two<S: AsyncRead + AsyncWrite + Unpin>(
+    connect: impl AsyncFn() -> S,
+    paths: &[(&str, &str, u16)],
+) {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..5 {
+        let mut stream = connect().await;
+        let mut wrong = None;
+        for path in paths {
+            let began = Instant::now();
+            wrong = one_in_two(&mut stream, path).await.err();
+            slowest = began.elapsed();
+            if wrong.is_some() {
+                break;
             }
-        };
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{path}: {answer}"
-        );
-        assert!(length > 2, "{path}: {answer}");
+        }
+        match wrong {
+            None => return,
+            // A machine that stood still for about a second: the gateway waits no longer.
+            Some(_) if slowest > Duration::from_millis(800) => {}
+            Some(wrong) => panic!("{wrong}"),
+        }
     }
+    panic!("this machine is too slow: {slowest:?}");
+}
+
+async fn one_in_two(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    (method, path, status): &(&str, &str, u16),
+) -> Result<(), String> {
+    let body = "x".repeat(50_000);
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let broken = |e: std::io::Error| format!("{path}: {e}");
+    stream.write_all(head.as_bytes()).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    sleep(Duration::from_millis(30)).await;
+    stream.write_all(body.as_bytes()).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let mut answer = String::new();
+    loop {
+        let mut bytes = [0; 4096];
+        let read = timeout(Duration::from_secs(30), stream.read(&mut bytes)).await;
+        let read = read.map_err(|e| e.to_string())?.map_err(broken)?;
+        if read == 0 {
+            return Err(format!("{path}: closed after {answer:?}"));
+        }
+        answer.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        if body.len() >= length.unwrap().parse().unwrap() {
+            break;
+        }
+    }
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{path}: {answer}"
+    );
+    assert!(answer.contains("\"code\""), "{path}: {answer}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
