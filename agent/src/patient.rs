@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Longer than any disk that works takes for a small file.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Longer than a busy disk takes to make sure of one.
+const WRITTEN: Duration = Duration::from_secs(2);
 /// Enough to read a file of JSON.
 const STACK: usize = 256 << 10;
 
@@ -63,6 +65,38 @@ impl<T: Clone + Send + 'static> Patient<T> {
     }
 }
 
+/// A disk to which is written now and then, and what is written must be known to be there.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    /// Closed once what hung has ended.
+    away: Option<Receiver<()>>,
+}
+
+impl Disk {
+    /// Does it, and gives what came of it; none while something hangs, for which only the first waits. What ends late has been
+    /// done, and is as good as not: whoever asked does it again.
+    pub(crate) fn ask<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if let Some(away) = &self.away
+            && matches!(away.try_recv(), Err(TryRecvError::Empty))
+        {
+            return None;
+        }
+        let (held, away) = mpsc::sync_channel(0);
+        let (tx, rx) = mpsc::sync_channel(1);
+        let asked = thread::Builder::new()
+            .name("disk".into())
+            .stack_size(STACK)
+            .spawn(move || {
+                drop(tx.send(work()));
+                drop(held);
+            });
+        asked.ok()?;
+        let answer = rx.recv_timeout(WRITTEN);
+        self.away = matches!(answer, Err(RecvTimeoutError::Timeout)).then_some(away);
+        answer.ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -96,5 +130,28 @@ mod tests {
         // A question that ends its thread leaves the value as it was.
         assert_eq!(patient.ask(|_| panic!("on purpose")), None);
         assert_eq!(patient.ask(|n| *n += 1), Some(&14));
+    }
+
+    #[test]
+    fn what_hangs_is_waited_for_once_and_what_comes_after_it_is_done() {
+        let mut disk = Disk::default();
+        assert_eq!(disk.ask(|| 1), Some(1));
+        let (go, wait) = mpsc::channel::<()>();
+        let began = Instant::now();
+        assert_eq!(disk.ask(move || wait.recv().is_ok()), None);
+        assert!(began.elapsed() >= WRITTEN);
+        let began = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(disk.ask(|| 2), None);
+        }
+        assert!(began.elapsed() < WRITTEN, "{:?}", began.elapsed());
+        go.send(()).unwrap();
+        let answered = (0..1000).find_map(|_| {
+            thread::sleep(Duration::from_millis(5));
+            disk.ask(|| 3)
+        });
+        assert_eq!(answered, Some(3), "not the late answer");
+        assert_eq!(disk.ask(|| panic!("on purpose")), None::<()>);
+        assert_eq!(disk.ask(|| 4), Some(4));
     }
 }

@@ -287,6 +287,11 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     let mut agent = start(&config, &frozen);
     gateway.until_heartbeats(1).await;
     point(&state, &frozen);
+    // It comes when nobody has noticed yet.
+    gateway
+        .behaviour()
+        .commands
+        .push(order("d1", "run_diagnostic", r#"{"name":"health"}"#));
     let hung = Instant::now();
     while hung.elapsed() < Duration::from_secs(45) {
         let n = gateway.seen().heartbeats.len();

@@ -21,6 +21,7 @@ use crate::health::Held;
 use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
+use crate::patient::Disk;
 use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler, Sources};
 use crate::sequence::Sequence;
@@ -47,6 +48,8 @@ pub struct Agent {
     pub(super) adaptive: Adaptive,
     /// What the task domain holds and has found.
     pub(super) task_files: TaskFiles,
+    /// Where the state directory is.
+    pub(super) disk: Disk,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
     pub(super) certificate_refused: bool,
@@ -156,6 +159,7 @@ impl Agent {
             keeper,
             adaptive: Adaptive::default(),
             task_files: TaskFiles::of(&config),
+            disk: Disk::default(),
             tag: registration.tag(),
             interval: config.sampling.base_interval,
             backoff: Backoff::new(timing.backoff_first, timing.backoff_longest),

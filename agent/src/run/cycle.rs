@@ -7,7 +7,6 @@ use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::clock::instant;
-use crate::files::FileError;
 use crate::random;
 
 /// For what is written last, once the gateway has been told.
@@ -187,55 +186,6 @@ impl Agent {
             tracing::warn!("the rest of the block of sequence numbers is skipped: {e}");
         }
         tracing::info!("stopped");
-    }
-
-    /// Has it written, without waiting for the disk.
-    pub(super) fn save_status(&mut self) {
-        self.status.stuck_collectors = self.stuck().into_iter().map(str::to_owned).collect();
-        self.keeper.status(&self.status);
-        self.sampler.attend();
-    }
-
-    /// Whether the state directory answers: what would wait for it is better not begun.
-    pub(super) fn keeps(&mut self) -> bool {
-        self.sampler.gather();
-        !self.sampler.is_unattended()
-    }
-
-    /// What came of what was written.
-    fn kept(&mut self) {
-        self.resample();
-        self.sampler.gather();
-        let kept = self.keeper.take();
-        if let Some(wish) = kept.wish {
-            self.wish = Some(wish);
-        }
-        if let Some(end) = kept.block {
-            match self.sequence.reserved(end) {
-                Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
-                Err(e) => self.warn_once(
-                    "sequence",
-                    &format!("no further sequence numbers can be reserved yet: {e}"),
-                ),
-            }
-        }
-        if let Some(found) = kept.found {
-            self.take_found(found);
-        }
-        self.say_kept("certificate", "the certificate in use", kept.certificate);
-        self.say_kept("registration", "what the gateway has changed", kept.registration);
-        self.say_kept("report", "the report of a diagnostic", kept.reports);
-        self.say_kept("status", "status", kept.status);
-        self.say_kept("history", "what was sampled", kept.samples);
-    }
-
-    /// How keeping `what` ended, if it did.
-    fn say_kept(&mut self, kind: &'static str, what: &str, kept: Option<Result<(), FileError>>) {
-        match kept {
-            Some(Ok(())) => self.over(kind, &format!("{what} is kept again")),
-            Some(Err(e)) => self.warn_once(kind, &format!("{what} is not kept yet: {e}")),
-            None => {}
-        }
     }
 
     /// Brings the next heartbeat forward: there is news. At most one such heartbeat in the shortest interval.

@@ -11,6 +11,7 @@ mod error;
 mod follow;
 pub(crate) mod identity;
 mod keep;
+mod kept;
 mod measure;
 mod orders;
 mod peers;

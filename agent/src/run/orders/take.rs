@@ -40,7 +40,7 @@ impl Agent {
                 Taken::Full => {
                     tracing::error!(command = %id, "too many orders wait; this one is not taken yet");
                 }
-                Taken::New => match self.orders.journal.save(&self.state) {
+                Taken::New => match self.save_orders() {
                     Ok(()) => tracing::info!(command = %id, kind = %kind, "order taken"),
                     Err(e) => {
                         // It is told again with the next answer.
@@ -78,6 +78,11 @@ impl Agent {
         smaller
     }
 
+    fn save_orders(&mut self) -> Result<(), String> {
+        let (journal, state) = (self.orders.journal.clone(), self.state.clone());
+        self.keep_now(move || journal.save(&state))
+    }
+
     /// Writes the journal, if the disk does not hold it yet.
     pub(super) fn keep_orders(&mut self) {
         self.status.drain.clone_from(&self.orders.journal.drain);
@@ -86,13 +91,7 @@ impl Agent {
             return;
         }
         self.orders.save_at = instant().checked_add(PATIENCE);
-        if !self.keeps() {
-            return self.warn_once(
-                "orders",
-                "orders cannot be kept, and none is begun: the state directory does not answer",
-            );
-        }
-        match self.orders.journal.save(&self.state) {
+        match self.save_orders() {
             Ok(()) => {
                 (self.orders.unsaved, self.orders.save_at) = (false, None);
                 self.over("orders", "orders can be kept again");

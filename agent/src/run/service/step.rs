@@ -191,11 +191,8 @@ impl Agent {
     }
 
     fn keep_service(&mut self) {
-        let kept = if self.keeps() {
-            self.service.record.save(&self.state).map_err(|e| e.to_string())
-        } else {
-            Err("the state directory does not answer".to_owned())
-        };
+        let (record, state) = (self.service.record.clone(), self.state.clone());
+        let kept = self.keep_now(move || record.save(&state));
         self.service.unsaved = kept.is_err();
         match kept {
             Ok(()) => self.over("service", "whether the node is in service can be kept again"),

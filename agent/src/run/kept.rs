@@ -1,0 +1,73 @@
+//! What lies in the state directory, as the loop sees it: it waits for no disk longer than it must.
+
+use super::Agent;
+use crate::files::FileError;
+
+impl Agent {
+    /// Has it written, without waiting for the disk.
+    pub(super) fn save_status(&mut self) {
+        self.status.stuck_collectors = self.stuck().into_iter().map(str::to_owned).collect();
+        self.keeper.status(&self.status);
+        self.sampler.attend();
+    }
+
+    /// Whether the state directory answers: what would wait for it is better not begun.
+    pub(super) fn keeps(&mut self) -> bool {
+        self.sampler.gather();
+        !self.sampler.is_unattended()
+    }
+
+    /// Writes into the state directory what must be there before the loop goes on.
+    ///
+    /// # Errors
+    /// Why it is not, or not known to be.
+    pub(super) fn keep_now(
+        &mut self,
+        write: impl FnOnce() -> Result<(), FileError> + Send + 'static,
+    ) -> Result<(), String> {
+        let silent = || "the state directory does not answer".to_owned();
+        if !self.keeps() {
+            return Err(silent());
+        }
+        self.disk
+            .ask(write)
+            .ok_or_else(silent)?
+            .map_err(|e| e.to_string())
+    }
+
+    /// What came of what was written.
+    pub(super) fn kept(&mut self) {
+        self.resample();
+        self.sampler.gather();
+        let kept = self.keeper.take();
+        if let Some(wish) = kept.wish {
+            self.wish = Some(wish);
+        }
+        if let Some(end) = kept.block {
+            match self.sequence.reserved(end) {
+                Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
+                Err(e) => self.warn_once(
+                    "sequence",
+                    &format!("no further sequence numbers can be reserved yet: {e}"),
+                ),
+            }
+        }
+        if let Some(found) = kept.found {
+            self.take_found(found);
+        }
+        self.say_kept("certificate", "the certificate in use", kept.certificate);
+        self.say_kept("registration", "what the gateway has changed", kept.registration);
+        self.say_kept("report", "the report of a diagnostic", kept.reports);
+        self.say_kept("status", "status", kept.status);
+        self.say_kept("history", "what was sampled", kept.samples);
+    }
+
+    /// How keeping `what` ended, if it did.
+    fn say_kept(&mut self, kind: &'static str, what: &str, kept: Option<Result<(), FileError>>) {
+        match kept {
+            Some(Ok(())) => self.over(kind, &format!("{what} is kept again")),
+            Some(Err(e)) => self.warn_once(kind, &format!("{what} is not kept yet: {e}")),
+            None => {}
+        }
+    }
+}
