@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// Longer than any disk that works takes for a small file.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Longer than a busy disk takes to make sure of one.
+/// For making sure of a file, which a busy disk takes its time for.
 const WRITTEN: Duration = Duration::from_secs(2);
+/// The same of a slow one.
+const LONGEST: Duration = Duration::from_secs(16);
 /// Enough to read a file of JSON.
 const STACK: usize = 256 << 10;
 
@@ -66,19 +68,27 @@ impl<T: Clone + Send + 'static> Patient<T> {
 }
 
 /// A disk to which is written now and then, and what is written must be known to be there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Disk {
-    /// Closed once what hung has ended.
+    /// Of what hung: closed once that has ended.
     away: Option<Receiver<()>>,
+    limit: Duration,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            away: None,
+            limit: WRITTEN,
+        }
+    }
 }
 
 impl Disk {
-    /// Does it, and gives what came of it; none while something hangs, for which only the first waits. What ends late has been
-    /// done, and is as good as not: whoever asked does it again.
+    /// Does it, and gives what came of it; none while something hangs, for which only the first waits. What ends late is as
+    /// good as not done: whoever asked does it again, and is waited for twice as long, so that a slow disk gets it done.
     pub(crate) fn ask<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        if let Some(away) = &self.away
-            && matches!(away.try_recv(), Err(TryRecvError::Empty))
-        {
+        if self.hangs() {
             return None;
         }
         let (held, away) = mpsc::sync_channel(0);
@@ -91,9 +101,29 @@ impl Disk {
                 drop(held);
             });
         asked.ok()?;
-        let answer = rx.recv_timeout(WRITTEN);
-        self.away = matches!(answer, Err(RecvTimeoutError::Timeout)).then_some(away);
+        let limit = if self.away.take().is_some() {
+            self.limit.saturating_mul(2).min(LONGEST)
+        } else {
+            self.limit
+        };
+        let answer = rx.recv_timeout(limit);
+        let late = matches!(answer, Err(RecvTimeoutError::Timeout));
+        // A slow one is not asked about in vain each time.
+        self.limit = if late { limit } else { WRITTEN.min(self.limit) };
+        self.away = late.then_some(away);
         answer.ok()
+    }
+
+    /// Whether what was asked last has not ended.
+    pub(crate) fn hangs(&self) -> bool {
+        self.away
+            .as_ref()
+            .is_some_and(|away| matches!(away.try_recv(), Err(TryRecvError::Empty)))
+    }
+
+    /// From here on nothing is waited for longer than a moment.
+    pub(crate) fn hurry(&mut self) {
+        self.limit = PATIENCE;
     }
 }
 
@@ -153,5 +183,22 @@ mod tests {
         assert_eq!(answered, Some(3), "not the late answer");
         assert_eq!(disk.ask(|| panic!("on purpose")), None::<()>);
         assert_eq!(disk.ask(|| 4), Some(4));
+    }
+
+    #[test]
+    fn a_slow_disk_gets_it_done() {
+        let mut disk = Disk::default();
+        let slow = || thread::sleep(WRITTEN * 3 / 2);
+        let began = Instant::now();
+        let done = (0..1000).find_map(|_| {
+            thread::sleep(Duration::from_millis(20));
+            disk.ask(slow)
+        });
+        assert!(done.is_some() && !disk.hangs());
+        assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
+        disk.hurry();
+        let began = Instant::now();
+        assert_eq!(disk.ask(slow), None);
+        assert!(disk.hangs() && began.elapsed() < WRITTEN, "{:?}", began.elapsed());
     }
 }

@@ -1,5 +1,5 @@
-//! A day's work of the real collectors on a recorded node, whose kernel log goes on: memory does not grow. Alone in its
-//! process, whose memory is looked at.
+//! As many rounds of the real collectors as a day has, on a recorded node whose kernel log goes on: memory does not grow. The
+//! wall clock stands still meanwhile: what is counted by the hour stays in one. Alone in its process, whose memory is looked at.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use virtengine_node_agent::sample::{Category, Collector, recommended, standard};
 const ROUND: Duration = Duration::from_secs(10);
 /// A day of them.
 const DAY: u32 = 8640;
-/// What is found once in every so many rounds, and bytes of one line of the kernel's log.
+/// Rounds from one line of the kernel's log to the next.
 const ERROR_EACH: u32 = 10;
 
 /// Resident memory of this process in KiB.

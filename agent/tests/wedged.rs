@@ -287,7 +287,7 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     let mut agent = start(&config, &frozen);
     gateway.until_heartbeats(1).await;
     point(&state, &frozen);
-    // It comes when nobody has noticed yet.
+    // Nothing is begun that cannot be kept.
     gateway
         .behaviour()
         .commands
@@ -299,6 +299,11 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     }
     assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
     assert!(log().contains("collector=\"state directory\""), "{}", log());
+    assert!(
+        log().contains("orders cannot be kept, and are not begun"),
+        "{}",
+        log()
+    );
     none_was_late(&gateway);
 
     // It says goodbye and ends in time all the same.

@@ -24,7 +24,7 @@ pub(super) struct Aside(Mutex<Arc<Queue>>);
 #[derive(Debug)]
 struct Queue {
     state: Mutex<State>,
-    /// Nobody works any more.
+    /// Nobody works any more, or nobody reads what is done.
     done: Condvar,
 }
 
@@ -79,8 +79,13 @@ impl Aside {
     /// Opens the file of another configuration, or the same anew, after the lines that wait; before them where the present
     /// one hangs.
     pub(super) fn open(&self, config: &LoggingConfig) {
-        let queue = Arc::clone(&self.current());
-        queue.lock().work.push_back(Work::Open(Arc::new(config.clone())));
+        let open = Work::Open(Arc::new(config.clone()));
+        let queue = {
+            // Nobody leaves it meanwhile.
+            let current = self.current();
+            current.lock().work.push_back(open);
+            Arc::clone(&current)
+        };
         queue.go_on();
         self.pass_by();
     }
@@ -100,6 +105,7 @@ impl Aside {
             state.say();
             let mut work = state.leave();
             drop(state);
+            current.done.notify_all();
             work.push_front(open);
             // Standard error until it is open, and if it cannot be.
             *current = Queue::new(Mode::Aside, Sink(None), work);
@@ -111,20 +117,33 @@ impl Aside {
     /// Waits for the lines that wait; those whose file does not answer within `limit`, and all that come later, go to standard
     /// error.
     pub(super) fn settle(&self, limit: Duration) {
-        let queue = Arc::clone(&self.current());
-        let (mut state, _) = queue
-            .done
-            .wait_timeout_while(queue.lock(), limit, |s| s.working.is_some())
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.working.is_none() {
-            state.mode = Mode::AtOnce;
+        let until = Instant::now() + limit;
+        loop {
+            let queue = Arc::clone(&self.current());
+            let left = until.saturating_duration_since(Instant::now());
+            let (mut state, waited) = queue
+                .done
+                .wait_timeout_while(queue.lock(), left, |s| {
+                    s.working.is_some() && s.mode != Mode::Left
+                })
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.mode == Mode::Left && !waited.timed_out() {
+                // Somebody has gone on with another.
+                continue;
+            }
+            if state.working.is_none() {
+                state.mode = Mode::AtOnce;
+                drop(state);
+                // What no thread could be had for.
+                return queue.go_on();
+            }
+            let left = state.leave();
+            drop(state);
+            *self.current() = Queue::new(Mode::AtOnce, Sink(None), VecDeque::new());
+            for line in left.iter().filter_map(Work::line) {
+                io::stderr().write_all(line).ok();
+            }
             return;
-        }
-        let left = state.leave();
-        drop(state);
-        *self.current() = Queue::new(Mode::AtOnce, Sink(None), VecDeque::new());
-        for line in left.iter().filter_map(Work::line) {
-            io::stderr().write_all(line).ok();
         }
     }
 }
@@ -227,6 +246,7 @@ impl Queue {
         let thread = thread::Builder::new().name("log".to_owned()).stack_size(STACK);
         if thread.spawn(move || queue.work()).is_err() {
             self.lock().working = None;
+            self.done.notify_all();
         }
     }
 

@@ -169,6 +169,7 @@ impl Agent {
     /// Last heartbeat, counter, status: within five seconds whatever hangs.
     async fn farewell(mut self, ended: Ended) {
         let limit = self.timing.farewell;
+        self.disk.hurry();
         // Another version goes on at once: the node is not offline.
         if ended.is_for_good() && tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
             tracing::warn!("the gateway did not take the last heartbeat within {limit:?}");

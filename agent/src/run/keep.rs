@@ -17,6 +17,8 @@ use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
 use crate::uplink::Identity;
 
+/// Its name, as of a collector.
+pub(super) const STATE_DIRECTORY: &str = "state directory";
 /// Samples that wait for a directory that does not answer; the oldest go.
 const WAITING: usize = 64;
 /// Reports that wait for it; the oldest go.
@@ -173,7 +175,7 @@ impl Writer {
 
 impl Collector for Writer {
     fn name(&self) -> &'static str {
-        "state directory"
+        STATE_DIRECTORY
     }
     fn category(&self) -> Category {
         Category::HealthStatus

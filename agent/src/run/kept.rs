@@ -25,13 +25,8 @@ impl Agent {
         &mut self,
         write: impl FnOnce() -> Result<(), FileError> + Send + 'static,
     ) -> Result<(), String> {
-        let silent = || "the state directory does not answer".to_owned();
-        if !self.keeps() {
-            return Err(silent());
-        }
-        self.disk
-            .ask(write)
-            .ok_or_else(silent)?
+        let done = if self.keeps() { self.disk.ask(write) } else { None };
+        done.ok_or_else(|| "the state directory does not answer".to_owned())?
             .map_err(|e| e.to_string())
     }
 

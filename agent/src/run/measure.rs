@@ -6,6 +6,7 @@ use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::node::NodeState;
 
 use super::Agent;
+use super::keep::STATE_DIRECTORY;
 use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
@@ -146,11 +147,19 @@ impl Agent {
         (status(&all), all)
     }
 
-    /// What does not answer: collectors, the folder of tasks.
+    /// What does not answer: collectors, the folder of tasks, the state directory.
     pub(super) fn stuck(&self) -> Vec<&'static str> {
-        let collectors = self.sampler.stuck();
-        let tasks = self.task_files.hang().then_some("tasks folder");
-        collectors.iter().map(|s| s.name).chain(tasks).collect()
+        let mut all: Vec<&str> = self.sampler.stuck().iter().map(|s| s.name).collect();
+        let beside = [
+            (self.task_files.hang(), "tasks folder"),
+            (self.disk.hangs(), STATE_DIRECTORY),
+        ];
+        for (hangs, name) in beside {
+            if hangs && !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        all
     }
 
     /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a

@@ -20,6 +20,7 @@ pub(super) struct TaskFiles {
     dir: Option<PathBuf>,
     /// Since when it has not answered.
     silent: Option<Instant>,
+    hangs: bool,
 }
 
 /// A folder that does not answer for so long hangs; a busy one is slow now and then.
@@ -63,7 +64,8 @@ impl TaskFiles {
         if new.dir.is_none() {
             *self = new;
         } else if new.dir != self.dir {
-            (self.asked, self.dir, self.silent) = (new.asked, new.dir, None);
+            (self.asked, self.dir) = (new.asked, new.dir);
+            (self.silent, self.hangs) = (None, false);
         }
     }
 
@@ -77,11 +79,9 @@ impl TaskFiles {
         &self.news
     }
 
-    /// Whether the folder does not answer.
+    /// Whether the folder did not answer, and has not for a while, when it was looked at last.
     pub(super) fn hang(&self) -> bool {
-        let now = instant();
-        self.silent
-            .is_some_and(|since| now.saturating_duration_since(since) >= HANGS)
+        self.hangs
     }
 
     /// Looks again.
@@ -93,10 +93,14 @@ impl TaskFiles {
             return Ok(());
         };
         let files = asked.ask(move |files| files.read(unix));
+        let now = instant();
         self.silent = match files {
             Some(_) => None,
-            None => self.silent.or_else(|| Some(instant())),
+            None => self.silent.or(Some(now)),
         };
+        self.hangs = self
+            .silent
+            .is_some_and(|since| now.saturating_duration_since(since) >= HANGS);
         let files = files.ok_or("the folder of tasks (tasks.dir) does not answer")?;
         self.holdings = files.holdings.last();
         self.news = files.news.last().to_vec();

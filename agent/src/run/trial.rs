@@ -61,12 +61,12 @@ impl Agent {
 
     /// A gateway has accepted a heartbeat of this version.
     pub(super) fn prove(&mut self) {
-        // With the next one, where the directory does not answer.
-        if self.trial.is_none() || !self.keeps() {
+        if self.trial.is_none() {
             return;
         }
         let versions = Versions::new(self.state.versions());
-        let proven = versions.load().and_then(|mut state| {
+        let prove = move || {
+            let mut state = versions.load()?;
             if let Some(current) = state.current.as_mut() {
                 current.proven = true;
             }
@@ -75,8 +75,9 @@ impl Agent {
             versions.tidy(&state)?;
             fault::point("update.tidied");
             Ok(())
-        });
-        match proven {
+        };
+        // With the next one, where the directory does not answer.
+        match self.keep_now(prove) {
             Ok(()) => {
                 tracing::info!(version = %self.running.version, "this version has proven itself");
                 self.trial = None;

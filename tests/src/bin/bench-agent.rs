@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// Between two looks at the agent's memory.
 const LOOK: Duration = Duration::from_millis(250);
 /// Between two looks for programs of others that it asks, which live for some milliseconds, and for how long they are looked for:
-/// each of them is asked once a minute at least.
+/// each of them is asked once a minute, unless the machine is busy.
 const PROGRAMS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(65));
 
 /// The agent's cost beside that of an exporter that is scraped as often.

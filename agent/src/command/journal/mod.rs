@@ -152,11 +152,6 @@ impl Journal {
         true
     }
 
-    /// Takes a new order back that could not be kept.
-    pub fn drop_newest(&mut self) {
-        self.entries.pop();
-    }
-
     /// The order that is to be carried out next, of those that are `ready`: drain and resume before all others, the
     /// oldest of the others, a shutdown after all of them but updates: a download may take long.
     #[must_use]

@@ -35,6 +35,7 @@ impl Agent {
                     continue;
                 }
             };
+            let before = self.orders.journal.clone();
             match self.orders.journal.take(command, kind, now) {
                 Taken::Known => self.orders.unsaved = true,
                 Taken::Full => {
@@ -44,7 +45,7 @@ impl Agent {
                     Ok(()) => tracing::info!(command = %id, kind = %kind, "order taken"),
                     Err(e) => {
                         // It is told again with the next answer.
-                        self.orders.journal.drop_newest();
+                        self.orders.journal = before;
                         self.warn_once(
                             "orders",
                             &format!("orders cannot be kept, and are not begun: {e}"),

@@ -14,8 +14,8 @@ use crate::state::{ServiceRecord, StateDir};
 #[derive(Debug)]
 pub(in crate::run) struct Service {
     record: ServiceRecord,
-    /// The disk does not hold it yet.
-    unsaved: bool,
+    /// The disk does not hold it: it is tried again then.
+    save_at: Option<Instant>,
     watch: Watch,
     /// Slurm has been told of the present state by this process.
     told: bool,
@@ -37,7 +37,7 @@ impl Service {
         });
         let (ends, ended) = mpsc::channel(1);
         Self {
-            unsaved: false,
+            save_at: None,
             // A node in service with nothing in Slurm has nothing to tell; what Slurm has shown once is not told again,
             // or a restart would undo what an administrator did there.
             told: match record.out {

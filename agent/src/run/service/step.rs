@@ -13,6 +13,8 @@ use crate::state::{ServiceChange, ServiceWish};
 
 /// Between two attempts to tell Slurm.
 const AGAIN: Duration = Duration::from_secs(30);
+/// Between two attempts to keep what cannot be kept.
+const SAVE_AGAIN: Duration = Duration::from_secs(5);
 /// How long a person's wish counts.
 const WISH_SECONDS: u64 = 60;
 /// What was asked of Slurm before it was told has been answered by then.
@@ -21,10 +23,10 @@ const SETTLED: Duration = Duration::from_secs(15);
 impl Agent {
     /// Looks at the findings of this moment, and at what a person wishes.
     pub(in crate::run) fn step_service(&mut self, findings: &[Finding]) {
-        if self.service.unsaved && self.keeps() {
+        let now = instant();
+        if self.service.save_at.is_some_and(|at| now >= at) {
             self.keep_service();
         }
-        let now = instant();
         let proof = self.proof();
         let service = &mut self.service;
         let lasts = |r: &Reason| findings.iter().any(|f| r.is(f));
@@ -66,7 +68,7 @@ impl Agent {
 
     /// The oldest of what findings are made of. What is stuck proves nothing.
     fn proof(&self) -> Proof {
-        let stuck = !self.sampler.stuck().is_empty();
+        let stuck = !self.stuck().is_empty();
         Proof {
             probed: self.sampler.figures().probed().filter(|_| !stuck),
             unproven_slots: self.task_files.holdings().unproven_slots,
@@ -110,9 +112,7 @@ impl Agent {
             }
             // Where findings drain nothing, what is gone for good is accepted all the same.
             self.note("forced", by, reason, Some(id));
-            if self.keeps() {
-                self.state.forget_devices();
-            }
+            self.forget_devices();
             return;
         }
         match self.service.watch.unproven(proof) {
@@ -122,9 +122,7 @@ impl Agent {
             }
             Some(missing) => {
                 self.force(by, reason, &missing, findings, Some(id));
-                if self.keeps() {
-                    self.state.forget_devices();
-                }
+                self.forget_devices();
             }
         }
     }
@@ -190,10 +188,22 @@ impl Agent {
         self.keep_service();
     }
 
+    /// What was there counts no more; where that cannot be noted, a person wishes it again.
+    fn forget_devices(&mut self) {
+        let state = self.state.clone();
+        let forget = move || {
+            state.forget_devices();
+            Ok(())
+        };
+        if let Err(e) = self.keep_now(forget) {
+            tracing::warn!("what was there is not forgotten: {e}");
+        }
+    }
+
     fn keep_service(&mut self) {
         let (record, state) = (self.service.record.clone(), self.state.clone());
         let kept = self.keep_now(move || record.save(&state));
-        self.service.unsaved = kept.is_err();
+        self.service.save_at = kept.is_err().then(|| instant() + SAVE_AGAIN);
         match kept {
             Ok(()) => self.over("service", "whether the node is in service can be kept again"),
             Err(e) => self.warn_once(
