@@ -105,8 +105,11 @@ fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result
     let version = services.slurmd_version.map(|v| v.to_string()).unwrap_or_default();
     assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
 
-    let runs = slurm.submit("sleep 600", &[])?;
+    let began = dir.path().join("began");
+    let runs = slurm.submit(&format!("touch {}; sleep 600", began.display()), &[])?;
     wait_jobs(&slurm, "running job", |j| j.active == [runs])?;
+    // The controller says that a job runs before it has told the node so: dead by then, it never does.
+    wait::until("the job's process", PATIENCE, || Ok(began.exists().then_some(())))?;
     slurm.kill_controller()?;
     let start = Instant::now();
     assert_eq!(
@@ -114,7 +117,6 @@ fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result
         Answer::Silent
     );
     ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    // The controller says that a job runs a little before its process does.
     let jobs = wait::until("the job by its process", PATIENCE, || {
         let start = Instant::now();
         let found = jobs(&slurm);
