@@ -215,6 +215,25 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_is_resized_replaced_or_added_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = machine(dir.path(), "02:00:00:00:00:01\n", Some("AAAA-1\n"));
+        let disk = |name: &str, sectors: &str, serial: &str| {
+            let folder = roots.sys.join("block").join(name);
+            fs::create_dir_all(folder.join("device")).unwrap();
+            fs::write(folder.join("size"), sectors).unwrap();
+            fs::write(folder.join("device/serial"), serial).unwrap();
+        };
+        disk("vda", "2097152\n", "one\n");
+        let before = read(&roots);
+        disk("vda", "4194304\n", "one\n");
+        assert_eq!(read(&roots), before, "resized");
+        disk("vda", "4194304\n", "two\n");
+        disk("nvme0n1", "8388608\n", "three\n");
+        assert_eq!(read(&roots), before, "replaced, another added");
+    }
+
+    #[test]
     fn the_machine_id_counts_only_where_nothing_else_is_known() {
         let dir = tempfile::tempdir().unwrap();
         let roots = machine(dir.path(), "02:00:00:00:00:01\n", None);
