@@ -1,8 +1,9 @@
 //! What asks a disk that may not answer, such as a file server's: with a thread of its own, and nobody waits for it long.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than any disk that works takes for a small file.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -12,6 +13,15 @@ const WRITTEN: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(16);
 /// Enough to read a file of JSON.
 const STACK: usize = 256 << 10;
+
+/// Does it with a thread of its own, which ends with it.
+fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
+    let (tx, rx) = mpsc::sync_channel(1);
+    let thread = thread::Builder::new().name("disk".into()).stack_size(STACK);
+    // Whoever asked may wait no more.
+    thread.spawn(move || drop(tx.send(work())))?;
+    Ok(rx)
+}
 
 /// A value with which the disk is asked.
 #[derive(Debug)]
@@ -43,16 +53,11 @@ impl<T: Clone + Send + 'static> Patient<T> {
             }
         }
         let mut value = self.value.clone();
-        let (tx, rx) = mpsc::sync_channel(1);
-        let asked = thread::Builder::new()
-            .name("disk".into())
-            .stack_size(STACK)
-            .spawn(move || {
-                question(&mut value);
-                // Whoever asked may have been made anew.
-                drop(tx.send(value));
-            });
-        asked.ok()?;
+        let answer = apart(move || {
+            question(&mut value);
+            value
+        });
+        let rx = answer.ok()?;
         match rx.recv_timeout(PATIENCE) {
             Ok(value) => {
                 self.value = value;
@@ -92,24 +97,23 @@ impl Disk {
             return None;
         }
         let (held, away) = mpsc::sync_channel(0);
-        let (tx, rx) = mpsc::sync_channel(1);
-        let asked = thread::Builder::new()
-            .name("disk".into())
-            .stack_size(STACK)
-            .spawn(move || {
-                drop(tx.send(work()));
-                drop(held);
-            });
-        asked.ok()?;
+        let answer = apart(move || {
+            let done = work();
+            drop(held);
+            done
+        });
+        let rx = answer.ok()?;
         let limit = if self.away.take().is_some() {
             self.limit.saturating_mul(2).min(LONGEST)
         } else {
             self.limit
         };
+        let began = Instant::now();
         let answer = rx.recv_timeout(limit);
         let late = matches!(answer, Err(RecvTimeoutError::Timeout));
-        // A slow one is not asked about in vain each time.
-        self.limit = if late { limit } else { WRITTEN.min(self.limit) };
+        // As long as it is slow, else every other one would be waited for in vain.
+        let slow = late || began.elapsed() > WRITTEN / 2;
+        self.limit = if slow { limit } else { WRITTEN.min(self.limit) };
         self.away = late.then_some(away);
         answer.ok()
     }
@@ -129,8 +133,6 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
@@ -195,6 +197,7 @@ mod tests {
             disk.ask(slow)
         });
         assert!(done.is_some() && !disk.hangs());
+        assert_eq!(disk.ask(slow), Some(()), "the next one is waited for as long");
         assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
         disk.hurry();
         let began = Instant::now();

@@ -9,14 +9,18 @@
     reason = "tests"
 )]
 
+mod memory;
+#[path = "../src/stand_in.rs"]
+mod stand_in;
 mod tree;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use memory::resident;
+use stand_in::stand_in;
 use virtengine_node_agent::clock::instant;
 use virtengine_node_agent::config::{Overrides, load};
 use virtengine_node_agent::sample::{Category, Collector, recommended, standard};
@@ -28,13 +32,6 @@ const DAY: u32 = 8640;
 /// Rounds from one line of the kernel's log to the next.
 const ERROR_EACH: u32 = 10;
 
-/// Resident memory of this process in KiB.
-fn resident() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 /// Slurm's programs as stand-ins: a node with another job each time it is asked.
 fn batch_system(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
@@ -42,9 +39,7 @@ fn batch_system(folder: &Path) {
         "echo 'NodeName=node042 CPUAlloc=1 CPUEfctv=4 CPUTot=4 RealMemory=4096 AllocMem=1024 State=MIXED'";
     let queue = "echo \"$$|RUNNING|0|node042||(null)\"";
     for (name, says) in [("scontrol", node), ("squeue", queue)] {
-        let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{says}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        stand_in(&folder.join(name), &format!("#!/bin/sh\n{says}\n"));
     }
 }
 

@@ -9,11 +9,13 @@
 )]
 
 mod gateway;
+mod memory;
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use memory::resident;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -183,13 +185,6 @@ impl Site {
             assert!(gap <= allowed, "no heartbeat for {gap:?} after {why:?}");
         }
     }
-}
-
-/// Resident memory of this process in KiB.
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// A disk that takes nothing: no byte can be written beyond the limit, into whatever file.

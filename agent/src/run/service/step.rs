@@ -196,7 +196,9 @@ impl Agent {
             Ok(())
         };
         if let Err(e) = self.keep_now(forget) {
-            tracing::warn!("what was there is not forgotten: {e}");
+            tracing::warn!(
+                "devices that are gone are not forgotten: {e}; once it does, return the node to service by force again"
+            );
         }
     }
 
