@@ -2,25 +2,27 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Longer than any disk that works takes for a small file.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// For making sure of a file, which a busy disk takes its time for.
-const WRITTEN: Duration = Duration::from_secs(2);
-/// The same of a slow one.
-const LONGEST: Duration = Duration::from_secs(16);
+/// For making sure of a file, which a busy disk takes its time for. Heartbeats wait as long.
+const WRITTEN: Duration = Duration::from_secs(1);
+/// No disk that works takes so long for it.
+const HANGS: Duration = Duration::from_secs(5);
 /// Enough to read a file of JSON.
 const STACK: usize = 256 << 10;
 
 /// Does it with a thread of its own, which ends with it.
-fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
+fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<(Receiver<T>, JoinHandle<()>)> {
     let (tx, rx) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().name("disk".into()).stack_size(STACK);
     // Whoever asked may wait no more.
-    thread.spawn(move || drop(tx.send(work())))?;
-    Ok(rx)
+    let thread = thread.spawn(move || drop(tx.send(work())))?;
+    Ok((rx, thread))
 }
 
 /// A value with which the disk is asked.
@@ -57,7 +59,7 @@ impl<T: Clone + Send + 'static> Patient<T> {
             question(&mut value);
             value
         });
-        let rx = answer.ok()?;
+        let (rx, _) = answer.ok()?;
         match rx.recv_timeout(PATIENCE) {
             Ok(value) => {
                 self.value = value;
@@ -74,13 +76,22 @@ impl<T: Clone + Send + 'static> Patient<T> {
 
 /// A disk to which is written now and then, and what is written must be known to be there.
 #[derive(Debug)]
-pub(crate) struct Disk {
-    /// Of what hung: closed once that has ended.
-    away: Option<Receiver<()>>,
+pub(crate) struct Disk<T> {
+    away: Option<Away<T>>,
     limit: Duration,
 }
 
-impl Default for Disk {
+/// What was not waited for any longer.
+#[derive(Debug)]
+struct Away<T> {
+    /// What it writes.
+    what: u64,
+    since: Instant,
+    end: Receiver<T>,
+    thread: JoinHandle<()>,
+}
+
+impl<T> Default for Disk<T> {
     fn default() -> Self {
         Self {
             away: None,
@@ -89,40 +100,43 @@ impl Default for Disk {
     }
 }
 
-impl Disk {
-    /// Does it, and gives what came of it; none while something hangs, for which only the first waits. What ends late is as
-    /// good as not done: whoever asked does it again, and is waited for twice as long, so that a slow disk gets it done.
-    pub(crate) fn ask<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        if self.hangs() {
-            return None;
+impl<T: Send + 'static> Disk<T> {
+    /// Does it, and gives what came of it; none while something hangs, for which only the first waits. `what` names what is
+    /// written. What ends late is given to whoever asks for the same again, so that a slow disk gets it done; whoever asks
+    /// for something else has it done after that.
+    pub(crate) fn ask(&mut self, what: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if let Some(away) = self.away.take() {
+            match away.end.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    self.away = Some(away);
+                    return None;
+                }
+                Ok(done) if away.what == what => return Some(done),
+                // Of something else, or its thread has ended without a word.
+                Ok(_) | Err(TryRecvError::Disconnected) => {}
+            }
         }
-        let (held, away) = mpsc::sync_channel(0);
-        let answer = apart(move || {
-            let done = work();
-            drop(held);
-            done
-        });
-        let rx = answer.ok()?;
-        let limit = if self.away.take().is_some() {
-            self.limit.saturating_mul(2).min(LONGEST)
-        } else {
-            self.limit
-        };
-        let began = Instant::now();
-        let answer = rx.recv_timeout(limit);
-        let late = matches!(answer, Err(RecvTimeoutError::Timeout));
-        // As long as it is slow, else every other one would be waited for in vain.
-        let slow = late || began.elapsed() > WRITTEN / 2;
-        self.limit = if slow { limit } else { WRITTEN.min(self.limit) };
-        self.away = late.then_some(away);
-        answer.ok()
+        let since = Instant::now();
+        let (end, thread) = apart(work).ok()?;
+        match end.recv_timeout(self.limit) {
+            Ok(done) => Some(done),
+            Err(RecvTimeoutError::Timeout) => {
+                self.away = Some(Away {
+                    what,
+                    since,
+                    end,
+                    thread,
+                });
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
-    /// Whether what was asked last has not ended.
+    /// Whether what was asked last has not ended for longer than a slow disk takes.
     pub(crate) fn hangs(&self) -> bool {
-        self.away
-            .as_ref()
-            .is_some_and(|away| matches!(away.try_recv(), Err(TryRecvError::Empty)))
+        let away = self.away.as_ref();
+        away.is_some_and(|a| !a.thread.is_finished() && a.since.elapsed() > HANGS)
     }
 
     /// From here on nothing is waited for longer than a moment.
@@ -167,41 +181,56 @@ mod tests {
     #[test]
     fn what_hangs_is_waited_for_once_and_what_comes_after_it_is_done() {
         let mut disk = Disk::default();
-        assert_eq!(disk.ask(|| 1), Some(1));
+        assert_eq!(disk.ask(1, || 1), Some(1));
         let (go, wait) = mpsc::channel::<()>();
         let began = Instant::now();
-        assert_eq!(disk.ask(move || wait.recv().is_ok()), None);
-        assert!(began.elapsed() >= WRITTEN);
+        let hangs = move || {
+            let _gone = wait.recv();
+            2
+        };
+        assert_eq!(disk.ask(2, hangs), None);
+        assert!(began.elapsed() >= WRITTEN && !disk.hangs());
         let began = Instant::now();
         for _ in 0..100 {
-            assert_eq!(disk.ask(|| 2), None);
+            assert_eq!(disk.ask(2, || 3), None);
         }
         assert!(began.elapsed() < WRITTEN, "{:?}", began.elapsed());
+        thread::sleep(HANGS - WRITTEN);
+        assert!(disk.hangs());
         go.send(()).unwrap();
         let answered = (0..1000).find_map(|_| {
             thread::sleep(Duration::from_millis(5));
-            disk.ask(|| 3)
+            disk.ask(4, || 4)
         });
-        assert_eq!(answered, Some(3), "not the late answer");
-        assert_eq!(disk.ask(|| panic!("on purpose")), None::<()>);
-        assert_eq!(disk.ask(|| 4), Some(4));
+        assert_eq!(answered, Some(4), "not the late answer to another question");
+        assert!(!disk.hangs());
+        assert_eq!(disk.ask(5, || panic!("on purpose")), None);
+        assert_eq!(disk.ask(6, || 6), Some(6));
     }
 
     #[test]
-    fn a_slow_disk_gets_it_done() {
+    fn a_slow_disk_gets_it_done_once_and_nobody_waits_for_it_longer() {
         let mut disk = Disk::default();
-        let slow = || thread::sleep(WRITTEN * 3 / 2);
+        let (done, count) = mpsc::channel();
+        let slow = || {
+            let done = done.clone();
+            move || {
+                thread::sleep(WRITTEN * 2);
+                let _gone = done.send(());
+                7
+            }
+        };
         let began = Instant::now();
-        let done = (0..1000).find_map(|_| {
+        assert_eq!(disk.ask(1, slow()), None);
+        assert!(began.elapsed() < WRITTEN * 2, "{:?}", began.elapsed());
+        let end = (0..1000).find_map(|_| {
             thread::sleep(Duration::from_millis(20));
-            disk.ask(slow)
+            disk.ask(1, slow())
         });
-        assert!(done.is_some() && !disk.hangs());
-        assert_eq!(disk.ask(slow), Some(()), "the next one is waited for as long");
-        assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
+        assert_eq!((end, count.try_iter().count()), (Some(7), 1));
         disk.hurry();
         let began = Instant::now();
-        assert_eq!(disk.ask(slow), None);
-        assert!(disk.hangs() && began.elapsed() < WRITTEN, "{:?}", began.elapsed());
+        assert_eq!(disk.ask(2, slow()), None);
+        assert!(began.elapsed() < WRITTEN, "{:?}", began.elapsed());
     }
 }

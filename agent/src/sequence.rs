@@ -283,12 +283,6 @@ fn checksum(body: &str) -> String {
         .collect()
 }
 
-/// Whether the error is a full disk; the agent then warns and goes on with what is reserved.
-#[must_use]
-pub fn is_disk_full(e: &SequenceError) -> bool {
-    matches!(e, SequenceError::File(f) if f.source.kind() == io::ErrorKind::StorageFull)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

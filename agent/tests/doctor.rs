@@ -168,6 +168,31 @@ async fn before_the_registration_doctor_tells_of_token_key_gateway_interval_and_
     is_wrong(&json(&["doctor"], &config).await.1, "config");
 }
 
+#[tokio::test]
+async fn a_probe_port_that_has_changed_since_the_registration_is_told_until_it_is_put_back() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    let registration = registered(&gateway, &home).await;
+    assert_eq!(registration.probe_port, Some(9461));
+    let config = home.configure(&[gateway.url()], None);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let port = |port: u16| std::fs::write(&config, format!("{text}probe: {{port: {port}}}\n")).unwrap();
+    for changed in [9500, 0] {
+        port(changed);
+        told_by_both(&config, None, "probe_port_changed").await;
+    }
+    port(9461);
+    let doctor = json(&["doctor"], &config).await.1;
+    assert_eq!(check(&doctor, "probe_port")["grade"], "good", "{doctor:#}");
+    // A registration of an older agent says nothing of it.
+    let file = home.path("state/registration.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    kept.as_object_mut().unwrap().remove("probe_port").unwrap();
+    std::fs::write(&file, kept.to_string()).unwrap();
+    port(9500);
+    let doctor = json(&["doctor"], &config).await.1;
+    assert_eq!(check(&doctor, "probe_port")["grade"], "skipped", "{doctor:#}");
+}
+
 fn start(config: &Path) -> Child {
     command(&["run"], config)
         .stdout(Stdio::null())

@@ -102,6 +102,21 @@ fn faults_are_told_and_a_lost_gpu_stays_counted() {
 }
 
 #[test]
+fn a_gpu_that_we_may_not_ask_is_unknown_and_not_lost() {
+    let r = ask(&["GPUS=4", "DENIED=1", "DEAD=3"]);
+    let denied = &r.gpus[1];
+    assert_eq!(
+        (r.gpus.len(), denied.lost, denied.temperature, denied.memory_total),
+        (4, false, None, None)
+    );
+    let why = denied.refused.as_deref().unwrap();
+    assert!(why.contains("permission"), "{why}");
+    // An error of the device itself is a loss.
+    assert_eq!((r.gpus[3].lost, r.gpus[3].refused.as_deref()), (true, None));
+    assert!(r.gpus[0].refused.is_none() && !r.gpus[0].lost);
+}
+
+#[test]
 fn a_missing_library_is_an_error_in_words() {
     let e = NvidiaProbe::new(Some(Path::new(AGENT)), Some("/no/such/libnvidia-ml.so".into()))
         .read()

@@ -11,7 +11,7 @@
 mod gateway;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -342,7 +342,7 @@ async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
 #[tokio::test]
 async fn killed_while_an_order_is_carried_out_the_next_life_ends_it() {
     // The first life is killed while scontrol hesitates; the second one finds the order in its journal.
-    let site = Site::start().await.with_slurm("[ -e quick ] || sleep 600");
+    let site = Site::start().await.with_slurm("[ -e quick ] || sleep 20");
     site.tell(&[order("d", "drain", "{}")]);
     let mut first = site.process();
     site.gateway
@@ -423,7 +423,50 @@ async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
     stand_in(
         &program,
-        &format!("#!/bin/sh\necho $* >> {}\nsleep 600\n", called.display()),
+        &format!("#!/bin/sh\necho $* >> {}\nsleep 20\n", called.display()),
+    );
+    let more = format!(
+        "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
+        program.display(),
+        site.home.path("none").display()
+    );
+    site.tell(&[order("s", "shutdown", "{}")]);
+    let mut first = site.process_with(&more);
+    site.gateway
+        .until("systemctl", |_| {
+            fs::read(&called).is_ok_and(|said| !said.is_empty())
+        })
+        .await;
+    first.kill().await.unwrap();
+    // As a boot of the host would leave it.
+    let (orders, boot) = (
+        site.home.path("state/orders.json"),
+        read(Path::new("/proc/sys/kernel/random/boot_id")),
+    );
+    let kept = read(&orders);
+    assert!(kept.contains(boot.trim()), "{kept}");
+    fs::write(
+        &orders,
+        kept.replace(boot.trim(), "6d8f7a0e-0000-4000-8000-000000000000"),
+    )
+    .unwrap();
+    let running = site.run(&more);
+    let ack = site.outcome("s").await;
+    assert_eq!(ack.status, AcknowledgementStatus::Done, "{ack:?}");
+    assert!(ack.detail.unwrap().contains("is up again"));
+    running.stop().await;
+    assert_eq!(read(&called), "poweroff\n");
+}
+
+#[tokio::test]
+async fn a_host_that_has_not_been_down_since_is_told_again() {
+    let site = Site::start().await;
+    let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
+    let said = called.display();
+    // The first time it takes the agent along before it has said anything to the host.
+    stand_in(
+        &program,
+        &format!("#!/bin/sh\necho $* >> {said}\n[ $(wc -l < {said}) -gt 1 ] || sleep 20\n"),
     );
     let more = format!(
         "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
@@ -441,9 +484,9 @@ async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     let running = site.run(&more);
     let ack = site.outcome("s").await;
     assert_eq!(ack.status, AcknowledgementStatus::Done, "{ack:?}");
-    assert!(ack.detail.unwrap().contains("is up again"));
+    assert_eq!(ack.detail.as_deref(), Some("the host shuts down"));
     running.stop().await;
-    assert_eq!(read(&called), "poweroff\n");
+    assert_eq!(read(&called), "poweroff\npoweroff\n");
 }
 
 #[tokio::test]

@@ -91,6 +91,44 @@ fn a_recorded_node_gives_its_capacity_and_figures() {
         (errors["errors"].as_u64(), errors["warnings"].as_u64()),
         (Some(6), Some(7))
     );
+    // Each fault by itself: when, where, what.
+    let faults = errors["xids"].as_array().unwrap().iter();
+    let faults: Vec<_> = faults
+        .map(|x| {
+            assert!(x["at"].as_u64().is_some() && x["meaning"].is_string(), "{x}");
+            (x["device"].as_str().unwrap(), x["code"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(faults, [("0000:1b:00", 31), ("0000:3b:00", 79)]);
+    let ports = figure(&i, "InfiniBand ports");
+    let port = |name: &str| {
+        let p = &ports[name];
+        assert_eq!(
+            (p["lost"].as_bool(), p["flaps_24h"].as_u64()),
+            (Some(false), Some(0))
+        );
+        (
+            p["state"].as_str(),
+            p["physical"].as_str(),
+            p["received"].as_u64(),
+            p["sent"].as_u64(),
+        )
+    };
+    assert_eq!(
+        port("mlx5_0/1"),
+        (
+            Some("active"),
+            Some("linkup"),
+            Some(4 * 81_273_645_123),
+            Some(4 * 79_273_645_123)
+        )
+    );
+    assert_eq!(
+        (port("mlx5_5/1").0, port("mlx5_5/1").1),
+        (Some("down"), Some("polling"))
+    );
+    assert_eq!(figure(&i, "busiest port %")["percent"].as_u64(), Some(0));
+    assert_eq!(figure(&i, "lost GPUs").as_u64(), Some(0));
     let findings = i["findings"].to_string();
     for part in ["Xid 79", "memory_uncorrected"] {
         assert!(findings.contains(part), "{part}: {findings}");
@@ -112,4 +150,26 @@ fn a_lost_gpu_is_counted_and_not_offered() {
     assert_eq!(i["health"].as_str(), Some("degraded"), "{i:#}");
     let findings = i["findings"].to_string();
     assert!(findings.contains("gpu_lost"), "{findings}");
+    let gpus = figure(&i, "GPUs")["gpus"].as_array().unwrap();
+    let lost: Vec<_> = gpus.iter().map(|g| g["lost"].as_bool().unwrap()).collect();
+    assert_eq!(lost, [false, false, true, false, false, false, false, false]);
+}
+
+#[test]
+fn a_gpu_that_we_may_not_ask_is_unknown_to_the_inventory_and_no_other_is() {
+    let i = inventory(&["GPUS=8", "DENIED=2"]);
+    let gpus = &figure(&i, "GPUs")["gpus"];
+    assert_eq!(
+        (&gpus[2]["lost"], &gpus[2]["temperature"]),
+        (&Value::from(false), &Value::Null)
+    );
+    assert!(
+        gpus[2]["refused"].is_string() && gpus[1]["refused"].is_null(),
+        "{gpus:#}"
+    );
+    let findings = i["findings"].to_string();
+    assert!(
+        findings.contains("gpus_unknown") && !findings.contains("gpu_lost"),
+        "{findings}"
+    );
 }

@@ -1,3 +1,6 @@
+mod devices;
+mod rows;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -5,6 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use self::devices::describe_devices;
+use self::rows::row;
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
@@ -12,12 +17,8 @@ use crate::config::{DEFAULT_PATH, Reserve};
 use crate::health::{self, Beside};
 use crate::heartbeat::{Held, HoldingsFile, capacity};
 use crate::history::{History, Sample, fields};
-use crate::probe::hardware::infiniband::Port;
-use crate::probe::hardware::memory_errors::Controller;
-use crate::probe::hardware::sensors::Sensor;
-use crate::probe::slurm::Answer;
 use crate::probe::{Roots, fingerprint};
-use crate::sample::{Category, Figure, Figures, Sampler, Sources, max_staleness, standard};
+use crate::sample::{Category, Sampler, Sources, max_staleness, standard};
 use crate::state::StateDir;
 
 /// `inventory`.
@@ -42,7 +43,7 @@ impl Inventory {
             let c = self.config.load_as_owner()?;
             let dir = c.tasks.as_ref().map(|t| t.dir.as_path());
             // What cannot be read is shown as nothing.
-            let held = HoldingsFile::new(dir).read().unwrap_or_default().held;
+            let held = HoldingsFile::new(dir).read().cloned().unwrap_or_default().held;
             (c.sources(), c.reserve, held)
         } else {
             (Sources::default(), Reserve::default(), Held::default())
@@ -118,6 +119,7 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
         |s| json!({"total": s.total, "available": s.available, "used": s.used}),
     );
     row(&mut rows, now, "GPUs on the bus", &f.pci_gpus, |v| json!(v.all()));
+    row(&mut rows, now, "lost GPUs", &f.pci_gpus, |v| json!(v.lost));
     row(&mut rows, now, "load average", &f.load, |l| {
         json!([decimal(l.one), decimal(l.five), decimal(l.fifteen)])
     });
@@ -147,6 +149,13 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
         &f.network,
         |n| json!({"device": n.device, "percent": n.percent}),
     );
+    row(
+        &mut rows,
+        now,
+        "busiest port %",
+        &f.fabric,
+        |n| json!({"device": n.device, "percent": n.percent}),
+    );
     row(&mut rows, now, "CPU temperature °C", &f.temperature, |v| {
         json!(v)
     });
@@ -168,79 +177,6 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
         "hardware_fingerprint": fingerprint.as_ref().map(|f| &f.value),
         "fingerprint_sources": fingerprint.as_ref().map(|f| f.sources.keys().collect::<Vec<_>>()),
     })
-}
-
-/// Drivers, batch system, instruments.
-fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures) {
-    row(rows, now, "GPUs", &f.gpus, |r| json!(r));
-    row(rows, now, "errors 24 h", &f.errors, |e| {
-        let last = e.last.as_ref().map(|l| &l.text);
-        json!({"errors": e.errors, "warnings": e.warnings, "since": e.since, "classes": e.classes, "last": last})
-    });
-    row(rows, now, "Slurm node", &f.slurm, |a| match a {
-        Answer::NotHere => json!("no Slurm here"),
-        Answer::Silent => json!("does not answer"),
-        Answer::Said(n) => json!({
-            "state": n.state_text, "reason": n.reason, "cpus": n.cpus, "cpus_allocated": n.cpus_allocated,
-            "memory_allocated_mib": n.memory_allocated_mib, "gpus_allocated": n.gpus_allocated,
-        }),
-    });
-    row(rows, now, "Slurm jobs", &f.jobs, |a| match a {
-        Answer::NotHere => json!("no Slurm here"),
-        Answer::Silent => json!("does not answer"),
-        Answer::Said(j) => json!({
-            "running": j.active, "pending": j.pending, "completed": j.ended.completed, "failed": j.ended.failed,
-        }),
-    });
-    row(rows, now, "services", &f.services, |s| json!(s.services));
-    row(rows, now, "site checks", &f.checks, |c| {
-        let shown = c.results.iter().map(|r| (r.name.clone(), json!(r.line)));
-        Value::Object(shown.collect())
-    });
-    row(rows, now, "power", &f.instruments, |i| {
-        Value::Object(
-            i.power
-                .iter()
-                .map(|d| (d.name.clone(), json!(format!("{} mW", d.milliwatts))))
-                .collect(),
-        )
-    });
-    row(rows, now, "sensors", &f.instruments, |i| {
-        let shown = |s: &Sensor| {
-            (
-                format!("{} {}", s.chip, s.label),
-                json!(format!("{} {}", s.value, s.kind.unit())),
-            )
-        };
-        Value::Object(i.sensors.iter().map(shown).collect())
-    });
-    row(rows, now, "memory errors", &f.instruments, |i| {
-        let shown = |c: &Controller| {
-            (
-                c.name.clone(),
-                json!({"corrected": c.corrected, "uncorrected": c.uncorrected}),
-            )
-        };
-        Value::Object(i.memory_errors.iter().map(shown).collect())
-    });
-    row(rows, now, "InfiniBand ports", &f.instruments, |i| {
-        let shown = |p: &Port| {
-            let what =
-                json!({"state": p.state, "rate_mbps": p.rate_mbps, "percent": p.percent, "errors": p.errors});
-            (format!("{}/{}", p.device, p.port), what)
-        };
-        Value::Object(i.ports.iter().map(shown).collect())
-    });
-}
-
-fn row<T>(rows: &mut Vec<Value>, now: Instant, name: &str, figure: &Figure<T>, show: impl Fn(&T) -> Value) {
-    rows.push(json!({
-        "name": name,
-        "value": figure.fresh(now).map(show),
-        "source": figure.source(),
-        "category": figure.category(),
-        "age_ms": figure.age(now).and_then(|a| u64::try_from(a.as_millis()).ok()),
-    }));
 }
 
 fn decimal(millionths: u64) -> String {

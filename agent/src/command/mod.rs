@@ -1,6 +1,7 @@
 //! Orders of the provider (specification 000 "commands", protocol decision 11): verified with the task key that was
 //! pinned at registration, written down before they are begun, carried out once over all restarts, acknowledged.
 
+mod boot;
 mod diagnostic;
 mod journal;
 mod outcome;
@@ -15,6 +16,7 @@ use hpc_schema::key::ZebraVerifier;
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 
+pub use boot::boot;
 pub use diagnostic::{Diagnostic, Facts, keep};
 pub use journal::{Entry, Journal, OrderedDrain, Taken};
 pub use outcome::Outcome;

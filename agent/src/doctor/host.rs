@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::key::Place;
 use crate::probe::memory::MemoryProbe;
 use crate::probe::tool::find;
-use crate::probe::{Roots, line, storage};
+use crate::probe::{Roots, line, names_in, storage};
 
 const READ: u32 = 4;
 const READ_WRITE: u32 = 6;
@@ -122,6 +122,33 @@ pub(super) fn journal(roots: &Roots, user: &User) -> Check {
     }
 }
 
+/// The counters of energy (RAPL), which the kernel shows to root alone.
+pub(super) fn energy(roots: &Roots, user: &User) -> Check {
+    let code = "rapl_access";
+    let class = roots.sys.join("class/powercap");
+    let zones = names_in(&class)
+        .into_iter()
+        .filter(|n| n.starts_with("intel-rapl:"));
+    let may: Vec<bool> = zones
+        .filter_map(|n| user.may(&class.join(n).join("energy_uj"), READ))
+        .collect();
+    if may.is_empty() {
+        return Check::skipped(code, "no counters of energy (RAPL) here");
+    }
+    if may.into_iter().all(|may| may) {
+        return Check::good(code, format!("{} reads the counters of energy", user.name));
+    }
+    Check::note(
+        code,
+        format!(
+            "{} may not read {}/intel-rapl:*/energy_uj: the power of CPUs and memory is not known",
+            user.name,
+            class.display()
+        ),
+        "packages and install bring udev/rules.d/60-virtengine-node-agent.rules: udevadm control --reload; udevadm trigger --subsystem-match=powercap",
+    )
+}
+
 /// The accelerator that is wanted, and those that work.
 pub(super) fn accel(wanted: Option<Accel>, supported: &[Accel]) -> Check {
     let code = "accel";
@@ -209,6 +236,30 @@ mod tests {
 
     use super::*;
     use crate::doctor::Grade;
+
+    #[test]
+    fn counters_of_energy_that_root_alone_reads_are_noted_with_the_rule_that_helps() {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, user) = nobody(dir.path());
+        assert_eq!(energy(&roots, &user).grade, Grade::Skipped);
+        let counters = ["intel-rapl:0", "intel-rapl:0:0"].map(|zone| {
+            let folder = roots.sys.join("class/powercap").join(zone);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("energy_uj"), "1\n").unwrap();
+            folder.join("energy_uj")
+        });
+        let set = |at: usize, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&counters[at], mode).unwrap();
+        };
+        set(0, 0o400);
+        set(1, 0o444);
+        let c = energy(&roots, &user);
+        assert_eq!(c.grade, Grade::Note);
+        assert!(c.remedy.unwrap().contains("udevadm trigger"));
+        set(0, 0o444);
+        assert_eq!(energy(&roots, &user).grade, Grade::Good);
+    }
 
     fn nobody(dir: &std::path::Path) -> (Roots, User) {
         let roots = Roots::below(dir);

@@ -99,6 +99,33 @@ pub(super) fn token(config: &Config, registered: Option<&Registration>, unix: u6
     )
 }
 
+/// Peers ask the port that the gateway was told at registration, whatever the configuration says since.
+pub(super) fn probe_port(config: &Config, registered: Option<&Registration>) -> Check {
+    let code = "probe_port";
+    let Some(told) = registered.and_then(|r| r.probe_port) else {
+        return Check::skipped(code, "nothing is known of what the gateway was told");
+    };
+    let shown = |port: u16| match port {
+        0 => "none".to_owned(),
+        port => format!("UDP {port}"),
+    };
+    let ours = config.responder.port.unwrap_or(0);
+    if told == ours {
+        return Check::good(code, format!("{}, as registered", shown(ours)));
+    }
+    Check::wrong(
+        "probe_port_changed",
+        format!(
+            "probe.port is {}, and the gateway names {} to peers, as registered: they do not measure this node",
+            shown(ours),
+            shown(told)
+        ),
+        format!(
+            "register again (virtengine-provider node-token create --pubkey …), or set probe.port back to {told}"
+        ),
+    )
+}
+
 /// Heartbeats must leave before the node counts as stale.
 pub(super) fn interval(config: &Config, registered: Option<&Registration>) -> Check {
     let code = "interval_not_below_timeout";

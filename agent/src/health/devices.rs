@@ -66,6 +66,12 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
         if gpu.lost {
             add("gpu_lost", format!("{name} does not answer any more"));
         }
+        if let Some(why) = &gpu.refused {
+            add(
+                "gpus_unknown",
+                format!("the driver tells nothing of {name}: {why}"),
+            );
+        }
         memory_of(gpu, &name, &mut add);
         if let Some(celsius) = gpu.temperature.filter(|c| *c >= GPU_HOT) {
             add("gpu_hot", format!("{name} has {celsius} °C"));

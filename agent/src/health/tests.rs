@@ -495,6 +495,25 @@ fn judged(set: &Set, beside: &Beside<'_>) -> Vec<Finding> {
 }
 
 #[test]
+fn a_gpu_of_which_the_driver_may_not_tell_is_unknown_and_not_lost() {
+    let refused = Gpu {
+        index: 3,
+        refused: Some("no permission".into()),
+        ..Gpu::default()
+    };
+    let found = judged(
+        &set(move |f, n| f.gpus.set(gpu(refused.clone()), n)),
+        &Beside::default(),
+    );
+    let shown: Vec<String> = found.iter().map(Finding::shown).collect();
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert!(
+        shown[0].starts_with("gpus_unknown") && shown[0].contains("GPU 3") && shown[0].contains("permission"),
+        "{shown:?}"
+    );
+}
+
+#[test]
 fn every_line_of_the_catalogue_is_found_at_its_threshold_and_not_below() {
     let beside = Beside {
         unix: NOW,

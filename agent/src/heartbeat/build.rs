@@ -14,7 +14,7 @@ use crate::probe::gpu::GpuReport;
 use crate::probe::latency::{Measured, average as average_latency};
 use crate::probe::memory::Memory;
 use crate::probe::slurm::Answer;
-use crate::sample::Figures;
+use crate::sample::{Category, Figures};
 
 /// What a heartbeat holds besides figures.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
         chain_latency_ms: context.chain_latency_ms,
         avg_cluster_latency_us: average_latency(peers),
     };
+    // As use it is of its moment: a figure of capacity may be older.
+    let memory = figures.memory.fresh_as(Category::Utilization, now);
     let gpus = figures.gpus.fresh(now);
     let errors = figures.errors.fresh(now);
     let counted = errors.and_then(Errors::whole);
@@ -78,9 +80,9 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
             load_average_5m: average(|l| l.five),
             load_average_15m: average(|l| l.fifteen),
             cpu_utilization_percent: percent(figures.cpu.fresh(now).copied()),
-            memory_utilization_percent: percent(figures.memory.fresh(now).and_then(Memory::utilization)),
+            memory_utilization_percent: percent(memory.and_then(Memory::utilization)),
             disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
-            network_utilization_percent: percent(network(figures, now)),
+            network_utilization_percent: percent(figures.busiest_link(now)),
             temperature_celsius: figures.temperature.fresh(now).copied(),
             gpu_utilization_percent: percent(gpus.and_then(GpuReport::utilization)),
             gpu_memory_utilization_percent: percent(gpus.and_then(GpuReport::memory_utilization)),
@@ -101,13 +103,6 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
     }
 }
 
-/// The busiest link, Ethernet's or InfiniBand's: what goes by RDMA no network device counts.
-fn network(figures: &Figures, now: Instant) -> Option<u8> {
-    let ports = figures.instruments.fresh(now).into_iter().flat_map(|i| &i.ports);
-    let link = figures.network.fresh(now).map(|n| n.percent);
-    ports.filter_map(|p| p.percent).max().max(link)
-}
-
 fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
     Some(LatencyMeasurement {
         target_node_id: m.peer.node_id.clone(),
@@ -120,10 +115,7 @@ fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::hardware::infiniband::InfinibandProbe;
     use crate::probe::network::NetworkUse;
-    use crate::probe::recorded;
-    use crate::sample::Instruments;
 
     fn peer(name: &str, latency_us: Option<u64>, loss_percent: u8, measured_at: u64) -> Measured {
         let peer = serde_json::json!({
@@ -137,6 +129,68 @@ mod tests {
         }
     }
 
+    fn payload(figures: &Figures, now: Instant) -> serde_json::Value {
+        let (node_id, cluster_id) = ("node-0001".parse().unwrap(), "hpc-cluster-1".parse().unwrap());
+        let context = Context {
+            node_id: &node_id,
+            cluster_id: &cluster_id,
+            sequence: NonZeroU32::MIN,
+            timestamp: Rfc3339::from_unix(1_010, 0).unwrap(),
+            capacity: Capacity {
+                cpu_cores_total: 1,
+                cpu_cores_available: 1,
+                cpu_cores_allocated: None,
+                memory_gb_total: 1,
+                memory_gb_available: 1,
+                memory_gb_allocated: None,
+                gpus_total: None,
+                gpus_available: None,
+                gpus_allocated: None,
+                gpu_type: None,
+                storage_gb_total: None,
+                storage_gb_available: None,
+                storage_gb_allocated: None,
+            },
+            status: HealthStatus::Healthy,
+            findings: &[],
+            jobs: None,
+            gateway_latency_us: None,
+            chain_latency_ms: None,
+        };
+        serde_json::to_value(build(context, figures, now)).unwrap()
+    }
+
+    #[test]
+    fn use_of_memory_and_links_is_absent_once_it_is_older_than_use_may_be() {
+        let mut figures = Figures::default();
+        let began = Instant::now();
+        let memory = Memory {
+            total: 100 << 30,
+            available: 25 << 30,
+        };
+        figures.memory.set(Some(memory), began);
+        let device = "mlx5_0/1".to_owned();
+        figures
+            .fabric
+            .set(Some(NetworkUse { device, percent: 93 }), began);
+        let health = |seconds| {
+            let health = payload(&figures, began + std::time::Duration::from_secs(seconds))["health"].clone();
+            (
+                health["memory_utilization_percent"].as_u64(),
+                health["network_utilization_percent"].as_u64(),
+            )
+        };
+        assert_eq!(health(30), (Some(75), Some(93)));
+        assert_eq!(health(31), (None, None));
+        // As capacity it may be a minute old.
+        assert!(
+            figures
+                .memory
+                .fresh(began + std::time::Duration::from_secs(31))
+                .is_some()
+        );
+    }
+
     #[test]
     fn what_was_measured_to_peers_is_in_the_payload_while_it_is_fresh() {
         let mut figures = Figures::default();
@@ -147,36 +201,7 @@ mod tests {
             peer("node-gone", None, 100, 1_002),
         ];
         figures.peers.set(Some(measured), began);
-        let (node_id, cluster_id) = ("node-0001".parse().unwrap(), "hpc-cluster-1".parse().unwrap());
-        let payload = |now| {
-            let context = Context {
-                node_id: &node_id,
-                cluster_id: &cluster_id,
-                sequence: NonZeroU32::MIN,
-                timestamp: Rfc3339::from_unix(1_010, 0).unwrap(),
-                capacity: Capacity {
-                    cpu_cores_total: 1,
-                    cpu_cores_available: 1,
-                    cpu_cores_allocated: None,
-                    memory_gb_total: 1,
-                    memory_gb_available: 1,
-                    memory_gb_allocated: None,
-                    gpus_total: None,
-                    gpus_available: None,
-                    gpus_allocated: None,
-                    gpu_type: None,
-                    storage_gb_total: None,
-                    storage_gb_available: None,
-                    storage_gb_allocated: None,
-                },
-                status: HealthStatus::Healthy,
-                findings: &[],
-                jobs: None,
-                gateway_latency_us: None,
-                chain_latency_ms: None,
-            };
-            serde_json::to_value(build(context, &figures, now)).unwrap()["latency"].clone()
-        };
+        let payload = |now| payload(&figures, now)["latency"].clone();
         let said = serde_json::json!({
             "measurements": [
                 {"target_node_id": "node-near", "latency_us": 100, "packet_loss_percent": 0, "measured_at": "1970-01-01T00:16:40.000000000Z"},
@@ -192,30 +217,5 @@ mod tests {
             payload(began + stale + std::time::Duration::from_millis(1)),
             serde_json::Value::Null
         );
-    }
-
-    #[test]
-    fn the_busiest_link_may_be_one_of_infiniband() {
-        let (dir, roots) = recorded("gpu-node");
-        let now = Instant::now();
-        let mut ports = InfinibandProbe::new(&roots, dir.path().join("ports.json")).read(now, 0);
-        let mut figures = Figures::default();
-        let mut with = |percent, link: Option<u8>| {
-            ports[0].percent = percent;
-            let instruments = Instruments {
-                ports: ports.clone(),
-                ..Instruments::default()
-            };
-            figures.instruments.set(Some(instruments), now);
-            let device = "eth0".to_owned();
-            figures
-                .network
-                .set(link.map(|percent| NetworkUse { device, percent }), now);
-            network(&figures, now)
-        };
-        assert_eq!(with(Some(93), Some(1)), Some(93));
-        assert_eq!(with(Some(2), Some(40)), Some(40));
-        assert_eq!(with(Some(7), None), Some(7));
-        assert_eq!(with(None, None), None);
     }
 }

@@ -2,19 +2,23 @@
 
 use std::path::PathBuf;
 
+use hpc_schema::heartbeat::{JobId, Label};
+
 use super::capacity::Held;
 use crate::files::{FileError, at, read_text};
 use crate::task::TaskDir;
-use crate::task::domain::Holdings;
+use crate::task::domain::{self, Holdings};
 
 /// Some thousand holdings.
 const LIMIT: u64 = 4 << 20;
 
 /// What tasks hold and what they have left unproven.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TaskHoldings {
     /// What is not free.
     pub held: Held,
+    /// What runs here because of it: `slice-…`, `vm-…`, `alloc-…`.
+    pub work: Vec<JobId>,
     /// Slots that nobody has proven clean.
     pub unproven_slots: u32,
 }
@@ -38,17 +42,17 @@ impl HoldingsFile {
 
     /// What was read last.
     #[must_use]
-    pub fn last(&self) -> TaskHoldings {
-        self.last
+    pub fn last(&self) -> &TaskHoldings {
+        &self.last
     }
 
     /// Reads them; what cannot be read stays as it was.
     ///
     /// # Errors
     /// IO, form. A file that is not there yet says that nothing is held.
-    pub fn read(&mut self) -> Result<TaskHoldings, FileError> {
+    pub fn read(&mut self) -> Result<&TaskHoldings, FileError> {
         let Some(path) = &self.path else {
-            return Ok(self.last);
+            return Ok(&self.last);
         };
         self.last = match path.try_exists().map_err(at("read", path))? {
             false => TaskHoldings::default(),
@@ -58,8 +62,29 @@ impl HoldingsFile {
                 total(&read.map_err(|e| at("read", path)(e.into()))?)
             }
         };
-        Ok(self.last)
+        Ok(&self.last)
     }
+}
+
+/// What of it is work. Slots that nobody has proven clean are held by nobody's work; a user goes by its allocation, for
+/// names of people do not belong on a chain.
+fn work(held: &domain::Held) -> Option<JobId> {
+    let fact = |name: &str| held.facts.get(name);
+    if fact("unproven_slots").is_some() {
+        return None;
+    }
+    let (kind, name) = match held.kind.as_str() {
+        "user" => {
+            let allocation = fact("allocation_id").and_then(serde_json::Value::as_str);
+            ("alloc", allocation.unwrap_or(&held.task_id))
+        }
+        kind => (kind, held.name.as_str()),
+    };
+    let name = name
+        .strip_prefix(kind)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .unwrap_or(name);
+    Label::lossy(&format!("{kind}-{name}"))
 }
 
 /// The sum. A tenant's user has the whole node.
@@ -88,6 +113,7 @@ fn total(holdings: &Holdings) -> TaskHoldings {
             memory_gb: count(mib.div_ceil(1024)),
             gpus: count(gpus),
         },
+        work: holdings.holdings.iter().filter_map(work).collect(),
         unproven_slots: count(unproven),
     }
 }
@@ -101,7 +127,7 @@ mod tests {
     fn read(dir: &tempfile::TempDir, value: &serde_json::Value) -> TaskHoldings {
         let mut file = HoldingsFile::new(Some(dir.path()));
         std::fs::write(dir.path().join("holdings.json"), value.to_string()).unwrap();
-        file.read().unwrap()
+        file.read().unwrap().clone()
     }
 
     fn held(kind: &str, facts: &serde_json::Value) -> serde_json::Value {
@@ -112,8 +138,8 @@ mod tests {
     fn machines_and_slices_hold_what_they_may_take_and_a_tenants_user_holds_all() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = HoldingsFile::new(Some(dir.path()));
-        assert_eq!(file.read().unwrap(), TaskHoldings::default());
-        assert_eq!(HoldingsFile::new(None).read().unwrap(), TaskHoldings::default());
+        assert_eq!(*file.read().unwrap(), TaskHoldings::default());
+        assert_eq!(*HoldingsFile::new(None).read().unwrap(), TaskHoldings::default());
         let some = json!({"holdings": [
             held("vm", &json!({"vcpus": 2, "memory_mib": 1500, "ends_at": 9})),
             held("slice", &json!({"vcpus": 12, "memory_mib": 65_536, "gpus": 1, "unproven_slots": 1})),
@@ -135,6 +161,27 @@ mod tests {
         file.read().unwrap();
         std::fs::write(dir.path().join("holdings.json"), "{").unwrap();
         assert!(file.read().is_err());
-        assert_eq!(file.last(), user);
+        assert_eq!(*file.last(), user);
+    }
+
+    #[test]
+    fn what_runs_here_because_of_tasks_is_work_and_what_is_left_unproven_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |kind: &str, name: &str, facts: &serde_json::Value| {
+            let mut held = held(kind, facts);
+            held["name"] = name.into();
+            held
+        };
+        let all = json!({"holdings": [
+            named("vm", "vm-7", &json!({"vcpus": 2})),
+            named("slice", "train-3", &json!({"slots": 1})),
+            named("slice", "gone", &json!({"slots": 1, "unproven_slots": 1})),
+            named("user", "alice", &json!({"allocation_id": "alloc-42"})),
+            named("user", "bob", &json!({})),
+        ]});
+        let work = read(&dir, &all).work;
+        let ids: Vec<&str> = work.iter().map(JobId::as_str).collect();
+        // Nobody's name.
+        assert_eq!(ids, ["vm-7", "slice-train-3", "alloc-42", "alloc-task-1"]);
     }
 }

@@ -9,5 +9,5 @@ mod section;
 pub use build::{Context, build};
 pub use capacity::{Held, capacity};
 pub use holdings::{HoldingsFile, TaskHoldings};
-pub use jobs::{jobs, remembered_jobs};
+pub use jobs::{jobs, remembered_jobs, with_held};
 pub use section::SectionTracker;

@@ -53,12 +53,12 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
             ],
         ),
         Category::Utilization => (
-            taken(&[f.cpu.taken(), f.disk.taken(), f.network.taken()]),
+            taken(&[f.cpu.taken(), f.disk.taken(), f.network.taken(), f.fabric.taken()]),
             vec![
                 get(&f.cpu, now, |p| whole(*p)),
                 get(&f.memory, now, |m| Memory::utilization(m).and_then(whole)),
                 get(&f.disk, now, |d| whole(d.percent)),
-                get(&f.network, now, |n| whole(n.percent)),
+                f.busiest_link(now).and_then(whole),
             ],
         ),
         Category::Gpu => (

@@ -50,6 +50,7 @@ impl Step {
                 }
                 Ok(told(other, &|| format!("{} is there", path.display())))
             }
+            Self::Udev => Ok(system::udev()),
             Self::Systemctl(arguments) => system::systemctl(arguments).map(|()| None),
             Self::Disable(units) => system::disable(units),
             Self::RcStop => Ok(system::rc_stop()),

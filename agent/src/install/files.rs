@@ -5,10 +5,10 @@ use super::Os;
 pub(super) const CONFIG: &str = include_str!("../../../deploy/package/config.yaml");
 pub(super) const ENVIRONMENT: &str = include_str!("../../../deploy/package/environment");
 
-/// What starts the agent: path, text, mode.
+/// What starts the agent, and what lets it read: path, text, mode.
 type Service = (&'static str, &'static str, u32);
 
-const LINUX: [Service; 4] = [
+const LINUX: [Service; 5] = [
     (
         "/etc/systemd/system/virtengine-node-agent.service",
         include_str!("../../../deploy/systemd/virtengine-node-agent.service"),
@@ -27,6 +27,11 @@ const LINUX: [Service; 4] = [
     (
         "/etc/systemd/system/virtengine-node-helper@.service",
         include_str!("../../../deploy/systemd/virtengine-node-helper@.service"),
+        0o644,
+    ),
+    (
+        "/etc/udev/rules.d/60-virtengine-node-agent.rules",
+        include_str!("../../../deploy/udev/60-virtengine-node-agent.rules"),
         0o644,
     ),
 ];

@@ -187,7 +187,7 @@ pub fn install(place: &Place, program: &Path) -> Vec<Step> {
     steps
 }
 
-/// The service manager reads the units again and restarts what runs; it starts nothing that did not run.
+/// udev and the service manager read our files again, and what runs is restarted; nothing is started that did not run.
 #[must_use]
 pub fn restart(place: &Place) -> Vec<Step> {
     if !place.systemd() {
@@ -195,7 +195,11 @@ pub fn restart(place: &Place) -> Vec<Step> {
     }
     let mut again = vec!["try-restart"];
     again.extend(UNITS);
-    vec![Step::Systemctl(vec!["daemon-reload"]), Step::Systemctl(again)]
+    vec![
+        Step::Udev,
+        Step::Systemctl(vec!["daemon-reload"]),
+        Step::Systemctl(again),
+    ]
 }
 
 /// What is enabled and running ends.

@@ -67,6 +67,8 @@ pub enum Step {
         /// Its permission bits.
         mode: u32,
     },
+    /// What udev's rule is for is the service's to read, where it is there already.
+    Udev,
     /// The service manager is told.
     Systemctl(Vec<&'static str>),
     /// These units are stopped and not started again.
@@ -106,6 +108,7 @@ impl fmt::Display for Step {
             Self::Own { path, mode } => write!(f, "file {} {mode:04o} {USER}", path.display()),
             Self::Program { from, to } => write!(f, "program {} from {}", to.display(), from.display()),
             Self::Replace { path, mode, .. } => write!(f, "file {} {mode:04o}", path.display()),
+            Self::Udev => f.write_str("udevadm control --reload; udevadm trigger --subsystem-match=powercap"),
             Self::Systemctl(arguments) => write!(f, "systemctl {}", arguments.join(" ")),
             Self::Disable(units) => write!(f, "systemctl disable --now {}", units.join(" ")),
             Self::RcStop => f.write_str("service virtengine_node_agent onestop"),

@@ -135,6 +135,21 @@ pub(super) fn slurm_operator() -> Option<String> {
     })
 }
 
+/// Has udev take our rule and apply it to what is there. Where that fails the rule counts from the next start on.
+pub(super) fn udev() -> Option<String> {
+    let path = find("udevadm", None)?;
+    let calls: [&[&str]; 2] = [
+        &["control", "--reload"],
+        &["trigger", "--subsystem-match=powercap"],
+    ];
+    calls.into_iter().find_map(|arguments| {
+        let e = Tool::new(path.clone(), QUICK, LIMIT).run(arguments).err()?;
+        Some(format!(
+            "the counters of energy can be read from the next start of this host on ({e})"
+        ))
+    })
+}
+
 pub(super) fn systemctl(arguments: &[&str]) -> Result<(), InstallError> {
     run("systemctl", arguments).map(drop)
 }

@@ -54,6 +54,7 @@ fn an_image_gets_every_directory_of_the_specification_and_a_second_time_changes_
         ("etc/systemd/system/virtengine-node-tasks.service", 0o644),
         ("etc/systemd/system/virtengine-node-helper.socket", 0o644),
         ("etc/systemd/system/virtengine-node-helper@.service", 0o644),
+        ("etc/udev/rules.d/60-virtengine-node-agent.rules", 0o644),
     ] {
         assert_eq!(made.get(path), Some(&mode), "{path} in {made:#?}");
     }
@@ -152,6 +153,7 @@ fn an_image_is_only_written_to_and_this_host_is_told_last() {
             Step::User
                 | Step::Group(_)
                 | Step::SlurmOperator
+                | Step::Udev
                 | Step::Systemctl(_)
                 | Step::Disable(_)
                 | Step::RcStop
@@ -173,19 +175,16 @@ fn an_image_is_only_written_to_and_this_host_is_told_last() {
 }
 
 #[test]
-fn the_packages_have_every_unit_and_their_scripts_call_this_program() {
+fn the_packages_have_every_unit_and_rule_and_their_scripts_call_this_program() {
     let read = |name: &str| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/package");
         fs::read_to_string(folder.join(name)).unwrap()
     };
     let contents = read("nfpm.yaml");
     for (path, _, _) in files::services(Os::Linux) {
-        let name = path.rsplit('/').next().unwrap();
-        assert_eq!(
-            contents.matches(&format!("/systemd/system/{name}")).count(),
-            2,
-            "{name}"
-        );
+        // `/systemd/system/…`, `/udev/rules.d/…`: of the .deb and of the .rpm.
+        let inside = path.strip_prefix("/etc").unwrap();
+        assert_eq!(contents.matches(inside).count(), 2, "{inside}");
     }
     assert!(read("postinstall.sh").contains("virtengine-node-agent install --packaged"));
     assert!(read("preremove.sh").contains("virtengine-node-agent uninstall --packaged"));

@@ -61,6 +61,7 @@ pub(super) fn install(
         jti: claims.jti.clone(),
         ca_sha256: claims.ca,
         fingerprint,
+        probe_port: Some(config.responder.port.unwrap_or(0)),
         registered_at: now,
     };
     // From here on orders are for this node, whenever its first start is; a journal that is there knows more.

@@ -181,6 +181,8 @@ impl Lost {
             jti: self.jti.clone(),
             ca_sha256: self.ca,
             fingerprint,
+            // Nothing says what the gateway was told.
+            probe_port: None,
             registered_at: now,
         }
     }

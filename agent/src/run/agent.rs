@@ -17,6 +17,7 @@ use super::world::{Timing, World};
 use crate::api::Board;
 use crate::clock::{Clock, instant};
 use crate::config::{Config, ConfigError};
+use crate::files::FileError;
 use crate::health::Held;
 use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::key::{SharedSigner, load_registered};
@@ -49,7 +50,7 @@ pub struct Agent {
     /// What the task domain holds and has found.
     pub(super) task_files: TaskFiles,
     /// Where the state directory is.
-    pub(super) disk: Disk,
+    pub(super) disk: Disk<Result<(), FileError>>,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
     pub(super) certificate_refused: bool,
@@ -72,9 +73,11 @@ pub struct Agent {
     /// When one was last sent out of turn because of a change here.
     pub(super) last_early: Option<Instant>,
     pub(super) last_health: Option<HealthStatus>,
-    /// Kinds of findings in the last heartbeat, sorted.
-    pub(super) last_findings: Vec<&'static str>,
+    /// What the last heartbeat had found, and of what.
+    pub(super) last_findings: Vec<(&'static str, String)>,
     pub(super) last_jobs: Option<Jobs>,
+    /// How much ran here by the last heartbeat.
+    pub(super) last_running: Option<u32>,
     /// When the round trip to the gateway was measured.
     pub(super) gateway_measured: Option<Instant>,
     /// When the gateway said how far the chain is.
@@ -176,6 +179,7 @@ impl Agent {
             last_findings: Vec::new(),
             // Until the batch system has answered, what ran at the last look goes on running.
             last_jobs: remembered_jobs(&config.state_dir, clock.seconds()),
+            last_running: None,
             gateway_measured: None,
             chain_measured: None,
             said: Said::default(),

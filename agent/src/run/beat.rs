@@ -7,9 +7,9 @@ use hpc_schema::gateway::heartbeat_path;
 use hpc_schema::heartbeat::{HealthStatus, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat};
 
 use super::Agent;
-use super::measure::kinds;
+use super::measure::keys;
 use crate::clock::{Wall, instant};
-use crate::heartbeat::{Context, build, capacity, jobs};
+use crate::heartbeat::{Context, build, capacity, jobs, with_held};
 use crate::key::SigningError;
 use crate::probe::slurm::Answer as Slurm;
 use crate::random;
@@ -95,6 +95,8 @@ impl Agent {
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }
         self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
+        let running = with_held(self.last_jobs.clone(), &self.task_files.holdings().work);
+        self.last_running = running.as_ref().and_then(|j| j.running_count);
         let number = self.sequence.advance().map_err(|e| e.to_string())?;
         let sequence = NonZeroU32::new(number).ok_or("sequence number 0")?;
         let timestamp = self
@@ -111,7 +113,7 @@ impl Agent {
                 capacity,
                 status: health,
                 findings: &findings,
-                jobs: self.last_jobs.clone(),
+                jobs: running,
                 gateway_latency_us: self
                     .status
                     .gateway_latency_us
@@ -144,7 +146,7 @@ impl Agent {
         signed.request.acknowledgements = self.orders.acknowledgements();
         self.section.sent(number, signed.report.section_digest);
         self.last_health = Some(health);
-        self.last_findings = kinds(&findings);
+        self.last_findings = keys(&findings);
         self.status.health = Some(health.as_str().to_owned());
         self.status.findings = findings.iter().map(crate::health::Finding::shown).collect();
         self.status.sequence = number;

@@ -119,7 +119,11 @@ impl Agent {
                 () = self.timer.until(wake) => {
                     // A heartbeat measures for itself what is due.
                     if instant() < next_beat {
-                        self.sample_due().await;
+                        match self.sample_unless_told(&mut signals).await {
+                            Some(Signal::Reload) => self.reload(),
+                            Some(Signal::Stop) => break Ended::Told,
+                            None => {}
+                        }
                     }
                 }
             }
@@ -128,8 +132,17 @@ impl Agent {
         if ended.is_for_good() {
             tell_service_manager(&[sd_notify::NotifyState::Stopping]);
         }
-        self.farewell(ended).await;
+        Box::pin(self.farewell(ended)).await;
         ended
+    }
+
+    /// What is due; given up for what the service manager says meanwhile.
+    async fn sample_unless_told(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Option<Signal> {
+        tokio::select! {
+            biased;
+            signal = signals.recv() => Some(signal.unwrap_or(Signal::Stop)),
+            () = self.sample_due() => None,
+        }
     }
 
     /// One heartbeat; none if told to stop meanwhile.

@@ -1,5 +1,9 @@
 //! What lies in the state directory, as the loop sees it: it waits for no disk longer than it must.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde::Serialize;
+
 use super::Agent;
 use crate::files::FileError;
 
@@ -17,15 +21,25 @@ impl Agent {
         !self.sampler.is_unattended()
     }
 
-    /// Writes into the state directory what must be there before the loop goes on.
+    /// Writes `what` (a name, and what makes it different from the last time) into the state directory, where it must be
+    /// before the loop goes on. Where the disk is slow, the next call for the same hears how it ended.
     ///
     /// # Errors
-    /// Why it is not, or not known to be.
+    /// Why it is not there, or not known to be.
     pub(super) fn keep_now(
         &mut self,
+        what: (&'static str, &impl Serialize),
         write: impl FnOnce() -> Result<(), FileError> + Send + 'static,
     ) -> Result<(), String> {
-        let done = if self.keeps() { self.disk.ask(write) } else { None };
+        let mut hash = DefaultHasher::new();
+        what.0.hash(&mut hash);
+        let version = serde_json::to_vec(what.1).map_err(|e| e.to_string())?;
+        version.hash(&mut hash);
+        let done = if self.keeps() {
+            self.disk.ask(hash.finish(), write)
+        } else {
+            None
+        };
         done.ok_or_else(|| "the state directory does not answer".to_owned())?
             .map_err(|e| e.to_string())
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hpc_schema::heartbeat::{HealthStatus, Jobs};
+use hpc_schema::heartbeat::HealthStatus;
 use hpc_schema::node::NodeState;
 
 use super::Agent;
@@ -10,7 +10,7 @@ use super::keep::STATE_DIRECTORY;
 use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
-use crate::heartbeat::jobs;
+use crate::heartbeat::{jobs, with_held};
 use crate::history::values;
 use crate::sample::{Category, Reading, Schedule, max_staleness};
 
@@ -169,28 +169,26 @@ impl Agent {
             return false;
         };
         last != health
-            || kinds(findings).iter().any(|k| !self.last_findings.contains(k))
+            || keys(findings).iter().any(|k| !self.last_findings.contains(k))
             || self.work_ended()
             || self.orders.has_news()
     }
 
-    /// The last job of a draining node has ended: the sooner it is drained, the sooner it can be serviced.
+    /// The last work of a draining node has ended: the sooner it is drained, the sooner it can be serviced.
     fn work_ended(&self) -> bool {
-        let running = |jobs: &Option<Jobs>| jobs.as_ref().and_then(|j| j.running_count);
         let now = jobs(self.sampler.figures().jobs.fresh(instant()), None);
+        let now = with_held(now, &self.task_files.holdings().work).and_then(|j| j.running_count);
         let draining = self
             .status
             .chain
             .as_ref()
             .is_some_and(|c| c.node_state == NodeState::Draining);
-        draining && running(&self.last_jobs).is_some_and(|n| n > 0) && running(&now) == Some(0)
+        draining && self.last_running.is_some_and(|n| n > 0) && now == Some(0)
     }
 }
 
-/// The kinds among findings, sorted, each once.
-pub(super) fn kinds(findings: &[Finding]) -> Vec<&'static str> {
-    let mut kinds: Vec<&'static str> = findings.iter().map(|f| f.kind.code).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds
+/// What is found, and of what: two GPUs that are lost are two findings.
+pub(super) fn keys(findings: &[Finding]) -> Vec<(&'static str, String)> {
+    let key = |f: &Finding| (f.kind.code, f.subject.clone());
+    findings.iter().map(key).collect()
 }

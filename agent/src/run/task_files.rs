@@ -70,8 +70,8 @@ impl TaskFiles {
     }
 
     /// What tasks hold.
-    pub(super) fn holdings(&self) -> TaskHoldings {
-        self.holdings
+    pub(super) fn holdings(&self) -> &TaskHoldings {
+        &self.holdings
     }
 
     /// What the task domain has found: code of the catalogue, and words.
@@ -102,7 +102,7 @@ impl TaskFiles {
             .silent
             .is_some_and(|since| now.saturating_duration_since(since) >= HANGS);
         let files = files.ok_or("the folder of tasks (tasks.dir) does not answer")?;
-        self.holdings = files.holdings.last();
+        self.holdings = files.holdings.last().clone();
         self.news = files.news.last().to_vec();
         files.error.clone().map_or(Ok(()), Err)
     }

@@ -77,7 +77,7 @@ impl Agent {
             Ok(())
         };
         // With the next one, where the directory does not answer.
-        match self.keep_now(prove) {
+        match self.keep_now(("trial", &()), prove) {
             Ok(()) => {
                 tracing::info!(version = %self.running.version, "this version has proven itself");
                 self.trial = None;

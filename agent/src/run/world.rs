@@ -40,7 +40,7 @@ impl Default for Timing {
             backoff_longest: Duration::from_secs(30),
             refused: Duration::from_secs(60),
             fail_back: Duration::from_secs(120),
-            farewell: Duration::from_secs(3),
+            farewell: Duration::from_millis(2500),
             trial: Duration::from_secs(600),
         }
     }

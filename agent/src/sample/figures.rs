@@ -55,6 +55,13 @@ impl<T> Figure<T> {
             .filter(|_| age <= max_staleness(self.category))
     }
 
+    /// The value where it is shown as one of `category`: it must be as fresh as those, too.
+    #[must_use]
+    pub fn fresh_as(&self, category: Category, now: Instant) -> Option<&T> {
+        let age = self.age(now)?;
+        self.fresh(now).filter(|_| age <= max_staleness(category))
+    }
+
     /// The last value, however old.
     #[must_use]
     pub fn last(&self) -> Option<&T> {
@@ -117,8 +124,10 @@ pub struct Figures {
     pub cpu: Figure<u8>,
     /// The busiest disk.
     pub disk: Figure<DiskUse>,
-    /// The busiest link.
+    /// The busiest link of the network devices.
     pub network: Figure<NetworkUse>,
+    /// The busiest InfiniBand or RoCE port.
+    pub fabric: Figure<NetworkUse>,
     /// CPU temperature in degrees Celsius.
     pub temperature: Figure<i32>,
     /// Sensors, power, memory errors, InfiniBand.
@@ -145,6 +154,13 @@ pub struct Instruments {
 }
 
 impl Figures {
+    /// How busy the busiest link is in percent, Ethernet's or InfiniBand's: what goes by RDMA no network device counts.
+    #[must_use]
+    pub fn busiest_link(&self, now: Instant) -> Option<u8> {
+        let percent = |f: &Figure<NetworkUse>| f.fresh(now).map(|n| n.percent);
+        percent(&self.network).max(percent(&self.fabric))
+    }
+
     /// When the oldest figure was measured of those that findings are made of; none while one never was, or the site's
     /// checks were not run. What no collector measures here does not count.
     #[must_use]
@@ -185,6 +201,7 @@ impl Default for Figures {
             cpu: Figure::new(Category::Utilization, "/proc/stat"),
             disk: Figure::new(Category::Utilization, "/proc/diskstats"),
             network: Figure::new(Category::Utilization, "/proc/net/dev"),
+            fabric: Figure::new(Category::Utilization, "/sys/class/infiniband"),
             temperature: Figure::new(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal"),
             instruments: Figure::new(
                 Category::Temperature,
@@ -200,6 +217,49 @@ impl Default for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_busiest_link_may_be_one_of_infiniband_and_is_as_fresh_as_use_must_be() {
+        let mut f = Figures::default();
+        let now = Instant::now();
+        let busy = |percent: Option<u8>| {
+            percent.map(|percent| NetworkUse {
+                device: "x".into(),
+                percent,
+            })
+        };
+        let mut with = |fabric, network| {
+            f.fabric.set(busy(fabric), now);
+            f.network.set(busy(network), now);
+            f.busiest_link(now)
+        };
+        assert_eq!(with(Some(93), Some(1)), Some(93));
+        assert_eq!(with(Some(2), Some(40)), Some(40));
+        assert_eq!(with(Some(7), None), Some(7));
+        assert_eq!(with(None, None), None);
+        f.fabric.set(busy(Some(93)), now);
+        let later = now + Duration::from_secs(31);
+        assert_eq!(f.busiest_link(later), None);
+        f.network.set(busy(Some(5)), later);
+        assert_eq!(f.busiest_link(later), Some(5), "the older one is left out");
+    }
+
+    #[test]
+    fn a_figure_that_is_shown_as_use_is_absent_once_use_would_be() {
+        let mut f = Figures::default();
+        let now = Instant::now();
+        f.cores.set(Some(8), now);
+        let at = |seconds| {
+            f.cores
+                .fresh_as(Category::Utilization, now + Duration::from_secs(seconds))
+        };
+        assert_eq!((at(30), at(31)), (Some(&8), None));
+        assert_eq!(f.cores.fresh(now + Duration::from_secs(31)), Some(&8));
+        let own = f
+            .cores
+            .fresh_as(Category::Temperature, now + Duration::from_secs(61));
+        assert_eq!(own, None, "its own limit holds as well");
+    }
 
     #[test]
     fn a_figure_is_absent_once_it_is_older_than_its_category_allows() {

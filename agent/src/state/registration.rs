@@ -45,6 +45,10 @@ pub struct Registration {
     /// The hardware that was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
+    /// The UDP port that the gateway was told, 0 for none; none: it is not known (an older agent, or what was lost and
+    /// recovered).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_port: Option<u16>,
     /// When, in UNIX seconds.
     pub registered_at: u64,
 }

@@ -140,6 +140,7 @@ fn the_debian_package_makes_an_active_node_upgrades_in_place_and_purges_clean() 
             "/lib/systemd/system/virtengine-node-tasks.service",
             "/lib/systemd/system/virtengine-node-helper.socket",
             "/lib/systemd/system/virtengine-node-helper@.service",
+            "/lib/udev/rules.d/60-virtengine-node-agent.rules",
             "/usr/share/doc/virtengine-node-agent/agent.md",
             "/usr/share/doc/virtengine-node-agent/agent-health.md",
             "/usr/share/doc/virtengine-node-agent/tasks.md",
@@ -273,6 +274,7 @@ fn the_rpm_package_installs_upgrades_and_goes_in_a_root_that_rpm_made() -> Resul
         for gone in [
             "/usr/bin/virtengine-node-agent",
             "/usr/lib/systemd/system/virtengine-node-agent.service",
+            "/usr/lib/udev/rules.d/60-virtengine-node-agent.rules",
             "/usr/share/doc/virtengine-node-agent",
         ] {
             ensure!(!root.path(gone).exists(), "{gone} is still there");
@@ -330,6 +332,7 @@ fn the_archive_installs_and_uninstalls_clean() -> Result<()> {
             "/etc/systemd/system/virtengine-node-agent.service",
             "/etc/systemd/system/virtengine-node-tasks.service",
             "/etc/systemd/system/virtengine-node-helper.socket",
+            "/etc/udev/rules.d/60-virtengine-node-agent.rules",
         ] {
             ensure!(!root.path(gone).exists(), "{gone} is still there");
         }

@@ -95,15 +95,16 @@ fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Resul
 fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut slurm = Slurm::start(dir.path())?;
-    let services = ServicesProbe::new(&Roots::default(), None)
-        .read(Instant::now())
-        .services;
+    let found = ServicesProbe::new(&Roots::default(), None).read(Instant::now());
+    let services = found.services;
     assert_eq!(
         (services.slurmd_running, services.munge_running),
         (Some(true), Some(true))
     );
     let version = services.slurmd_version.map(|v| v.to_string()).unwrap_or_default();
     assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
+    let munge = found.munge_version.unwrap_or_default();
+    assert!(munge.starts_with(|c: char| c.is_ascii_digit()), "{munge}");
 
     let began = dir.path().join("began");
     let runs = slurm.submit(&format!("touch {}; sleep 600", began.display()), &[])?;

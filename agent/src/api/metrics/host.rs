@@ -48,7 +48,7 @@ pub(super) fn load(page: &mut Page, source: &Source, f: &Figures, now: Instant, 
     let busy = [
         ("cpu", f.cpu.fresh(now).copied()),
         ("disk", f.disk.fresh(now).map(|d| d.percent)),
-        ("network", f.network.fresh(now).map(|n| n.percent)),
+        ("network", f.busiest_link(now)),
     ];
     page.family(
         Kind::Gauge,

@@ -34,6 +34,9 @@ pub struct Entry {
     /// How often it was begun.
     #[serde(default)]
     pub attempts: u32,
+    /// The boot of the host in which it was begun, where it ends that boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,

@@ -102,6 +102,7 @@ impl Journal {
             deadline,
             taken_at: now,
             attempts: 0,
+            boot: None,
             outcome: None,
             heard: Heard::Nothing,
         };
@@ -170,6 +171,13 @@ impl Journal {
     pub fn begin(&mut self, command_id: &str) {
         if let Some(entry) = self.find(command_id) {
             entry.attempts = entry.attempts.saturating_add(1);
+        }
+    }
+
+    /// It ends this boot of the host.
+    pub fn begin_in(&mut self, command_id: &str, boot: Option<String>) {
+        if let Some(entry) = self.find(command_id) {
+            entry.boot = boot;
         }
     }
 

@@ -49,11 +49,12 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
     let gpus = (0..count.min(MOST))
         .map(|index| match nvml.device_by_index(index) {
             Ok(device) => describe(&device, index),
-            // It was counted, so it is there, and nothing can be asked of it.
-            Err(_) => Gpu {
+            // It was counted, so it is there, and nothing can be asked of it; that may be our fault (no permission).
+            Err(e) => Gpu {
                 vendor: "nvidia".into(),
                 index,
-                lost: true,
+                lost: is_broken(&e),
+                refused: (!is_broken(&e)).then(|| e.to_string()),
                 ..Gpu::default()
             },
         })
@@ -62,6 +63,15 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
         driver: nvml.sys_driver_version().ok(),
         gpus,
     })
+}
+
+/// Whether it is the GPU itself that does not answer any more.
+fn is_broken(e: &NvmlError) -> bool {
+    is_gone(e) || matches!(e, NvmlError::IrqIssue | NvmlError::Unknown)
+}
+
+fn is_gone(e: &NvmlError) -> bool {
+    matches!(e, NvmlError::GpuLost | NvmlError::ResetRequired)
 }
 
 fn describe(device: &Device<'_>, index: u32) -> Gpu {
@@ -112,6 +122,7 @@ fn describe(device: &Device<'_>, index: u32) -> Gpu {
         mig_instances: mig(lost, device),
         processes: ask(lost, device.running_compute_processes_count()),
         lost: false,
+        refused: None,
     };
     gpu.lost = *lost;
     gpu
@@ -122,7 +133,7 @@ fn ask<T>(lost: &mut bool, result: Result<T, NvmlError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(e) => {
-            *lost |= matches!(e, NvmlError::GpuLost | NvmlError::ResetRequired);
+            *lost |= is_gone(&e);
             None
         }
     }

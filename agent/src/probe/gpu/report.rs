@@ -23,6 +23,8 @@ pub struct Gpu {
     pub name: Option<String>,
     /// It does not answer any more: fallen off the bus, or broken.
     pub lost: bool,
+    /// Why its driver tells nothing of it though it is there, in its words: its figures are unknown.
+    pub refused: Option<String>,
     /// Percent of the last period in which something ran on it.
     pub utilization: Option<u8>,
     /// Bytes.

@@ -16,7 +16,8 @@ pub struct Domain {
     pub milliwatts: u64,
 }
 
-/// Keeps the counters of the last look. The kernel shows them to root only; without, there is nothing.
+/// Keeps the counters of the last look. The kernel shows them to root only, unless udev (`deploy/udev`)
+/// gives them to our group; without, there is nothing.
 #[derive(Debug)]
 pub struct EnergyProbe {
     class: PathBuf,

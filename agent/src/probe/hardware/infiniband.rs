@@ -276,7 +276,7 @@ fn word(text: &str) -> String {
 }
 
 /// `400 Gb/sec (4X NDR)` → 400000
-fn megabits(text: &str) -> Option<u64> {
+pub(super) fn megabits(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
     unit.starts_with("Gb/sec")
         .then(|| fixed_point(number.as_bytes(), 3))?

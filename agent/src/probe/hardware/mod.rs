@@ -1,7 +1,8 @@
-//! The machine's own instruments: sensors, power, memory errors, InfiniBand. No field of the heartbeat holds them; they
-//! stand in `inventory` and speak up as findings.
+//! The machine's own instruments: sensors, power, memory errors, InfiniBand. No field of the heartbeat holds them, but for
+//! the use of links ([`fabric`]); they stand in `inventory` and speak up as findings.
 
 pub mod energy;
+pub mod fabric;
 pub mod infiniband;
 pub mod memory_errors;
 pub mod sensors;

@@ -1,10 +1,12 @@
 //! The responder's socket.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_ipv6_v6only;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,13 +22,22 @@ use crate::key::SharedSigner;
 pub async fn bind(address: Option<IpAddr>, port: u16) -> io::Result<UdpSocket> {
     match address {
         Some(address) => UdpSocket::bind(SocketAddr::new(address, port)).await,
-        None => match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+        None => match bind_both(port) {
             Err(e) if e.kind() != io::ErrorKind::AddrInUse => {
                 UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).await
             }
             other => other,
         },
     }
+}
+
+/// One socket for IPv6 and IPv4, also where the host makes those of IPv6 its own (`net.ipv6.bindv6only`).
+fn bind_both(port: u16) -> io::Result<UdpSocket> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, None)?;
+    set_ipv6_v6only(&fd, false)?;
+    rustix::net::bind(&fd, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+    UdpSocket::from_std(fd.into())
 }
 
 /// Answers until the task is ended; `key` signs welcomes beside everything else. `known` holds the keys that the

@@ -70,6 +70,33 @@ async fn peers_are_measured_and_the_silent_are_lost() {
 }
 
 #[tokio::test]
+async fn without_an_address_both_families_are_heard_whatever_the_host_makes_of_sockets_of_ipv6() {
+    let socket = bind(None, 0).await.unwrap();
+    let at = socket.local_addr().unwrap();
+    let families: &[&str] = if at.is_ipv6() {
+        // Cleared by us, not by the host's default.
+        assert!(!rustix::net::sockopt::ipv6_v6only(&socket).unwrap());
+        &["127.0.0.1", "::1"]
+    } else {
+        &["127.0.0.1"]
+    };
+    for peer in families {
+        let Ok(ours) = UdpSocket::bind((*peer, 0)).await else {
+            // No such loopback address on this host.
+            assert_eq!(*peer, "::1");
+            continue;
+        };
+        ours.send_to(b"x", (*peer, at.port())).await.unwrap();
+        let mut buffer = [0; 8];
+        let heard = tokio::time::timeout(Duration::from_secs(5), socket.recv_from(&mut buffer));
+        assert_eq!(heard.await.unwrap().unwrap().0, 1, "{peer}");
+    }
+    // The port is taken for both.
+    let again = bind(None, at.port()).await.unwrap_err();
+    assert_eq!(again.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[tokio::test]
 async fn an_impostor_is_not_believed_and_nobody_measures_itself() {
     // It has the port of node 2, not its key.
     let mut peer = agent(3).await;

@@ -277,6 +277,33 @@ mod tests {
     }
 
     #[test]
+    fn the_versions_of_slurm_and_munge_are_told_with_what_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots {
+            proc: dir.path().to_owned(),
+            ..Roots::default()
+        };
+        let programs = dir.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        for (name, says) in [
+            ("slurmd", "slurm-wlm 22.05.8"),
+            ("munged", "munge-0.5.15 (2022-06-22)"),
+        ] {
+            crate::stand_in::stand_in(&programs.join(name), &format!("#!/bin/sh\necho '{says}'\n"));
+        }
+        let mut probe = ServicesProbe {
+            places: Places::new([&programs]),
+            ..ServicesProbe::new(&roots, Some(programs.clone()))
+        };
+        let found = probe.read(Instant::now());
+        let slurmd = found.services.slurmd_version.map(|v| v.as_str().to_owned());
+        assert_eq!(
+            (slurmd.as_deref(), found.munge_version.as_deref()),
+            (Some("22.05.8"), Some("0.5.15"))
+        );
+    }
+
+    #[test]
     fn a_service_that_is_not_installed_is_looked_for_rarely() {
         let dir = tempfile::tempdir().unwrap();
         let none = dir.path().join("bin");

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{Begun, lane};
 use crate::clock::instant;
-use crate::command::{End, Entry, OrderedDrain, Outcome, Work};
+use crate::command::{End, Entry, OrderedDrain, Outcome, Work, boot};
 use crate::config::Shutdown;
 use crate::health::OutOfService;
 use crate::helper::Helper;
@@ -33,40 +33,55 @@ impl Agent {
             return;
         }
         while !self.orders.unsaved && !self.orders.stops {
+            if let Some((entry, work)) = self.orders.begins.take() {
+                self.start(&entry, work);
+                continue;
+            }
             let Some(entry) = self.orders.next().cloned() else {
                 return;
             };
             let now = self.clock.seconds();
-            if now > entry.deadline {
-                let text = "its deadline passed before it could be carried out";
-                let outcome = if entry.attempts == 0 {
-                    Outcome::refused(now, Code::TaskExpired, text)
-                } else {
-                    Outcome::failed(now, text)
-                };
-                self.finish_order(&entry.command_id, outcome);
+            if self.overdue(&entry, now) {
                 continue;
             }
-            let before = self.orders.journal.clone();
             self.orders.journal.begin(&entry.command_id);
             match self.begin_order(&entry, now) {
                 Begun::Ended(outcome) => self.finish_order(&entry.command_id, outcome),
                 Begun::Later(pause) => self.later(&entry.command_id, pause),
                 Begun::OnThread(work) => {
+                    // Not kept is not begun.
+                    self.orders.begins = Some((entry, work));
                     self.orders.unsaved = true;
                     self.keep_orders();
-                    if self.orders.unsaved {
-                        // Not kept is not begun.
-                        self.orders.journal = before;
-                    } else if let Err(e) = self.start_thread(&entry, work) {
-                        tracing::warn!(command = %entry.command_id, "order not begun, no thread: {e}");
-                        self.orders.journal = before;
-                        self.orders.unsaved = true;
-                        self.later(&entry.command_id, PATIENCE);
-                        self.keep_orders();
-                    }
                 }
             }
+        }
+    }
+
+    /// Whether its deadline has passed: then it ends.
+    fn overdue(&mut self, entry: &Entry, now: u64) -> bool {
+        let over = now > entry.deadline;
+        if over {
+            let text = "its deadline passed before it could be carried out";
+            let outcome = if entry.attempts == 0 {
+                Outcome::refused(now, Code::TaskExpired, text)
+            } else {
+                Outcome::failed(now, text)
+            };
+            self.finish_order(&entry.command_id, outcome);
+        }
+        over
+    }
+
+    /// The disk holds that it begins; meanwhile its time may have passed, or another order have taken its place.
+    fn start(&mut self, entry: &Entry, work: Work) {
+        let open = |e: &Entry| e.command_id == entry.command_id && e.outcome.is_none();
+        if !self.orders.journal.entries().any(open) || self.overdue(entry, self.clock.seconds()) {
+            return;
+        }
+        if let Err(e) = self.start_thread(entry, work) {
+            tracing::warn!(command = %entry.command_id, "order not begun, no thread: {e}");
+            self.later(&entry.command_id, PATIENCE);
         }
     }
 
@@ -117,12 +132,19 @@ impl Agent {
                     let text = "commands.shutdown of this node is refuse";
                     Begun::Ended(Outcome::refused(now, Code::WrongMode, text))
                 }
-                // It was begun, and this process or this host is not the one that began it: once is enough.
-                Shutdown::Host(_) if entry.attempts > 0 => Begun::Ended(Outcome::done(
-                    now,
-                    "the host was told to shut down, and is up again",
-                )),
                 Shutdown::Host(program) => {
+                    let boot = boot(&self.config.roots.proc);
+                    // Whether a host was told that has not been down since is not known, and being told twice does it
+                    // no harm; one that has been down is not switched off a second time.
+                    if entry.attempts > 0 && boot.is_none() {
+                        let text = "was begun before, and which boot of the host that was cannot be read: /proc/1/stat";
+                        return Begun::Ended(Outcome::failed(now, text));
+                    }
+                    if entry.attempts > 0 && entry.boot != boot {
+                        let text = "the host was told to shut down, and is up again";
+                        return Begun::Ended(Outcome::done(now, text));
+                    }
+                    self.orders.journal.begin_in(&entry.command_id, boot);
                     let helper = Helper::at(&self.config.commands.helper);
                     Begun::OnThread(Work::Poweroff(helper, program.clone()))
                 }

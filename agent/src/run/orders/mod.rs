@@ -45,6 +45,8 @@ pub(super) struct Orders {
     unsaved: bool,
     /// What cannot be acted on is not kept: it must not stand in a genuine order's way.
     refusals: Vec<Acknowledgement>,
+    /// What is begun once the disk holds the journal that says so.
+    begins: Option<(Entry, Work)>,
     /// The disk has not taken the journal: it is tried again then.
     save_at: Option<Instant>,
     /// The orders that threads carry out, one a lane at most.
@@ -70,6 +72,7 @@ impl Orders {
             journal,
             unsaved: false,
             refusals: Vec::new(),
+            begins: None,
             save_at: None,
             running: BTreeMap::new(),
             again_at: BTreeMap::new(),

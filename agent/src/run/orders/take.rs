@@ -81,7 +81,7 @@ impl Agent {
 
     fn save_orders(&mut self) -> Result<(), String> {
         let (journal, state) = (self.orders.journal.clone(), self.state.clone());
-        self.keep_now(move || journal.save(&state))
+        self.keep_now(("orders", &journal.clone()), move || journal.save(&state))
     }
 
     /// Writes the journal, if the disk does not hold it yet.

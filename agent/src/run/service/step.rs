@@ -195,7 +195,7 @@ impl Agent {
             state.forget_devices();
             Ok(())
         };
-        if let Err(e) = self.keep_now(forget) {
+        if let Err(e) = self.keep_now(("devices", &self.clock.seconds()), forget) {
             tracing::warn!(
                 "devices that are gone are not forgotten: {e}; once it does, return the node to service by force again"
             );
@@ -204,7 +204,9 @@ impl Agent {
 
     fn keep_service(&mut self) {
         let (record, state) = (self.service.record.clone(), self.state.clone());
-        let kept = self.keep_now(move || record.save(&state));
+        let kept = self.keep_now(("service", &self.service.record.clone()), move || {
+            record.save(&state)
+        });
         self.service.save_at = kept.is_err().then(|| instant() + SAVE_AGAIN);
         match kept {
             Ok(()) => self.over("service", "whether the node is in service can be kept again"),

@@ -4,6 +4,7 @@ use super::{Collector, Reading};
 use crate::clock::unix_seconds;
 use crate::probe::gpu::{GpuConfig, GpuProbe};
 use crate::probe::hardware::energy::EnergyProbe;
+use crate::probe::hardware::fabric::FabricProbe;
 use crate::probe::hardware::infiniband::InfinibandProbe;
 use crate::probe::hardware::{memory_errors, sensors};
 use crate::probe::kept::Kept;
@@ -36,6 +37,30 @@ impl Collector for Bus {
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         let gpus = self.enabled.then(|| self.bus.read(now)).flatten();
         vec![Reading::PciGpus(gpus)]
+    }
+}
+
+/// Traffic by RDMA. Alone: an adapter's firmware answers.
+pub(super) struct Fabric(FabricProbe);
+
+impl Fabric {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self(FabricProbe::new(roots))
+    }
+}
+
+impl Collector for Fabric {
+    fn name(&self) -> &'static str {
+        "fabric"
+    }
+    fn category(&self) -> Category {
+        Category::Utilization
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Fabric(self.0.busiest(now))]
     }
 }
 

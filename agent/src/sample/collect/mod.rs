@@ -67,6 +67,8 @@ pub enum Reading {
     Disk(Option<DiskUse>),
     /// [`Figures::network`].
     Network(Option<NetworkUse>),
+    /// [`Figures::fabric`].
+    Fabric(Option<NetworkUse>),
     /// [`Figures::temperature`].
     Temperature(Option<i32>),
     /// [`Figures::instruments`].
@@ -101,6 +103,7 @@ impl Reading {
             Self::Cpu(v) => figures.cpu.set(v, taken),
             Self::Disk(v) => figures.disk.set(v, taken),
             Self::Network(v) => figures.network.set(v, taken),
+            Self::Fabric(v) => figures.fabric.set(v, taken),
             Self::Temperature(v) => figures.temperature.set(v, taken),
             Self::Instruments(v) => figures.instruments.set(Some(v), taken),
             Self::Peers(v) => figures.peers.set(Some(v), taken),
@@ -171,6 +174,7 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         Box::new(host::Utilization::new(roots)),
         Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
+        Box::new(devices::Fabric::new(roots)),
         Box::new(devices::Temperature::new(roots)),
         Box::new(devices::Sensors::new(roots, kept(state.ports()))),
         Box::new(devices::Gpus::new(gpu, roots)),

@@ -211,9 +211,9 @@ fn a_slot_whose_task_ended_as_nobody_knows_is_unproven_held_and_nobody_elses() {
     assert_eq!(code(&result), Some(Code::OutcomeUnknown), "{:?}", result.detail);
     assert!(value(&result)["findings"][0].as_str().unwrap().contains("disk"));
     let mut file = HoldingsFile::new(Some(node.host.dir.path()));
-    let mut seen = file.read().unwrap();
+    let mut seen = file.read().unwrap().clone();
     until("a slot is unproven", || {
-        seen = file.read().unwrap();
+        seen = file.read().unwrap().clone();
         seen.unproven_slots > 0
     });
     // It counts as one to be proven before the node returns to service, and what it could take is given to nobody.

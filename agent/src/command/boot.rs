@@ -1,0 +1,42 @@
+//! Which boot of the host this is.
+
+use std::path::Path;
+
+use crate::probe::line;
+
+/// A name of this boot: the kernel's, and when the first process was started. A container shares the former with its host
+/// and has a first process of its own.
+#[must_use]
+pub fn boot(proc: &Path) -> Option<String> {
+    let id = line(&proc.join("sys/kernel/random/boot_id"))?;
+    let stat = line(&proc.join("1/stat"))?;
+    // The name of the program may hold anything; proc(5) counts the start as field 22, 20th behind it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let started = fields.split_ascii_whitespace().nth(19)?;
+    Some(format!("{id}/{started}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_starts_again_is_another_boot_on_the_same_kernel() {
+        let proc = tempfile::tempdir().unwrap();
+        assert_eq!(boot(proc.path()), None);
+        fs::create_dir_all(proc.path().join("sys/kernel/random")).unwrap();
+        fs::create_dir(proc.path().join("1")).unwrap();
+        fs::write(proc.path().join("sys/kernel/random/boot_id"), "b-1\n").unwrap();
+        assert_eq!(boot(proc.path()), None);
+        let at = |started: u32| {
+            let stat = format!("1 (a) b) S 0 1 1 0 -1 4194560 9 9 9 9 3 3 3 3 20 0 1 0 {started} 1 2 3\n");
+            fs::write(proc.path().join("1/stat"), stat).unwrap();
+            boot(proc.path())
+        };
+        assert_eq!(at(12).as_deref(), Some("b-1/12"));
+        assert_eq!(at(9000).as_deref(), Some("b-1/9000"));
+        assert!(boot(Path::new("/proc")).is_some());
+    }
+}
