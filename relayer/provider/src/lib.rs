@@ -15,6 +15,8 @@ pub mod daemon;
 pub mod db;
 pub mod enrol;
 pub mod events;
+#[cfg(test)]
+mod fake_chain;
 pub mod fault;
 pub mod gateway;
 mod gather;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cosmrs::Any;
 
-use crate::gas::{Adjustment, Coin, GasPrice};
+use crate::gas::{Adjustment, Coin, GasPrice, MoneyError};
 use crate::keys::Signer;
 use crate::query::Chain;
 use crate::rpc::TxAnswer;
@@ -33,6 +33,30 @@ pub enum Pay {
     Price(GasPrice),
     /// These coins, whatever the gas.
     Coins(Vec<Coin>),
+    /// ceil(gas × price), by a fee grant of another account.
+    Granted {
+        /// For a unit of gas.
+        price: GasPrice,
+        /// Whose grant pays.
+        granter: String,
+    },
+}
+
+impl Pay {
+    /// The coins for so much gas.
+    fn amount(&self, gas: u64) -> Result<Vec<Coin>, MoneyError> {
+        match self {
+            Self::Price(price) | Self::Granted { price, .. } => Ok(price.fee(gas)?.into_iter().collect()),
+            Self::Coins(coins) => Ok(coins.clone()),
+        }
+    }
+
+    fn granter(&self) -> Option<String> {
+        match self {
+            Self::Granted { granter, .. } => Some(granter.clone()),
+            Self::Price(_) | Self::Coins(_) => None,
+        }
+    }
 }
 
 /// How to send.
@@ -113,14 +137,11 @@ pub async fn fee(
         Gas::Auto(adjustment) => {
             // Paying a fee costs gas itself (some 18,000), so a simulation without one would fall short; the amount does
             // not matter. The same holds for the bytes of the timeout height.
-            let amount = match &options.pay {
-                Pay::Price(price) => price.fee(1)?.into_iter().collect(),
-                Pay::Coins(coins) => coins.clone(),
-            };
             let simulated = Unsigned {
                 fee: Fee {
-                    amount,
-                    ..Fee::default()
+                    amount: options.pay.amount(1)?,
+                    gas_limit: 0,
+                    granter: options.pay.granter(),
                 },
                 ..draft.clone()
             };
@@ -130,13 +151,27 @@ pub async fn fee(
             adjustment.apply(used)
         }
     };
-    let amount = match &options.pay {
-        Pay::Price(price) => price.fee(gas_limit)?.into_iter().collect(),
-        Pay::Coins(coins) => coins.clone(),
-    };
     Ok(Fee {
-        amount,
+        amount: options.pay.amount(gas_limit)?,
         gas_limit,
-        ..Fee::default()
+        granter: options.pay.granter(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_grant_pays_is_priced_as_what_the_key_pays_and_names_the_granter() {
+        let price: GasPrice = "0.025stake".parse().unwrap();
+        let own = Pay::Price(price.clone());
+        let granted = Pay::Granted {
+            price,
+            granter: "wasm1granter".to_owned(),
+        };
+        assert_eq!(granted.amount(100_001), own.amount(100_001));
+        assert_eq!(granted.granter().as_deref(), Some("wasm1granter"));
+        assert_eq!(own.granter(), None);
+    }
 }

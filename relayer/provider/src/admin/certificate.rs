@@ -59,10 +59,10 @@ impl Admin {
         Ok(enrol::certificates(self.store.reader(), node, cluster, window).await?)
     }
 
-    /// Revokes certificates; how many counted until now. It takes effect on open connections within a second.
+    /// Revokes certificates; how many of those on record counted until now. It takes effect on open connections within a second.
     ///
     /// # Errors
-    /// If there was none.
+    /// If one is named and there was none. Of a node some may never have been seen.
     pub async fn revoke_certificates(&self, by: &Actor, what: Certificates<'_>) -> Result<u64, AdminError> {
         let target = match what {
             Certificates::Fingerprint(which) | Certificates::Serial(which) => format!("certificate {which}"),
@@ -102,7 +102,7 @@ impl Admin {
                 enrol::revoke_certificates(act.conn(), which, now).await?
             }
         };
-        if count == 0 {
+        if count == 0 && !matches!(what, Certificates::Node(..)) {
             let what = "no such certificate counts (virtengine-provider certificate list)";
             return Err(AdminError::field(Code::InvalidState, "certificate", what));
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use hpc_chain::code::{contract_code, contract_message, contract_sentence};
 use hpc_chain::gas::{Adjustment, GasPrice};
 use hpc_chain::query::QueryError;
-use hpc_chain::send::{Gas, Pay, SendError, SendOptions, send_and_wait};
+use hpc_chain::send::{Gas, SendError, SendOptions, send_and_wait};
 use hpc_schema::command::CommandType;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::refusal::Refusal;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::act::Act;
 use super::error::AdminError;
+use super::pay::{otherwise, pay};
 use super::{Admin, node};
 use crate::audit::Actor;
 use crate::daemon::{client, load_key, prefix_of};
@@ -87,7 +88,8 @@ impl Admin {
         sent
     }
 
-    /// Sends messages to the contract with the operator key, which pays, and waits for the block; gives the hash.
+    /// Sends messages to the contract with the operator key and waits for the block; gives the hash. The key pays, or
+    /// `chain.fee_granter` where that has granted it fees.
     ///
     /// # Errors
     /// If the key cannot be used, or the chain refuses.
@@ -101,16 +103,22 @@ impl Admin {
         };
         let address = key.address(&prefix).map_err(|e| chain(&e))?;
         let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
+        let ceiling = config.chain.gas_price_max.as_deref();
+        let ceiling = ceiling
+            .map(str::parse::<GasPrice>)
+            .transpose()
+            .map_err(|e| chain(&e))?;
+        let granter = config.chain.fee_granter.as_ref();
         let client = client(config).map_err(|e| chain(&e))?;
         let anys = messages
             .iter()
             .map(|m| client.execute(&address, m, &[]).map_err(|e| chain(&e)))
             .collect::<Result<Vec<_>, _>>()?;
-        let options = SendOptions {
+        let mut options = SendOptions {
             chain_id: config.chain.id.clone(),
             prefix,
             gas: Gas::Auto(Adjustment::default()),
-            pay: Pay::Price(price),
+            pay: pay(price, granter),
             memo: String::new(),
             deadline: PATIENCE,
         };
@@ -119,11 +127,18 @@ impl Admin {
             .await
             .map_err(|_| chain(&"other transactions of the operator key are under way; try again"))?
             .map_err(|e| chain(&e))?;
-        match send_and_wait(client.chain(), &*key, &options, anys).await {
-            Ok(sent) => Ok(sent.tx.hash.to_string()),
-            // It took effect: more is not told here.
-            Err(SendError::Unread { hash, .. }) => Ok(hash.to_string()),
-            Err(e) => Err(refused(&e, &address)),
+        loop {
+            let e = match send_and_wait(client.chain(), &*key, &options, anys.clone()).await {
+                Ok(sent) => return Ok(sent.tx.hash.to_string()),
+                // It took effect: more is not told here.
+                Err(SendError::Unread { hash, .. }) => return Ok(hash.to_string()),
+                Err(e) => e,
+            };
+            // What is refused for its fee is nowhere: it may be signed anew.
+            match otherwise(&options.pay, &e, ceiling.as_ref()) {
+                Some(pay) => options.pay = pay,
+                None => return Err(refused(&e, &address, granter)),
+            }
         }
     }
 
@@ -142,7 +157,7 @@ impl Admin {
 }
 
 /// What the contract refuses has its own code; the rest is between the key and the chain.
-fn refused(e: &SendError, address: &str) -> AdminError {
+fn refused(e: &SendError, address: &str, granter: Option<&String>) -> AdminError {
     let text = match e {
         SendError::Refused { log, .. } => log,
         SendError::Failed { message, .. } | SendError::Query(QueryError::Contract { message, .. }) => message,
@@ -153,8 +168,13 @@ fn refused(e: &SendError, address: &str) -> AdminError {
             let sentence = contract_sentence(code, contract_message(text));
             AdminError::OnChain(Refusal::whole(code, sentence))
         }
-        None => AdminError::Chain(format!(
-            "{e}; the operator key {address} must be the cluster's owner or operator and pays for this"
-        )),
+        None => {
+            let unless = granter
+                .map(|g| format!(", unless {g} (chain.fee_granter) has granted it fees"))
+                .unwrap_or_default();
+            AdminError::Chain(format!(
+                "{e}; the operator key {address} must be the cluster's owner or operator and pays for this{unless}"
+            ))
+        }
     }
 }

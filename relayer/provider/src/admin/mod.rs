@@ -9,6 +9,7 @@ mod error;
 pub mod http;
 mod node;
 mod order;
+mod pay;
 mod proof;
 mod registration;
 mod reload;

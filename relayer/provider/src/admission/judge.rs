@@ -38,6 +38,8 @@ pub enum Verdict {
         refusal: Refusal,
         /// The node's record, if there is one.
         node: Option<Arc<Node>>,
+        /// Nothing is wrong with it but that its number or nonce was used before.
+        repeated: bool,
     },
     /// Not a heartbeat of this connection: a problem with this HTTP status.
     Problem {
@@ -146,14 +148,14 @@ impl Judge {
         }
         // A repeated heartbeat is told by its sequence, which says more, before its nonce.
         if verified.report.sequence <= node.floor() {
-            return refuse(stale(node.floor()), Some(node));
+            return repeated(stale(node.floor()), node);
         }
         if !self
             .nonces
             .insert(&peer.cluster_id, &peer.node_id, verified.nonce, now)
         {
             let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
-            return refuse(refusal, Some(node));
+            return repeated(refusal, node);
         }
         fault::point("admit.verified");
         let full = self.full(&node, request, &verified);
@@ -234,7 +236,7 @@ impl Judge {
                 sequence,
                 health,
             },
-            Ok(done) => refuse(stale(done.sequence_ack.max(node.floor())), Some(node)),
+            Ok(done) => repeated(stale(done.sequence_ack.max(node.floor())), node),
             Err(e) => Verdict::Unavailable(e),
         }
     }
@@ -248,6 +250,14 @@ fn stale(acked: u32) -> Refusal {
     )
 }
 
+fn repeated(refusal: Refusal, node: Arc<Node>) -> Verdict {
+    Verdict::Refused {
+        refusal,
+        node: Some(node),
+        repeated: true,
+    }
+}
+
 fn refuse(refusal: Refusal, node: Option<Arc<Node>>) -> Verdict {
     match (refusal.kind, refusal.code) {
         (_, Code::BodyTooLarge) => Verdict::Problem { status: 413, refusal },
@@ -255,6 +265,10 @@ fn refuse(refusal: Refusal, node: Option<Arc<Node>>) -> Verdict {
             status: refusal.heartbeat_status(),
             refusal,
         },
-        (RefusalKind::Semantic, _) => Verdict::Refused { refusal, node },
+        (RefusalKind::Semantic, _) => Verdict::Refused {
+            refusal,
+            node,
+            repeated: false,
+        },
     }
 }

@@ -160,6 +160,11 @@ impl Verifiers {
         self.0.try_send((signatures, tx)).ok()?;
         rx.await.ok()
     }
+
+    /// Ends when nobody verifies any more.
+    pub async fn ended(&self) {
+        self.0.closed().await;
+    }
 }
 
 async fn verify_here(mut asked: mpsc::Receiver<Asked>) {

@@ -7,12 +7,15 @@ mod group;
 mod nodes;
 mod outbox;
 mod own;
+mod parts;
 mod run;
 mod sink;
+mod teller;
 
 pub use book::{AlertRow, NAMES, list};
 pub(crate) use nodes::on_event;
 pub(crate) use own::is_of_each;
-pub use run::{Parts, start, start_of_each};
+pub use parts::Parts;
+pub use run::{start, start_of_each};
 pub(crate) use sink::check;
 pub use sink::{SinkError, signature};

@@ -125,6 +125,11 @@ pub(super) async fn standing(store: &Store, sink: &str) -> Result<Vec<Alert>, St
 /// The receiver has it.
 pub(super) async fn delivered(store: &Store, sink: &str, id: &str) -> Result<(), StoreError> {
     fault::point("alert.sent");
+    dropped(store, sink, id).await
+}
+
+/// It goes no more: what comes after it does.
+pub(super) async fn dropped(store: &Store, sink: &str, id: &str) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
     db::query("DELETE FROM alert_outbox WHERE sink = ? AND id = ?")
         .bind(sink)

@@ -51,6 +51,9 @@ pub enum SinkError {
     /// No answer, or not the one that says that it was taken.
     #[error("{0}")]
     Refused(String),
+    /// This message is not taken, whenever it comes.
+    #[error("HTTP {0}")]
+    Unfit(u16),
 }
 
 /// A receiver.
@@ -227,7 +230,11 @@ impl Sink {
         if status.is_success() {
             return Ok(());
         }
-        Err(SinkError::Refused(format!("HTTP {}", status.as_u16())))
+        match status.as_u16() {
+            // Of the message itself: malformed, too large, not understood.
+            code @ (400 | 413 | 422) => Err(SinkError::Unfit(code)),
+            code => Err(SinkError::Refused(format!("HTTP {code}"))),
+        }
     }
 }
 

@@ -37,7 +37,9 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
             _ = hangup.recv() => drop(daemon.reload().await),
         }
     }
-    notify(&[NotifyState::Stopping]);
+    // The unit's own limit may be shorter than the budgets of the configuration.
+    let budget = u32::try_from(daemon.stop_budget().as_micros()).unwrap_or(u32::MAX);
+    notify(&[NotifyState::ExtendTimeoutUsec(budget), NotifyState::Stopping]);
     let stopped = tokio::select! {
         () = daemon.stop() => Ok(()),
         _ = terminate.recv() => Err(anyhow::anyhow!("stopped at once by a second signal; the next start goes on")),

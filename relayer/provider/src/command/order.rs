@@ -2,7 +2,7 @@ use hpc_schema::command::CommandType;
 use sha2::{Digest as _, Sha256};
 
 use super::row::NewCommand;
-use super::write::submit;
+use super::write::put;
 use crate::db::Conn;
 use crate::registry::{Node, OrderKind};
 use crate::store::StoreError;
@@ -37,9 +37,5 @@ pub async fn record_order(conn: &mut Conn, node: &Node) -> Result<(), StoreError
         issued_at: order.at,
         deadline: order.until,
     };
-    if !submit(conn, &new).await? {
-        tracing::warn!(cluster = %node.cluster_id, node = %node.node_id, command = %new.command_id,
-            "the node has too many orders waiting; this one is not told");
-    }
-    Ok(())
+    put(conn, &new).await
 }

@@ -5,6 +5,7 @@ use hpc_schema::command::{
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::time::UnixSeconds;
 
+use super::write::put;
 use super::*;
 use crate::identity::Seed;
 use crate::page::Window;
@@ -170,6 +171,75 @@ async fn the_orders_of_a_node_are_bounded() {
             .await
             .unwrap()
     );
+}
+
+#[tokio::test]
+async fn a_drain_that_is_one_too_many_takes_nothing_back_and_one_of_the_chain_is_told_all_the_same() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    for i in 0..16 {
+        let new = order(&format!("c{i}"), CommandType::RunDiagnostic);
+        assert!(submit(&mut tx, &new).await.unwrap());
+    }
+    let of_chain = |id: &str, kind| NewCommand {
+        issued_by: "chain".to_owned(),
+        ..order(id, kind)
+    };
+    put(&mut tx, &of_chain("resume", CommandType::Resume))
+        .await
+        .unwrap();
+    assert!(!submit(&mut tx, &order("d1", CommandType::Drain)).await.unwrap());
+    tx.commit().await.unwrap();
+    let waits = async |id: &str| {
+        let rows = pending(store.reader()).await.unwrap();
+        rows.iter().any(|r| r.command_id == id)
+    };
+    assert!(waits("resume").await && !waits("d1").await);
+    let mut tx = store.begin().await.unwrap();
+    put(&mut tx, &of_chain("drain", CommandType::Drain))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert!(waits("drain").await && !waits("resume").await);
+    assert_eq!(pending(store.reader()).await.unwrap().len(), 17);
+}
+
+#[tokio::test]
+async fn a_drain_takes_the_place_of_the_resume_that_waits_among_sixteen() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    submit(&mut tx, &order("r", CommandType::Resume)).await.unwrap();
+    for i in 1..16 {
+        let new = order(&format!("c{i}"), CommandType::RunDiagnostic);
+        assert!(submit(&mut tx, &new).await.unwrap());
+    }
+    assert!(submit(&mut tx, &order("d", CommandType::Drain)).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(pending(store.reader()).await.unwrap().len(), 16);
+}
+
+#[tokio::test]
+async fn an_order_that_was_taken_back_too_late_is_what_the_node_says_that_became_of_it() {
+    let (_dir, store) = store().await;
+    let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+    let mut tx = store.begin().await.unwrap();
+    submit(&mut tx, &order("s", CommandType::Shutdown)).await.unwrap();
+    told(&mut tx, "s", UnixSeconds(1100)).await.unwrap();
+    assert!(cancel(&mut tx, "s").await.unwrap());
+    let done = ack("s", AcknowledgementStatus::Done);
+    let now = UnixSeconds(1500);
+    assert!(acknowledge(&mut tx, &cluster, &node, &done, now).await.unwrap());
+    let refused = ack("s", AcknowledgementStatus::Refused);
+    assert!(
+        !acknowledge(&mut tx, &cluster, &node, &refused, now)
+            .await
+            .unwrap(),
+        "it has an outcome"
+    );
+    tx.commit().await.unwrap();
+    let row = find(store.reader(), "s").await.unwrap().unwrap();
+    assert_eq!((row.state, row.acknowledged_at), (CommandState::Done, Some(now)));
+    assert!(pending(store.reader()).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -9,21 +9,50 @@ use crate::control;
 use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
-/// Orders that one node may have waiting.
+/// Orders that one node may have waiting, beside the chain's.
 const MAX_PENDING: i64 = 16;
+/// Each of these takes back what waits of them.
+const CONTRARY: [CommandType; 2] = [CommandType::Drain, CommandType::Resume];
 
-/// Puts an order on record; false if the node has too many waiting. An order of the same id is left as it is, but
-/// for a later deadline. A drain takes back a waiting resume, and the other way round.
+/// Puts an order on record; false, with nothing changed, if the node has too many waiting. An order of the same id is left as
+/// it is, but for a later deadline. A drain takes back a waiting resume, and the other way round.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreError> {
-    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
-    let contrary = match new.kind {
-        CommandType::Drain | CommandType::Resume => Some((CommandType::Drain, CommandType::Resume)),
-        _ => None,
+    if waiting(conn, new).await? >= MAX_PENDING {
+        return Ok(false);
+    }
+    put(conn, new).await?;
+    Ok(true)
+}
+
+/// The orders that would wait beside this one.
+async fn waiting(conn: &mut Conn, new: &NewCommand) -> Result<i64, StoreError> {
+    let mut sql = "SELECT count(*) AS n FROM command
+         WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?"
+        .to_owned();
+    let taken_back: &[CommandType] = if CONTRARY.contains(&new.kind) {
+        sql.push_str(" AND kind NOT IN (?, ?)");
+        &CONTRARY
+    } else {
+        &[]
     };
-    if let Some((a, b)) = contrary {
+    let mut query = db::query(sql)
+        .bind(new.cluster_id.as_str())
+        .bind(new.node_id.as_str())
+        .bind(&new.command_id);
+    for kind in taken_back {
+        query = query.bind(kind.as_str());
+    }
+    Ok(query.fetch_one(conn).await?.try_get("n")?)
+}
+
+/// The same however many wait: what the chain has decided is not lost. Of its orders one waits at most.
+pub(super) async fn put(conn: &mut Conn, new: &NewCommand) -> Result<(), StoreError> {
+    let (cluster, node) = (new.cluster_id.as_str(), new.node_id.as_str());
+    if CONTRARY.contains(&new.kind) {
+        let [a, b] = CONTRARY;
         db::query(
             "UPDATE command SET state = 'cancelled', detail = 'replaced by a later order'
              WHERE cluster_id = ? AND node_id = ? AND kind IN (?, ?) AND state = 'pending' AND command_id <> ?",
@@ -35,17 +64,6 @@ pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreErro
         .bind(&new.command_id)
         .execute(&mut *conn)
         .await?;
-    }
-    let row = db::query(
-        "SELECT count(*) AS n FROM command WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?",
-    )
-    .bind(cluster)
-    .bind(node)
-    .bind(&new.command_id)
-    .fetch_one(&mut *conn)
-    .await?;
-    if row.try_get::<i64, _>("n")? >= MAX_PENDING {
-        return Ok(false);
     }
     db::query(
         "INSERT INTO command (command_id, cluster_id, node_id, kind, parameters, nonce, issued_by, issued_at_s,
@@ -67,7 +85,7 @@ pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreErro
     .execute(&mut *conn)
     .await?;
     control::touch(conn).await?;
-    Ok(true)
+    Ok(())
 }
 
 /// Notes that a node has been told an order for the first time.
@@ -86,7 +104,8 @@ pub async fn told(conn: &mut Conn, id: &str, now: UnixSeconds) -> Result<(), Sto
     Ok(())
 }
 
-/// Takes a node's acknowledgement of an order that is its own; whether there was one that still waits for it.
+/// Takes a node's acknowledgement of an order that is its own; whether there was one that has no outcome yet. One that was
+/// taken back after the node had been told is what the node says that became of it.
 ///
 /// # Errors
 /// If the store fails.
@@ -111,7 +130,8 @@ pub async fn acknowledge(
     };
     let done = db::query(
         "UPDATE command SET state = ?, acknowledged_at_s = ?, code = ?, detail = ?, report = ?
-         WHERE command_id = ? AND cluster_id = ? AND node_id = ? AND state IN ('pending', 'accepted', 'expired')",
+         WHERE command_id = ? AND cluster_id = ? AND node_id = ?
+         AND state IN ('pending', 'accepted', 'expired', 'cancelled')",
     )
     .bind(CommandState::from(ack.status).as_str())
     .bind(int(now.0))

@@ -1,6 +1,6 @@
 use hpc_chain::gas::GasPrice;
 
-use super::{Config, ConfigError, Span};
+use super::{Config, ConfigError, Span, apart};
 use crate::store::{StoreError, check_url};
 
 pub(super) fn fail(key: &'static str, message: impl Into<String>) -> Result<(), ConfigError> {
@@ -208,7 +208,8 @@ impl Config {
         self.alerts.check()
     }
 
-    /// What running needs beyond a sound file: the chain and the contract must be named.
+    /// What running needs beyond a sound file: the chain and the contract must be named, and an operator key that pays for no
+    /// reports.
     ///
     /// # Errors
     /// Names the key and what to do.
@@ -223,6 +224,13 @@ impl Config {
             fail(
                 "chain.contract",
                 "is not set; deploy it with `virtengine deploy` and write its address into config.yaml",
+            )?;
+        }
+        // Not of every command: the remedy is one.
+        if let Some((key, name)) = self.keys.paying().find(|(_, n)| **n == self.keys.operator) {
+            fail(
+                "keys.operator",
+                format!("names {name}, which {key} names as well: {}", apart(key)),
             )?;
         }
         Ok(())
@@ -272,6 +280,26 @@ mod tests {
         assert!(Config::parse("admin: {listen: null}", "c", std::iter::empty()).is_ok());
         assert!(error("audit: {anchor_interval: 200h}").starts_with("audit.anchor_interval"));
         assert!(error("gateway: {max_body_bytes: 32767}").starts_with("gateway.max_body_bytes"));
+    }
+
+    #[test]
+    fn an_operator_key_that_pays_for_reports_as_well_is_refused_with_both_keys_and_the_remedy() {
+        let error = |keys: &str| {
+            let text = format!("chain: {{id: c, contract: k}}\nkeys: {keys}");
+            let config = Config::parse(&text, "c", std::iter::empty()).unwrap();
+            config.require_chain().unwrap_err().to_string()
+        };
+        let said = error("{operator: a, relayer: a}");
+        assert!(said.starts_with("keys.operator"), "{said}");
+        assert!(
+            said.contains("keys.relayer") && said.contains("virtengine-provider keys add"),
+            "{said}"
+        );
+        let said = error("{operator: b, extra_relayers: [a, b]}");
+        assert!(
+            said.starts_with("keys.operator") && said.contains("keys.extra_relayers"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub use load::{ConfigError, ENV_PREFIX};
 pub use network::{Admin, Chain, Gateway, Ops};
 pub use span::Span;
 pub use tasks::Tasks;
+pub(crate) use work::apart;
 pub use work::{Agents, Audit, Batch, Keys, Log, LogFormat, Stop, Store};
 
 /// The whole configuration.

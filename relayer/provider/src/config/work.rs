@@ -84,6 +84,25 @@ impl Default for Keys {
     }
 }
 
+impl Keys {
+    /// The paying keys, each after the key of the configuration that names it.
+    pub(crate) fn paying(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let extra = self
+            .extra_relayers
+            .iter()
+            .map(|name| ("keys.extra_relayers", name));
+        std::iter::once(("keys.relayer", &self.relayer)).chain(extra)
+    }
+}
+
+/// What is to be done about an operator key that pays for reports as well.
+pub(crate) fn apart(named_by: &str) -> String {
+    format!(
+        "drains and anchors would take the sequence numbers of its reports; make another paying key with \
+         `virtengine-provider keys add NAME`, send tokens to it and name it in {named_by}"
+    )
+}
+
 /// The durable store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

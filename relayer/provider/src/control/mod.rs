@@ -177,6 +177,7 @@ mod tests {
             serial: "ab".into(),
             fingerprint: "cd".into(),
             issuer: "CN=Site".into(),
+            not_before: now,
             not_after: UnixSeconds(now.0 + 60),
         };
         record_outside(&store, &peer, now).await.unwrap();

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hpc_schema::code::Code;
 use hpc_schema::registry::{Cluster, ExecuteMsg};
 use hpc_schema::time::UnixSeconds;
 use tokio::sync::watch;
@@ -16,12 +17,33 @@ use crate::{clock, registry};
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// After a failure it is tried again after so long, or after the interval if that is shorter.
 const RETRY_SECONDS: u64 = 600;
+/// Anchoring that fails for so long is a trouble.
+const FAILING_SECONDS: u64 = 3600;
 /// Anchors of one transaction.
 const AT_ONCE: usize = 20;
+
+/// Since when not everything could be anchored that was due.
+#[derive(Debug, Default)]
+struct Failing(Option<UnixSeconds>);
+
+impl Failing {
+    /// Takes in how a try ended; the trouble that it is by now, if it is one.
+    fn tried(&mut self, failed: Option<&AdminError>, now: UnixSeconds) -> Option<String> {
+        let Some(e) = failed else {
+            self.0 = None;
+            return None;
+        };
+        let since = *self.0.get_or_insert(now);
+        (now.since(since) >= FAILING_SECONDS).then(|| {
+            format!("the audit log's head could not be anchored on chain for an hour or longer: {e}")
+        })
+    }
+}
 
 /// Anchors the head of the audit log on chain, in each cluster that the operator key owns or operates.
 pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     let mut not_before = UnixSeconds(0);
+    let mut failing = Failing::default();
     loop {
         let config = shared.live.get();
         let interval = config.audit.anchor_interval;
@@ -34,15 +56,24 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
                 operator: Some(Arc::clone(&shared.operator)),
                 gateway: Weak::new(),
             };
-            match once(&desk, interval.as_secs(), now).await {
-                Ok(0) => {}
-                Ok(n) => tracing::info!(clusters = n, "the audit log's head is anchored on chain"),
-                Err(e) => {
-                    let seconds = RETRY_SECONDS.min(interval.as_secs());
-                    not_before = now.plus(seconds);
-                    tracing::warn!(error = %e, "the audit log's head cannot be anchored; tried again in {seconds} s");
+            let failed = match once(&desk, interval.as_secs(), now).await {
+                Ok((n, failed)) => {
+                    if n > 0 {
+                        tracing::info!(clusters = n, "the audit log's head is anchored on chain");
+                    }
+                    failed
                 }
+                Err(e) => Some(e),
+            };
+            if let Some(e) = &failed {
+                let seconds = RETRY_SECONDS.min(interval.as_secs());
+                not_before = now.plus(seconds);
+                tracing::warn!(error = %e, "the audit log's head cannot be anchored; tried again in {seconds} s");
             }
+            let trouble = failing.tried(failed.as_ref(), now);
+            shared.health.set("anchor_failing", trouble);
+        } else if !config.audit.anchor {
+            shared.health.set("anchor_failing", failing.tried(None, now));
         }
         tokio::select! {
             () = sleep(interval.duration().min(LOOK_EVERY)) => {}
@@ -51,12 +82,16 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Anchors where it is time; in how many clusters.
-async fn once(desk: &Admin, interval: u64, now: UnixSeconds) -> Result<usize, AdminError> {
+/// Anchors where it is time; in how many clusters, and why not in another one.
+async fn once(
+    desk: &Admin,
+    interval: u64,
+    now: UnixSeconds,
+) -> Result<(usize, Option<AdminError>), AdminError> {
     let reader = desk.store.reader();
     let head = audit::head(reader).await?;
     if head.seq == 0 {
-        return Ok(0);
+        return Ok((0, None));
     }
     let ours = desk.operator_address()?;
     let anchored = audit::anchored(reader).await?;
@@ -79,6 +114,8 @@ async fn once(desk: &Admin, interval: u64, now: UnixSeconds) -> Result<usize, Ad
                 waiting.extend(some.chunks(1));
                 continue;
             }
+            // Closed: the chain has it no more, and this one is on record.
+            Err(AdminError::OnChain(e)) if e.code == Code::UnknownCluster => continue,
             Err(e) => {
                 failed = Some(e);
                 continue;
@@ -98,10 +135,7 @@ async fn once(desk: &Admin, interval: u64, now: UnixSeconds) -> Result<usize, Ad
         }
         conn.commit().await.map_err(crate::store::StoreError::from)?;
     }
-    match failed {
-        Some(e) if done == 0 => Err(e),
-        _ => Ok(done),
-    }
+    Ok((done, failed))
 }
 
 fn messages(clusters: &[Cluster], digest: &str) -> Vec<ExecuteMsg> {
@@ -127,4 +161,21 @@ async fn is_due(
     Ok(waiting
         .first()
         .is_some_and(|row| now.since(UnixSeconds(row.at / 1000)) >= interval))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchoring_that_fails_for_an_hour_is_a_trouble_until_one_succeeds() {
+        let e = AdminError::Chain("no funds".to_owned());
+        let (mut failing, at) = (Failing::default(), UnixSeconds);
+        assert_eq!(failing.tried(Some(&e), at(1_000)), None);
+        assert_eq!(failing.tried(Some(&e), at(4_599)), None);
+        let said = failing.tried(Some(&e), at(4_600)).unwrap();
+        assert!(said.contains("no funds"), "{said}");
+        assert_eq!(failing.tried(None, at(5_000)), None);
+        assert_eq!(failing.tried(Some(&e), at(9_000)), None, "it begins anew");
+    }
 }

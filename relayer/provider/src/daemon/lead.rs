@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use hpc_chain::rpc::Follower;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::error::StartError;
+use super::running::Running;
 use super::tasks::Shared;
 use crate::settle::{self, Claims, DriverError, Signers};
 use crate::store::{HOLDS, Lease, Store, StoreError};
@@ -25,6 +25,8 @@ const LAST: Duration = Duration::from_secs(5);
 /// The trouble of a store that settlement cannot use.
 const STORE_FAILING: &str = "store_failing";
 const SETTLEMENT: &str = "settlement";
+/// What is said of the tasks that tell alerts, should one end.
+const ALERTS: &str = "the telling of alerts";
 /// How long settlement waits for a store that fails, and how long it must have gone on for the trouble to be over.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 const SOUND: Duration = Duration::from_secs(10);
@@ -38,12 +40,13 @@ pub(super) struct Duties {
     pub(super) shared: Shared,
 }
 
-/// Tasks that go on beside settlement.
+/// Starts the tasks that go on beside settlement.
 fn beside(
     duties: &Duties,
     store: &Store,
     stops: &watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<()>>, alert::SinkError> {
+    tasks: &mut Running,
+) -> Result<(), alert::SinkError> {
     let alerting = alert::Parts {
         store: store.clone(),
         ..duties.alerting.clone()
@@ -57,19 +60,25 @@ fn beside(
         ..duties.shared.clone()
     };
     let proving = prove::collect(shared.client.clone(), store.clone(), stops.clone());
-    let mut tasks = alert::start(&alerting, stops)?;
-    tasks.extend([
-        tokio::spawn(events::follow(following, stops.clone())),
-        tokio::spawn(super::anchor::anchor(shared, stops.clone())),
-        tokio::spawn(proving),
-    ]);
-    Ok(tasks)
+    tasks.watch(ALERTS, alert::start(&alerting, stops)?);
+    tasks.start(
+        "the reading of the chain's events",
+        events::follow(following, stops.clone()),
+    );
+    tasks.start(
+        "the anchoring of the audit log",
+        super::anchor::anchor(shared, stops.clone()),
+    );
+    tasks.start("the gathering of proofs", proving);
+    Ok(())
 }
 
 /// How a gateway's turn ended.
 enum Ended {
     /// It stops, or settlement ended by itself.
     Settled(Result<(), DriverError>),
+    /// This task beside it ended by itself.
+    Beside(&'static str),
     /// Another one may have the duties now.
     Lost,
 }
@@ -82,22 +91,20 @@ impl Duties {
     pub(super) async fn begin(
         self,
         signers: Vec<Signers>,
-        follower: Follower,
         (stop, stop_rest): (watch::Receiver<bool>, watch::Receiver<bool>),
-        rest: &mut Vec<JoinHandle<()>>,
-    ) -> Result<JoinHandle<Result<(), DriverError>>, StartError> {
+        rest: &mut Running,
+    ) -> Result<JoinHandle<Result<(), StartError>>, StartError> {
         let store = self.shared.store.clone();
         if store.is_shared() {
-            rest.extend(alert::start_of_each(&self.alerting, &stop_rest)?);
-            return Ok(tokio::spawn(self.share(signers, follower, stop)));
+            rest.watch(ALERTS, alert::start_of_each(&self.alerting, &stop_rest)?);
+            return Ok(tokio::spawn(self.share(signers, stop)));
         }
         let drivers = settle::resume(&self.settling, signers.clone()).await?;
-        rest.extend(beside(&self, &store, &stop_rest)?);
+        beside(&self, &store, &stop_rest, rest)?;
         self.shared.metrics.settles.set(1);
         Ok(tokio::spawn(async move {
             let ended = self.alone(drivers, &signers, stop).await;
-            drop(follower);
-            ended
+            ended.map_err(StartError::from)
         }))
     }
 
@@ -162,12 +169,7 @@ impl Duties {
     ///
     /// # Errors
     /// What settlement cannot go on with, other than the store: that may come back.
-    async fn share(
-        self,
-        signers: Vec<Signers>,
-        follower: Follower,
-        mut stop: watch::Receiver<bool>,
-    ) -> Result<(), DriverError> {
+    async fn share(self, signers: Vec<Signers>, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
         let holder = holder();
         let accounts: Vec<_> = signers.iter().map(|s| s.address.clone()).collect();
         loop {
@@ -175,7 +177,6 @@ impl Duties {
             match in_time(self.shared.store.lease(&holder, &accounts)).await {
                 Ok(Some(lease)) => {
                     if let Some(ended) = self.turn(&lease, &signers, taken, &stop).await {
-                        drop(follower);
                         return ended;
                     }
                 }
@@ -187,10 +188,7 @@ impl Duties {
             }
             tokio::select! {
                 () = sleep(LOOK_EVERY) => {}
-                _ = stop.wait_for(|s| *s) => {
-                    drop(follower);
-                    return Ok(());
-                }
+                _ = stop.wait_for(|s| *s) => return Ok(()),
             }
         }
     }
@@ -208,11 +206,11 @@ impl Duties {
         signers: &[Signers],
         taken: Instant,
         stop: &watch::Receiver<bool>,
-    ) -> Option<Result<(), DriverError>> {
+    ) -> Option<Result<(), StartError>> {
         tracing::info!("this gateway settles from now on");
         self.shared.metrics.settles.set(1);
         let (stop_beside, stops) = watch::channel(false);
-        let mut tasks = Vec::new();
+        let mut tasks = Running::default();
         let (store, held) = (lease.store(), hold(lease, taken));
         tokio::pin!(held);
         // A server that is silent from here on does not answer what is read at the start either.
@@ -222,14 +220,12 @@ impl Duties {
         };
         let ended = match started {
             None => Ended::Lost,
-            Some(Ok(drivers)) => match beside(self, &store, &stops) {
-                Ok(beside) => {
-                    tasks = beside;
-                    tokio::select! {
-                        ended = settle::run_all(drivers, stop.clone()) => Ended::Settled(ended),
-                        () = &mut held => Ended::Lost,
-                    }
-                }
+            Some(Ok(drivers)) => match beside(self, &store, &stops, &mut tasks) {
+                Ok(()) => tokio::select! {
+                    ended = settle::run_all(drivers, stop.clone()) => Ended::Settled(ended),
+                    name = tasks.ended() => Ended::Beside(name),
+                    () = &mut held => Ended::Lost,
+                },
                 Err(e) => {
                     tracing::error!(error = %e, "alerts cannot be sent");
                     Ended::Lost
@@ -243,7 +239,7 @@ impl Duties {
         };
         let orderly = matches!(ended, Ended::Settled(Ok(()))) && *stop.borrow();
         stop_beside.send_replace(true);
-        for task in tasks {
+        for (_, task) in tasks.into_tasks() {
             let abort = task.abort_handle();
             if !orderly || timeout(LAST, task).await.is_err() {
                 abort.abort();
@@ -259,7 +255,8 @@ impl Duties {
                 tracing::warn!(error = %e, "this gateway settles no more: the store fails");
                 None
             }
-            Ended::Settled(ended) => Some(ended),
+            Ended::Settled(ended) => Some(ended.map_err(StartError::from)),
+            Ended::Beside(name) => Some(Err(StartError::Ended(name))),
             Ended::Lost => {
                 tracing::warn!("this gateway settles no more");
                 None

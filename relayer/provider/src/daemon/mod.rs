@@ -11,6 +11,7 @@ mod open;
 mod passphrase;
 mod probes;
 mod reload;
+mod running;
 mod signers;
 mod start;
 mod stop;
@@ -18,6 +19,7 @@ mod tasks;
 
 use std::net::SocketAddr;
 
+use hpc_chain::rpc::Follower;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -28,10 +30,10 @@ pub use open::{load_key, prefix_of};
 pub(crate) use passphrase::{next_passphrase, passphrase};
 use reload::Reload;
 pub use reload::Reread;
+use running::Running;
 
 use crate::config::Live;
 use crate::home::{self, Home};
-use crate::settle::DriverError;
 use crate::store::Store;
 
 /// A daemon that runs.
@@ -47,10 +49,12 @@ pub struct Daemon {
     stop_rest: watch::Sender<bool>,
     intake: JoinHandle<()>,
     spool: JoinHandle<()>,
-    driver: JoinHandle<Result<(), DriverError>>,
+    driver: JoinHandle<Result<(), StartError>>,
     checking: JoinHandle<StartError>,
-    rest: Vec<JoinHandle<()>>,
+    rest: Running,
     reload: Reload,
+    // Held for the daemon's life: the endpoints are followed as long as it is there.
+    _follower: Follower,
     // Held for the daemon's life: two processes on one key would fight over its sequence.
     _lock: std::fs::File,
 }

@@ -16,7 +16,7 @@ use super::error::StartError;
 use super::passphrase::passphrase;
 use crate::alert;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, apart};
 use crate::gateway::ServerCertificate;
 use crate::home::{self, Home};
 use crate::identity::{Ca, Verifying};
@@ -81,11 +81,22 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
         Some(text) => Some(gas_price("chain.gas_price_max", text)?),
         None => None,
     };
-    let names = std::iter::once(&config.keys.relayer).chain(&config.keys.extra_relayers);
+    let of_operator = operator.address(&prefix)?;
     let mut signers = Vec::new();
-    for name in names {
+    for (named_by, name) in config.keys.paying() {
         let relayer = load_key(home, name)?;
         let address = relayer.address(&prefix)?;
+        // The name may be another one and the key the same.
+        if address == of_operator {
+            let operator = &config.keys.operator;
+            return Err(StartError::Value {
+                key: "keys.operator",
+                message: format!(
+                    "{operator} is the account of {name} as well, which {named_by} names: {}",
+                    apart(named_by)
+                ),
+            });
+        }
         // Two drivers of one account would take each other's sequence numbers.
         if let Some(other) = signers.iter().find(|s: &&Signers| s.address == address) {
             return Err(StartError::Value {

@@ -11,7 +11,7 @@ use crate::admin::Act;
 use crate::audit::Actor;
 use crate::clock;
 use crate::config::{Change, Config, Live};
-use crate::gateway::{Gateway, ServerCertificate, Tls, check_server, server_config};
+use crate::gateway::{Gateway, ServerCertificate, Tls, check_server, client_verifier, server_config};
 use crate::home::{self, Home};
 use crate::identity::{Anchors, Verifying};
 use crate::ops::Health;
@@ -146,9 +146,11 @@ impl Reload {
         let key = home::read_secret(&self.home.server_key()).map_err(file(self.home.server_key()))?;
         check_server(&chain, &key, &anchors, &gateway.config.gateway.names, now)?;
         let config = server_config(&anchors, Arc::clone(&self.certificate))?;
+        let verifier = client_verifier(&anchors)?;
         self.certificate.replace(&chain, &key)?;
+        // In this order: a connection that is shown the former configuration hears of the change.
         self.tls.replace(config);
-        gateway.set_trust(ca, anchors);
+        gateway.set_trust(ca, anchors, verifier);
         Ok(())
     }
 }

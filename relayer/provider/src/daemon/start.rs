@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::lead::Duties;
 use super::reload::{Reload, Reread};
+use super::running::Running;
 use super::{Daemon, StartError, admin, check, files, open, probes, signers, tasks};
 use crate::admin::http::Api;
 use crate::admission::{Judge, Verifiers};
@@ -85,6 +86,9 @@ impl Daemon {
         let (stop_rest, rest_stops) = watch::channel(false);
         let wake = Arc::new(Wake::default());
         let (spool, spool_task) = Spool::start(store.clone(), log, Arc::clone(&wake));
+        let backlog = spool.backlog();
+        let verifiers = Verifiers::start()?;
+        let verifying = verifiers.clone();
         let gateway = Arc::new(Gateway::new(Parts {
             config: config.clone(),
             live: live.clone(),
@@ -93,13 +97,8 @@ impl Daemon {
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),
-            judge: Judge::new(
-                Arc::clone(&registry),
-                Arc::clone(&controls),
-                spool,
-                Verifiers::start()?,
-            )
-            .keeping(live.clone()),
+            judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool, verifiers)
+                .keeping(live.clone()),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
@@ -131,6 +130,7 @@ impl Daemon {
             metrics: Arc::clone(&metrics),
             wake,
             claims: Arc::new(Claims::default()),
+            backlog,
             seen: follower.seen(),
         };
         let watching = settle::watch_endpoints(
@@ -196,36 +196,42 @@ impl Daemon {
             following,
             shared: shared.clone(),
         };
-        let mut rest = vec![
-            tokio::spawn(ops_task),
-            tokio::spawn(watching),
-            tokio::spawn(signers::watch(
-                signing,
-                Arc::clone(&shared.health),
-                rest_stops.clone(),
-            )),
-            tokio::spawn(tasks::sync(shared.clone(), rest_stops.clone())),
-            tokio::spawn(tasks::control(
-                shared.clone(),
-                reload.clone(),
-                Arc::downgrade(&gateway),
-                rest_stops.clone(),
-            )),
-            tokio::spawn(probes::probes(
-                shared.clone(),
-                Arc::downgrade(&gateway),
-                rest_stops.clone(),
-            )),
-            tokio::spawn(tasks::keep(
-                shared,
-                Arc::downgrade(&gateway),
-                certificate,
-                rest_stops.clone(),
-            )),
-        ];
-        rest.extend(admin);
+        let mut rest = Running::default();
+        rest.start("the listener of health and metrics", ops_task);
+        rest.start("the look at the endpoints", watching);
+        rest.start("the verification of signatures", {
+            let mut stop = rest_stops.clone();
+            async move {
+                tokio::select! {
+                    () = verifying.ended() => {}
+                    _ = stop.wait_for(|s| *s) => {}
+                }
+            }
+        });
+        rest.start(
+            "the look at the keys",
+            signers::watch(signing, Arc::clone(&shared.health), rest_stops.clone()),
+        );
+        rest.start(
+            "the reading of the chain",
+            tasks::sync(shared.clone(), rest_stops.clone()),
+        );
+        let weak = || Arc::downgrade(&gateway);
+        rest.start(
+            "the look for operators' decisions",
+            tasks::control(shared.clone(), reload.clone(), weak(), rest_stops.clone()),
+        );
+        rest.start(
+            "the schedule of probes",
+            probes::probes(shared.clone(), weak(), rest_stops.clone()),
+        );
+        rest.start(
+            "the upkeep of the store",
+            tasks::keep(shared, weak(), certificate, rest_stops.clone()),
+        );
+        rest.watch("the admin listener", admin);
         let stops = (settlement_stops, rest_stops);
-        let driver = Box::pin(duties.begin(keys.signers, follower, stops, &mut rest)).await?;
+        let driver = Box::pin(duties.begin(keys.signers, stops, &mut rest)).await?;
         let intake = tokio::spawn(gateway::serve(listener, tls, gateway, intake_stops));
         tracing::info!(gateway = %gateway_addr, ops = %ops_addr, admin = admin_addr.map(tracing::field::display), "virtengine-provider is up");
         Ok(Self {
@@ -243,6 +249,7 @@ impl Daemon {
             checking,
             rest,
             reload,
+            _follower: follower,
             _lock: lock,
         })
     }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::control;
 use crate::db::{self, Conn, Pool};
-use crate::identity::{Issued, PeerIdentity};
+use crate::identity::Issued;
 use crate::page::{Page, Window};
-use crate::store::{Store, StoreError, int, opt_uint, text, uint};
+use crate::store::{StoreError, int, opt_uint, text, uint};
 
 /// Certificates of one node that count at the same time; the agent has one, and one that replaces it.
-const MAX_PER_NODE: i64 = 64;
+const MAX_PER_NODE: u64 = 64;
 
 /// A certificate on record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,8 +46,15 @@ pub enum Which<'a> {
     Node(&'a ClusterId, &'a NodeId),
 }
 
-/// Notes a certificate that is about to be handed out, and forgets those that no longer count. Of a node that asks for
-/// one after the other, the oldest are forgotten: they are not many, and short-lived.
+/// So many certificates of a node count that it gets no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom {
+    /// When the first of them ends.
+    pub until: UnixSeconds,
+}
+
+/// Notes a certificate that is about to be handed out, and forgets those whose time is over. None that counts is forgotten:
+/// nobody could revoke it any more.
 ///
 /// # Errors
 /// If the store fails, or has a certificate of this fingerprint: what is not on record is not handed out.
@@ -58,35 +65,46 @@ pub async fn record_certificate(
     epoch: u64,
     issued: &Issued,
     now: UnixSeconds,
-) -> Result<(), StoreError> {
-    make_room(&mut *conn, cluster, node, now).await?;
-    insert(conn, (cluster, node, epoch), issued, now, "").await
+) -> Result<Result<(), NoRoom>, StoreError> {
+    let of = (cluster, node, epoch);
+    if let Some(full) = no_room(&mut *conn, of, now).await? {
+        return Ok(Err(full));
+    }
+    insert(conn, of, issued, now, "").await?;
+    Ok(Ok(()))
 }
 
-async fn make_room(
+/// Forgets certificates whose time is over; says whether the node has as many as may count. Those of its earlier registrations
+/// count no more.
+pub(super) async fn no_room(
     conn: &mut Conn,
-    cluster: &ClusterId,
-    node: &NodeId,
+    (cluster, node, epoch): (&ClusterId, &NodeId, u64),
     now: UnixSeconds,
-) -> Result<(), StoreError> {
+) -> Result<Option<NoRoom>, StoreError> {
     db::query("DELETE FROM certificate WHERE not_after_s < ?")
         .bind(int(now.0))
         .execute(&mut *conn)
         .await?;
-    db::query(
-        "DELETE FROM certificate WHERE revoked_at_s IS NULL AND fingerprint IN (
-           SELECT fingerprint FROM certificate WHERE cluster_id = ? AND node_id = ? AND revoked_at_s IS NULL
-           ORDER BY issued_at_s DESC LIMIT 9223372036854775807 OFFSET ?)",
+    let row = db::query(
+        "SELECT count(*) AS n, min(not_after_s) AS until_s FROM certificate
+         WHERE cluster_id = ? AND node_id = ? AND epoch >= ? AND revoked_at_s IS NULL AND not_after_s > ?",
     )
     .bind(cluster.as_str())
     .bind(node.as_str())
-    .bind(MAX_PER_NODE - 1)
-    .execute(conn)
+    .bind(int(epoch))
+    .bind(int(now.0))
+    .fetch_one(conn)
     .await?;
-    Ok(())
+    if uint(&row, "n")? < MAX_PER_NODE {
+        return Ok(None);
+    }
+    let until = opt_uint(&row, "until_s")?.unwrap_or(now.0);
+    Ok(Some(NoRoom {
+        until: UnixSeconds(until),
+    }))
 }
 
-async fn insert(
+pub(super) async fn insert(
     conn: &mut Conn,
     (cluster, node, epoch): (&ClusterId, &NodeId, u64),
     issued: &Issued,
@@ -110,71 +128,8 @@ async fn insert(
     Ok(())
 }
 
-/// Notes a certificate that an outside CA issued, when it is first seen, so that it can be listed and revoked like our own.
-/// One of before fingerprints were kept becomes known by its own.
-///
-/// # Errors
-/// If the store fails.
-pub async fn record_outside(store: &Store, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), StoreError> {
-    let known = db::query("SELECT 1 FROM certificate WHERE fingerprint = ?")
-        .bind(&peer.fingerprint)
-        .fetch_optional(store.reader())
-        .await?;
-    if known.is_some() {
-        return Ok(());
-    }
-    let mut tx = store.begin().await?;
-    let issued = Issued {
-        pem: String::new(),
-        serial: peer.serial.clone(),
-        fingerprint: peer.fingerprint.clone(),
-        issuer: peer.issuer.clone(),
-        not_after: peer.not_after,
-    };
-    let of = (&peer.cluster_id, &peer.node_id, peer.epoch.unwrap_or(0));
-    if !adopt(&mut tx, peer).await? {
-        make_room(&mut tx, of.0, of.1, now).await?;
-        // Its other connection may have been faster.
-        insert(&mut tx, of, &issued, now, "ON CONFLICT (fingerprint) DO NOTHING").await?;
-    }
-    tx.commit().await?;
-    Ok(())
-}
-
-/// Gives a certificate that is on record by its serial number alone, as DER has it, its fingerprint; whether there was one.
-/// One that is revoked stays as it is: its number refuses it, and another CA's of the same number must not take that away.
-async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
-    let known = db::query(
-        "SELECT 1 FROM certificate WHERE fingerprint = ?
-         OR (fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NOT NULL)",
-    )
-    .bind(&peer.fingerprint)
-    .bind(&peer.serial)
-    .bind(format!("00{}", peer.serial))
-    .fetch_optional(&mut *conn)
-    .await?;
-    if known.is_some() {
-        return Ok(true);
-    }
-    let done = db::query(
-        "UPDATE certificate SET fingerprint = ?, serial = ?, issuer = ?
-         WHERE fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NULL
-           AND cluster_id = ? AND node_id = ? AND not_after_s = ?",
-    )
-    .bind(&peer.fingerprint)
-    .bind(&peer.serial)
-    .bind(&peer.issuer)
-    .bind(&peer.serial)
-    .bind(format!("00{}", peer.serial))
-    .bind(peer.cluster_id.as_str())
-    .bind(peer.node_id.as_str())
-    .bind(int(peer.not_after.0))
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() > 0)
-}
-
-/// Revokes certificates; how many counted until now.
+/// Revokes certificates; how many of those on record counted until now. With all of a node, those too that an outside CA has
+/// issued until now and that nobody has seen.
 ///
 /// # Errors
 /// If the store fails.
@@ -197,6 +152,9 @@ pub async fn revoke_certificates(
     .bind(node)
     .execute(&mut *conn)
     .await?;
+    if let Which::Node(cluster, node) = which {
+        revoke_unseen(&mut *conn, (cluster, node), now).await?;
+    }
     control::touch(conn).await?;
     Ok(done.rows_affected())
 }
@@ -272,4 +230,23 @@ pub async fn certificates(
     });
     let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
     Ok(window.cut(rows, |c| format!("{}/{}", c.issued_at.0, c.fingerprint)))
+}
+
+/// Notes that all certificates of a node are revoked, those that were never seen among them.
+async fn revoke_unseen(
+    conn: &mut Conn,
+    (cluster, node): (&ClusterId, &NodeId),
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
+    db::query(
+        "INSERT INTO revoked_before (cluster_id, node_id, at_s) VALUES (?, ?, ?)
+         ON CONFLICT (cluster_id, node_id) DO UPDATE SET at_s = excluded.at_s
+         WHERE excluded.at_s > revoked_before.at_s",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(int(now.0))
+    .execute(conn)
+    .await?;
+    Ok(())
 }

@@ -3,15 +3,19 @@
 mod certificates;
 mod join;
 mod network;
+mod outside;
 mod registration;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 pub use certificates::{
-    CertificateRow, Which, certificates, of_serial, record_certificate, record_outside, revoke_certificates,
+    CertificateRow, NoRoom, Which, certificates, of_serial, record_certificate, revoke_certificates,
     revoked_fingerprints,
 };
 pub use join::{JoinRow, JoinTerms, Joined, insert_join, join, list_joins, revoke_join, use_id};
 pub use network::{Network, NetworkError};
+pub use outside::{Outside, record_outside};
 pub use registration::{
     Claimed, NewRegistration, Registration, RegistrationState, approve, bind_to_batch, claim, hardware, held,
     in_batch, on_chain as record_on_chain, queued, refused as record_refused, release, store_certificate,

@@ -10,17 +10,18 @@ use hpc_schema::gateway::{
     CertificateRequest, CertificateResponse, ChallengeResponse, RecoverRequest, SEQUENCE_BLOCK,
     recover_message,
 };
-use hpc_schema::id::NodeId;
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
 use super::connection::Connection;
+use super::once::Seldom;
 use super::path::PathIds;
 use super::record::record;
 use super::{Gateway, body};
-use crate::enrol;
+use crate::enrol::{self, NoRoom};
 use crate::identity::{NodeCsr, NodeSubject};
 use crate::registry::Node;
 use crate::{clock, spool, store::StoreError};
@@ -49,7 +50,10 @@ pub(super) async fn issue(
         .issue_node(csr, subject, now, lifetime, serial)
         .map_err(|e| fail(&e))?;
     let mut tx = gateway.store.begin().await?;
-    enrol::record_certificate(&mut tx, cluster, node, epoch, &issued, now).await?;
+    if let Err(full) = enrol::record_certificate(&mut tx, cluster, node, epoch, &issued, now).await? {
+        tx.rollback().await.map_err(StoreError::from)?;
+        return Err(no_room(node, full, now));
+    }
     let certificate = match registration {
         Some(id) => enrol::store_certificate(&mut tx, id, &issued.pem).await?,
         None => issued.pem.clone(),
@@ -57,6 +61,24 @@ pub(super) async fn issue(
     tx.commit().await.map_err(StoreError::from)?;
     tracing::info!(%cluster, %node, epoch, serial = %issued.serial, until = %issued.not_after, "certificate issued");
     Ok(certificate)
+}
+
+/// 429: as many certificates of the node count as may.
+fn no_room(node: &NodeId, full: NoRoom, now: UnixSeconds) -> Failure {
+    static LOGGED: Seldom = Seldom::new();
+    let until = full.until;
+    let what = format!(
+        "as many certificates of the node count as may; the first ends at {until}, and an operator may revoke them sooner \
+         (virtengine-provider certificate revoke --node-id {node})"
+    );
+    if let Some(others) = LOGGED.note(clock::now_ms()) {
+        tracing::warn!(%node, others, "no certificate is issued: {what}; others since the last such line");
+    }
+    Failure {
+        status: 429,
+        refusal: Refusal::whole(Code::RateLimited, what),
+        retry_after: Some(until.since(now).max(1)),
+    }
 }
 
 /// `POST …/{node_id}/certificate` over mutual TLS.
@@ -156,6 +178,8 @@ pub(super) async fn recover(
         ));
     };
     let node = may_have_one(&gateway, Some(&node))?;
+    // First: where it gets none, no numbers are given out in vain.
+    let issued = certify(&gateway, &csr, node).await?;
     // The key is all that a node without a disk has left. What it signs from here on may arrive nowhere, and its disk be
     // lost again.
     let mut registration = record(&gateway, node).await?.map(|(record, _)| record);
@@ -164,7 +188,6 @@ pub(super) async fn recover(
         record.last_sequence =
             spool::give_out(&gateway.store, &node.cluster_id, &node.node_id, above).await?;
     }
-    let issued = certify(&gateway, &csr, node).await?;
     Ok(Json(CertificateResponse {
         registration,
         ..issued
@@ -181,8 +204,14 @@ pub(super) fn may_have_one<'a>(gateway: &Gateway, node: Option<&'a Node>) -> Res
         let what = "the node has been deregistered";
         return Err(Failure::forbidden(Code::NodeDeregistered, what));
     }
-    match gateway.controls.disabled(&node.cluster_id, &node.node_id) {
+    not_disabled(gateway, &node.cluster_id, &node.node_id)?;
+    Ok(node)
+}
+
+/// Refuses what comes from a node that an operator has disabled.
+pub(super) fn not_disabled(gateway: &Gateway, cluster: &ClusterId, node: &NodeId) -> Result<(), Failure> {
+    match gateway.controls.disabled(cluster, node) {
         Some(disabled) => Err(Failure::from(&*disabled)),
-        None => Ok(node),
+        None => Ok(()),
     }
 }

@@ -15,6 +15,8 @@ pub struct Connection {
     pub from: SocketAddr,
     /// By its verified client certificate, if it showed one.
     pub peer: Option<Arc<PeerIdentity>>,
+    /// Why that does not count, if it was found not to when it was shown.
+    pub refused: Option<&'static str>,
 }
 
 impl Connection {
@@ -41,6 +43,9 @@ impl Connection {
                 "the path names another node than the certificate ({})",
                 peer.node_id
             )));
+        }
+        if let Some(why) = self.refused {
+            return Err(Failure::certificate(why));
         }
         still_counts(gateway, peer, now)?;
         Ok(peer)

@@ -83,16 +83,6 @@ pub(super) async fn receive(
             return Err(Failure::new(status, refusal));
         }
     };
-    if !request.acknowledgements.is_empty() {
-        // Apart: what is seldom needed makes no other request's memory larger.
-        Box::pin(orders::acknowledge(
-            gateway,
-            peer,
-            &request.acknowledgements,
-            now_ms,
-        ))
-        .await?;
-    }
     match gateway.judge.judge(peer, path_node, &request, now_ms).await {
         Verdict::Accepted {
             epoch,
@@ -109,15 +99,23 @@ pub(super) async fn receive(
             gateway
                 .registry
                 .accepted(cluster, node_id, epoch, sequence, now_ms, from);
+            acknowledge(gateway, peer, &request, now_ms).await?;
             answer(gateway, peer, Some(health), Vec::new(), now_ms).await
         }
-        Verdict::Refused { refusal, node } => {
+        Verdict::Refused {
+            refusal,
+            node,
+            repeated,
+        } => {
             count(refusal.code.as_str());
             tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
             if node.is_some() {
                 gateway
                     .registry
                     .turned_away(cluster, node_id, refusal.code, now_ms);
+            }
+            if repeated {
+                acknowledge(gateway, peer, &request, now_ms).await?;
             }
             answer(gateway, peer, None, vec![Notice::from(&refusal)], now_ms).await
         }
@@ -130,6 +128,21 @@ pub(super) async fn receive(
             Err(e.into())
         }
     }
+}
+
+/// Takes what the node says of its orders: with a heartbeat that was verified, for a stolen certificate alone says nothing.
+async fn acknowledge(
+    gateway: &Gateway,
+    peer: &PeerIdentity,
+    request: &HeartbeatRequest,
+    now_ms: u64,
+) -> Result<(), Failure> {
+    let acks = &request.acknowledgements;
+    if acks.is_empty() {
+        return Ok(());
+    }
+    // Apart: what is seldom needed makes no other request's memory larger.
+    Box::pin(orders::acknowledge(gateway, peer, acks, now_ms)).await
 }
 
 /// The specification's response; `health` is there if the heartbeat was accepted.

@@ -21,10 +21,9 @@ use tokio_rustls::server::TlsStream;
 use super::budget::network;
 use super::connection::Connection;
 use super::pace::{Limits, Overdue, Paced, Phase};
+use super::shown::{Shown, Trusting, distrusted, note_outside, shown};
 use super::tls::Tls;
 use super::{Gateway, router};
-use crate::identity::{IssuedBy, PeerError, PeerIdentity};
-use crate::{clock, enrol};
 
 /// Largest request head that the HTTP layer reads; what is smaller and still too large is refused with a code.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -59,11 +58,13 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, from)) => {
+                // Before the TLS configuration: what changes between the two is heard of.
+                let trusting = gateway.trusting();
                 let acceptor = TlsAcceptor::from(tls.current());
                 let (gateway, router, stop) = (Arc::clone(&gateway), router.clone(), stop.clone());
                 connections.spawn(async move {
                     gateway.metrics.connections.inc();
-                    connection(stream, from, acceptor, router, &gateway, stop).await;
+                    connection(stream, from, (acceptor, trusting), router, &gateway, stop).await;
                     gateway.metrics.connections.dec();
                     drop(slot);
                 });
@@ -87,13 +88,13 @@ pub async fn serve(
 async fn connection(
     stream: TcpStream,
     from: SocketAddr,
-    acceptor: TlsAcceptor,
+    by: (TlsAcceptor, Trusting),
     router: Router,
     gateway: &Arc<Gateway>,
     stop: watch::Receiver<bool>,
 ) {
     // What a handshake needs is given back before a connection that may wait for hours begins to.
-    if let Some(met) = Box::pin(meet(stream, from, acceptor, gateway)).await {
+    if let Some(met) = Box::pin(meet(stream, from, by, gateway)).await {
         talk(met, router, gateway, stop).await;
     }
 }
@@ -103,14 +104,14 @@ struct Met<'a> {
     tls: Box<TlsStream<TcpStream>>,
     info: Arc<Connection>,
     time: Limits,
-    /// When its place is needed, or its certificate counts no more.
+    /// When its place is needed, or its certificate or that one's CA counts no more.
     ended: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
 }
 
 async fn meet(
     stream: TcpStream,
     from: SocketAddr,
-    acceptor: TlsAcceptor,
+    (acceptor, trusting): (TlsAcceptor, Trusting),
     gateway: &Arc<Gateway>,
 ) -> Option<Met<'_>> {
     let live = gateway.live.get();
@@ -141,7 +142,7 @@ async fn meet(
         }
     };
     let head = limits.header_timeout.duration();
-    match peer_of(&tls) {
+    match shown(&tls) {
         Err(e) => {
             tracing::debug!(%from, "connection closed: {e}");
             gateway.log_once(from.ip(), "a certificate that names no node");
@@ -149,24 +150,28 @@ async fn meet(
         }
         Ok(None) => Some(Met {
             tls,
-            info: Arc::new(Connection { from, peer: None }),
+            info: Arc::new(Connection {
+                from,
+                peer: None,
+                refused: None,
+            }),
             time: Limits {
                 idle: limits.handshake_timeout.duration(),
                 head,
             },
             ended: Box::pin(async move { place.taken().await }),
         }),
-        Ok(Some((peer, issuer))) => {
+        Ok(Some(Shown { peer, issuer, chain })) => {
             let peer = Arc::new(peer);
             drop(place);
             // What is revoked from here on ends the connection, what was before is told to its first request.
             let revocations = gateway.controls.revocations();
-            let idle = if gateway.controls.is_revoked(&peer) {
+            let refused = note_outside(gateway, &peer, &issuer, from.ip()).await;
+            let idle = if refused.is_some() || gateway.controls.is_revoked(&peer) {
                 limits.handshake_timeout
             } else {
                 limits.idle_timeout
             };
-            note_outside(gateway, &issuer, &peer).await;
             let (mut place, victim) = gateway
                 .members
                 .take((peer.cluster_id.clone(), peer.node_id.clone()));
@@ -178,6 +183,7 @@ async fn meet(
             let info = Arc::new(Connection {
                 from,
                 peer: Some(peer),
+                refused,
             });
             Some(Met {
                 tls,
@@ -189,28 +195,13 @@ async fn meet(
                 ended: Box::pin(async move {
                     tokio::select! {
                         () = place.taken() => {}
-                        () = gateway.controls.revokes(&known, revocations) => {}
+                        // One that is refused from the start is told why instead.
+                        () = gateway.controls.revokes(&known, revocations), if refused.is_none() => {}
+                        () = distrusted(&chain, &known, trusting) => {}
                     }
                 }),
             })
         }
-    }
-}
-
-fn peer_of(tls: &TlsStream<TcpStream>) -> Result<Option<(PeerIdentity, IssuedBy)>, PeerError> {
-    let chain = tls.get_ref().1.peer_certificates();
-    let leaf = chain.and_then(|chain| chain.first());
-    leaf.map(|der| PeerIdentity::with_issuer(der)).transpose()
-}
-
-/// What an outside CA has issued to a node on record is noted, so that it can be revoked.
-async fn note_outside(gateway: &Gateway, issuer: &IssuedBy, peer: &PeerIdentity) {
-    let known = gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some();
-    if known
-        && !gateway.ca().is(issuer)
-        && let Err(error) = enrol::record_outside(&gateway.store, peer, clock::now()).await
-    {
-        tracing::warn!(%error, node = %peer.node_id, "a certificate of an outside CA is not on record; it cannot be revoked");
     }
 }
 

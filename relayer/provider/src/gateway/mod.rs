@@ -18,6 +18,7 @@ mod record;
 mod register;
 mod result;
 mod router;
+mod shown;
 mod task_key;
 mod tasks;
 mod tls;
@@ -26,13 +27,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hpc_schema::id::{ClusterId, NodeId};
+use rustls::server::danger::ClientCertVerifier;
+use tokio::sync::watch;
 
 pub use answer::Failure;
 pub use challenge::Challenges;
 pub use connection::Connection;
 pub use hand_over::HandOver;
 pub use listener::serve;
-pub use tls::{ServerCertificate, Tls, TlsError, check_server, server_config};
+pub use tls::{ServerCertificate, Tls, TlsError, check_server, client_verifier, server_config};
 
 use budget::Budget;
 pub(crate) use once::Once;
@@ -92,6 +95,8 @@ pub struct Gateway {
     members: Arc<Budget<(ClusterId, NodeId)>>,
     once: Once,
     trust: RwLock<Trust>,
+    /// For open connections.
+    trusting: watch::Sender<Option<Arc<dyn ClientCertVerifier>>>,
 }
 
 /// Who vouches for nodes.
@@ -178,6 +183,7 @@ impl Gateway {
                 ca: Arc::new(ca),
                 anchors: Arc::new(anchors),
             }),
+            trusting: watch::Sender::new(None),
         }
     }
 
@@ -195,12 +201,28 @@ impl Gateway {
         Arc::clone(&trust.ca)
     }
 
-    /// Takes another CA, and others trusted beside it, into use.
-    pub fn set_trust(&self, ca: Ca, anchors: Anchors) {
-        *self.trust.write().unwrap_or_else(PoisonError::into_inner) = Trust {
+    /// Takes another CA, and others trusted beside it, into use. Where one is trusted no more, open connections are judged by
+    /// `verifier`, which is of these.
+    pub fn set_trust(&self, ca: Ca, anchors: Anchors, verifier: Arc<dyn ClientCertVerifier>) {
+        let anchors = Arc::new(anchors);
+        let next = Trust {
             ca: Arc::new(ca),
-            anchors: Arc::new(anchors),
+            anchors: Arc::clone(&anchors),
         };
+        let before = {
+            let mut trust = self.trust.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *trust, next)
+        };
+        let kept = |der: &Vec<u8>| anchors.ders().contains(der);
+        // Each of thousands of connections verifies its certificate again, so not for one that is added.
+        if !before.anchors.ders().iter().all(kept) {
+            self.trusting.send_replace(Some(verifier));
+        }
+    }
+
+    /// Moves whenever a CA is trusted no more.
+    fn trusting(&self) -> shown::Trusting {
+        self.trusting.subscribe()
     }
 
     /// Takes changed limits into use.

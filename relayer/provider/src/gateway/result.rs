@@ -11,6 +11,7 @@ use hpc_schema::refusal::Refusal;
 use hpc_schema::task::{MAX_TASK_RESULT_BYTES, RESULT_ACTION, ResultDigests, TaskResult, audit_target};
 
 use super::answer::Failure;
+use super::certificate::not_disabled;
 use super::connection::Connection;
 use super::path::PathIds;
 use super::tasks::{refused, task_id};
@@ -37,6 +38,7 @@ pub(super) async fn result(
     let id = task_id(&path_task)?;
     let result: TaskResult = body::json(&bytes)?;
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
+    not_disabled(&gateway, cluster, node)?;
     let known = gateway.registry.node(cluster, node);
     let Some(known) = known else {
         let what = "the node is not registered";

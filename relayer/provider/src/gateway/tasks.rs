@@ -12,7 +12,7 @@ use hpc_schema::task::{ProgressRequest, TaskHash};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::Failure;
-use super::certificate::may_have_one;
+use super::certificate::{may_have_one, not_disabled};
 use super::claim::claim;
 use super::connection::Connection;
 use super::path::PathIds;
@@ -146,6 +146,7 @@ pub(super) async fn progress(
     let hash = TaskHash::from_hex(&progress.task_hash)
         .ok_or_else(|| Failure::malformed("task_hash", "must be the lower-case hex of 32 bytes"))?;
     let of = (&peer.cluster_id, &peer.node_id);
+    not_disabled(&gateway, of.0, of.1)?;
     let lease = gateway.config.tasks.lease.duration();
     let times = (
         u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),

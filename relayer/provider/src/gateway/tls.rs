@@ -5,9 +5,10 @@ use std::time::Duration;
 use hpc_schema::time::UnixSeconds;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, RootCertStore, ServerConfig};
@@ -112,9 +113,7 @@ pub fn server_config(
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     let provider = Arc::new(provider);
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(anchors)?, Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()?;
+    let verifier = verifier(anchors, Arc::clone(&provider))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
@@ -127,6 +126,25 @@ pub fn server_config(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
+}
+
+/// Judges what nodes show by these CAs, as a handshake does.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn client_verifier(anchors: &Anchors) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    verifier(anchors, Arc::new(ring::default_provider()))
+}
+
+fn verifier(
+    anchors: &Anchors,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    Ok(
+        WebPkiClientVerifier::builder_with_provider(roots(anchors)?, provider)
+            .allow_unauthenticated()
+            .build()?,
+    )
 }
 
 fn roots(anchors: &Anchors) -> Result<Arc<RootCertStore>, TlsError> {

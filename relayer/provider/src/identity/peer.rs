@@ -25,6 +25,8 @@ pub struct PeerIdentity {
     pub fingerprint: String,
     /// The CA's name, for people.
     pub issuer: String,
+    /// The certificate counts from; its CA may date it back.
+    pub not_before: UnixSeconds,
     /// The certificate counts until; a connection may outlive it.
     pub not_after: UnixSeconds,
 }
@@ -67,6 +69,7 @@ impl PeerIdentity {
             return Err(PeerError);
         };
         let (cluster_id, node_id) = parse_certificate_uri(uri).ok_or(PeerError)?;
+        let not_before = u64::try_from(certificate.validity().not_before.timestamp()).unwrap_or(0);
         let not_after = u64::try_from(certificate.validity().not_after.timestamp()).map_err(|_| PeerError)?;
         let serial = serial_text(certificate.raw_serial());
         let issuer = name_text(certificate.issuer());
@@ -94,6 +97,7 @@ impl PeerIdentity {
             serial,
             fingerprint: hex::encode(Sha256::digest(der)),
             issuer,
+            not_before: UnixSeconds(not_before),
             not_after: UnixSeconds(not_after),
         };
         Ok((peer, vouched))

@@ -30,6 +30,7 @@ impl Severity {
 pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("account_unknown", Severity::Critical, true),
     ("alert_sink_failing", Severity::Warning, false),
+    ("anchor_failing", Severity::Warning, false),
     ("block_time_off", Severity::Warning, true),
     ("certificate_expiring", Severity::Warning, false),
     ("chain_halted", Severity::Critical, true),
@@ -38,6 +39,7 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("endpoint_lost", Severity::Warning, false),
     ("events_behind", Severity::Warning, true),
     ("insufficient_funds", Severity::Critical, true),
+    ("key_shared", Severity::Warning, false),
     ("key_unusable", Severity::Critical, true),
     ("not_synced", Severity::Warning, true),
     ("reload_failed", Severity::Warning, true),

@@ -1,9 +1,11 @@
+mod gone;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hpc_chain::code::Class;
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
-use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{NodeFilter, RelayView};
 use hpc_schema::time::UnixSeconds;
@@ -33,6 +35,14 @@ pub enum SyncError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl SyncError {
+    /// Whether it is about what was asked for alone: the chain answers, and may well answer what is asked of other clusters.
+    #[must_use]
+    pub fn is_of_one(&self) -> bool {
+        matches!(self, Self::Query(e) if e.class() == Class::Rejected)
+    }
 }
 
 /// The clusters served: those configured, those with tokens, and those with nodes on record.
@@ -70,7 +80,7 @@ impl Turns {
 /// finds again what a lost disk has forgotten, and reads them all.
 ///
 /// # Errors
-/// [`SyncError`]; what was read before stays.
+/// [`SyncError`]; what was read before stays, and one that is about a cluster alone keeps no other from being read.
 pub async fn sync(
     client: &RegistryClient,
     db: &Store,
@@ -87,19 +97,43 @@ pub async fn sync(
     let mut tx = db.begin().await?;
     store::save_params(&mut tx, &params).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    for cluster_id in served(db, configured).await? {
-        if !sync_cluster(client, db, registry, &cluster_id).await? {
-            continue;
+    let mut clusters = served(db, configured).await?;
+    // Another gateway may have taken the nodes of a cluster from the store they share.
+    clusters.extend(registry.clusters_with_nodes());
+    let mut outcome = Ok(());
+    for cluster in &clusters {
+        match sync_whole(client, db, registry, cluster, turns, discover, now_ms).await {
+            Err(e) if e.is_of_one() => {
+                tracing::warn!(%cluster, error = %e, "a cluster cannot be read; the others are");
+                outcome = outcome.and(Err(e));
+            }
+            // No other cluster could be read either.
+            other => other?,
         }
-        let ids = if discover {
-            all(registry, &cluster_id, list(client, &cluster_id).await?).await
-        } else {
-            turns.next(&cluster_id, registry)
-        };
-        sync_nodes(client, db, registry, &cluster_id, &ids, now_ms).await?;
     }
     registry.refresh_peers(now_ms).await;
-    Ok(())
+    outcome
+}
+
+/// Reads a cluster with its nodes.
+async fn sync_whole(
+    client: &RegistryClient,
+    db: &Store,
+    registry: &Registry,
+    cluster: &ClusterId,
+    turns: &mut Turns,
+    discover: bool,
+    now_ms: u64,
+) -> Result<(), SyncError> {
+    if !sync_cluster(client, db, registry, cluster).await? {
+        return gone::forget_nodes(client, db, registry, cluster, now_ms).await;
+    }
+    let ids = if discover {
+        all(registry, cluster, list(client, cluster).await?).await
+    } else {
+        turns.next(cluster, registry)
+    };
+    sync_nodes(client, db, registry, cluster, &ids, now_ms).await
 }
 
 /// Reads a cluster; whether the chain has it. A token may have been made before its cluster.
@@ -114,10 +148,7 @@ pub async fn sync_cluster(
 ) -> Result<bool, SyncError> {
     let cluster = match client.cluster(cluster_id.clone()).await {
         Ok(answer) => answer.value.cluster,
-        Err(QueryError::Contract {
-            code: Some(Code::UnknownCluster),
-            ..
-        }) => return Ok(false),
+        Err(e) if gone::is_unknown(&e) => return Ok(false),
         Err(e) => return Err(e.into()),
     };
     let mut tx = db.begin().await?;
@@ -252,6 +283,9 @@ async fn store_all(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64)
     tx.commit().await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod round_tests;
 
 #[cfg(test)]
 mod tests {

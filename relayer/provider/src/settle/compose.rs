@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_chain::keys::{KeyError, Signer};
@@ -72,11 +74,17 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
         return Ok(None);
     }
     let mut items = Vec::new();
+    let chosen: Vec<_> = chosen.iter().filter_map(|i| of.get(*i)).collect();
+    let nodes: Vec<_> = chosen.iter().map(|(m, _)| (&m.cluster_id, &m.node_id)).collect();
     let mut conn = store.reader().acquire().await.map_err(StoreError::from)?;
-    for (meta, node) in chosen.iter().filter_map(|i| of.get(*i)) {
+    let mut found: HashMap<_, _> = spool::waiting_of(&mut conn, &nodes)
+        .await?
+        .into_iter()
+        .map(|found| ((found.0.cluster_id.clone(), found.0.node_id.clone()), found))
+        .collect();
+    for (meta, node) in chosen {
         // A newer one may have come since; it is as good.
-        let Some((member, section)) = spool::waiting_of(&mut conn, &meta.cluster_id, &meta.node_id).await?
-        else {
+        let Some((member, section)) = found.remove(&(meta.cluster_id.clone(), meta.node_id.clone())) else {
             continue;
         };
         if member.epoch != node.chain.epoch {

@@ -37,15 +37,15 @@ pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
 /// A sweep signed now is in a block some seconds later: a node that would be stepped by then is looked at as one that is.
 const AHEAD_SECONDS: u64 = 15;
 
-/// The first cluster that a sweep would change something in. None while a report of a node that the sweep
-/// would step has not ended: it could save the node.
+/// The clusters that a sweep would change something in. Not one of which a report of a node that the sweep would step has
+/// not ended: it could save the node.
 #[must_use]
-pub fn sweep_due(
+pub fn sweeps_due(
     nodes: &[Arc<Node>],
     unsettled: &BTreeSet<(ClusterId, NodeId)>,
     params: &Params,
     now: UnixSeconds,
-) -> Option<ClusterId> {
+) -> BTreeSet<ClusterId> {
     // Of each cluster: whether a node would be stepped now, and whether none that would be by then is waited for.
     let mut clusters: BTreeMap<&ClusterId, (bool, bool)> = BTreeMap::new();
     let soon = now.plus(AHEAD_SECONDS);
@@ -57,8 +57,9 @@ pub fn sweep_due(
     }
     clusters
         .into_iter()
-        .find(|(_, (due, free))| *due && *free)
+        .filter(|(_, (due, free))| *due && *free)
         .map(|(c, _)| c.clone())
+        .collect()
 }
 
 /// The contract counts whole seconds of its block's time, which may be a little behind.
@@ -115,6 +116,32 @@ mod tests {
             registry.set_node(&cluster, v, 1, UnixSeconds(0));
         }
         registry.nodes()
+    }
+
+    fn sweep_due(
+        nodes: &[Arc<Node>],
+        held: &BTreeSet<(ClusterId, NodeId)>,
+        params: &Params,
+        now: UnixSeconds,
+    ) -> Option<ClusterId> {
+        sweeps_due(nodes, held, params, now).pop_first()
+    }
+
+    #[test]
+    fn every_cluster_that_needs_a_sweep_is_told() {
+        let registry = Registry::new("c", "k");
+        for (cluster, last) in [
+            ("hpc-cluster-1", 1_000),
+            ("hpc-cluster-2", 1_990),
+            ("hpc-cluster-3", 900),
+        ] {
+            let silent = node("node-a", NodeState::Active, last);
+            registry.set_node(&cluster.parse().unwrap(), silent, 1, UnixSeconds(0));
+        }
+        let p = Params::default();
+        let due = sweeps_due(&registry.nodes(), &BTreeSet::new(), &p, UnixSeconds(2_000));
+        let wanted = ["hpc-cluster-1", "hpc-cluster-3"].map(|c| c.parse::<ClusterId>().unwrap());
+        assert_eq!(due, BTreeSet::from(wanted));
     }
 
     #[test]

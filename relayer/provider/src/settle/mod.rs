@@ -11,6 +11,7 @@ mod heads;
 pub mod outcome;
 pub mod plan;
 mod queue;
+mod rota;
 mod run;
 mod sign;
 mod sizing;

@@ -157,7 +157,8 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
         .collect()
 }
 
-/// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet.
+/// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet: no cluster is
+/// swept while one is longer.
 const ON_THE_WAY_MS: u64 = 10_000;
 
 /// The nodes of which a report was accepted a moment ago, and is not on chain.

@@ -114,6 +114,22 @@ impl Inner {
     }
 }
 
+/// Tells how far the database is behind what was accepted. The writer does not wait for who has it.
+#[derive(Debug, Clone, Default)]
+pub struct Backlog(Arc<Handover>);
+
+impl Backlog {
+    pub(super) fn of(handover: &Arc<Handover>) -> Self {
+        Self(Arc::clone(handover))
+    }
+
+    /// For how long the database has not taken in what the journal holds.
+    #[must_use]
+    pub fn behind(&self) -> Duration {
+        self.0.behind()
+    }
+}
+
 /// Takes in what comes until nothing more does.
 pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applied, wake: Arc<Wake>) {
     loop {
@@ -248,4 +264,14 @@ pub(super) async fn noted(pool: &db::Pool) -> Result<u64, StoreError> {
         .fetch_optional(pool)
         .await?;
     row.map_or(Ok(0), |row| uint(&row, "applied"))
+}
+
+#[cfg(test)]
+impl Backlog {
+    /// Of a database that has taken in nothing for so long.
+    pub(crate) fn stuck_for(time: Duration) -> Self {
+        let handover = Handover::default();
+        handover.inner().taking = Instant::now().checked_sub(time);
+        Self(Arc::new(handover))
+    }
 }

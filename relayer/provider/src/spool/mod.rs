@@ -17,6 +17,7 @@ mod together;
 mod writer;
 
 pub use accept::{Accept, Accepted};
+pub use apply::Backlog;
 pub use bind::{bind, members, return_member, unbind, unbind_item};
 pub use count::give_out;
 pub use drop::{drop_waiting, supersede_older};

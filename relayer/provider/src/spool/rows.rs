@@ -1,6 +1,9 @@
+use std::sync::LazyLock;
+
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 
+use crate::db::many::{self, Sized};
 use crate::db::{self, Conn, Pool, Row};
 use crate::prove::Which;
 use crate::store::{StoreError, bytes, opt_uint, sequence, text, uint};
@@ -154,26 +157,36 @@ pub async fn depth(pool: &Pool) -> Result<Depth, StoreError> {
     })
 }
 
-/// One waiting report, if it is still this one.
+static WAITING_OF: LazyLock<Vec<Sized>> = LazyLock::new(|| {
+    many::sized(|rows| {
+        format!(
+            "SELECT w.*, i.section FROM waiting w
+             JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
+             WHERE {}",
+            many::joined(rows, "(w.cluster_id = ? AND w.node_id = ?)", " OR ")
+        )
+    })
+});
+
+/// The waiting reports of these nodes, each with the section that is kept; of a node that none waits of there is none.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn waiting_of(
     conn: &mut Conn,
-    cluster: &ClusterId,
-    node: &NodeId,
-) -> Result<Option<(Member, Option<Vec<u8>>)>, StoreError> {
-    let row = db::query(
-        "SELECT w.*, i.section FROM waiting w
-         JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
-         WHERE w.cluster_id = ? AND w.node_id = ?",
-    )
-    .bind(cluster.as_str())
-    .bind(node.as_str())
-    .fetch_optional(conn)
-    .await?;
-    row.map(|row| Ok((Member::read(&row)?, row.try_get("section")?)))
-        .transpose()
+    nodes: &[(&ClusterId, &NodeId)],
+) -> Result<Vec<(Member, Option<Vec<u8>>)>, StoreError> {
+    let mut found = Vec::with_capacity(nodes.len());
+    for (some, statement) in many::split(nodes, &WAITING_OF) {
+        let mut query = db::query(statement);
+        for (cluster, node) in some {
+            query = query.bind(cluster.as_str()).bind(node.as_str());
+        }
+        for row in query.fetch_all(&mut *conn).await? {
+            found.push((Member::read(&row)?, row.try_get("section")?));
+        }
+    }
+    Ok(found)
 }
 
 /// What has been accepted of a node.

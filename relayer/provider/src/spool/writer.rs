@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::accept::{Accept, Accepted, accept};
-use super::apply::Handover;
+use super::apply::{Backlog, Handover};
 use super::group::{Reply, group, tell, turn_away};
 use super::log::Log;
 use super::together::accept_all;
@@ -52,6 +52,12 @@ impl Spool {
     #[must_use]
     pub fn behind(&self) -> Duration {
         self.handover.behind()
+    }
+
+    /// Tells the same to who must not keep the writer from ending.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        Backlog::of(&self.handover)
     }
 
     /// Reports that wait for the writer, in thousandths of its queue.

@@ -34,6 +34,7 @@ macro_rules! scripts {
             script!($of, 67, "order place", "0067_order_place"),
             script!($of, 68, "scheduled tasks", "0068_scheduled_tasks"),
             script!($of, 69, "registration quote", "0069_registration_quote"),
+            script!($of, 71, "revoked before", "0071_revoked_before"),
         ]
     };
 }

@@ -36,6 +36,8 @@ const BUSY: Duration = Duration::from_secs(10);
 const WRITE_CACHE: &str = "-4096";
 /// The same of each other one: what they read they mostly read once.
 const READ_CACHE: &str = "-512";
+/// Rows that a connection's thread is ahead of who reads them, at most.
+const ROWS: usize = 512;
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +149,8 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY)
+            // Rows come over from the connection's thread: what reads all that waits takes few turns for it.
+            .row_buffer_size(ROWS)
             .pragma("wal_autocheckpoint", checkpoint::LATEST.to_string());
         // There is no network on which a connection could have been lost.
         let pool = |most: u32| {

@@ -211,6 +211,36 @@ async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
 }
 
 #[tokio::test]
+async fn a_message_that_its_receiver_never_takes_is_dropped_and_what_comes_after_it_arrives() {
+    let hook = Receiver::start(Mode::RefusesFirst).await;
+    let mut scene = Scene::prepare(Setting::default()).await;
+    scene.site.stop_daemon().await;
+    scene.config.alerts = Alerts {
+        group_wait: Span::seconds(1),
+        // The gateway's own ends before: an alert from the beginning.
+        certificate_before: Span::seconds(365 * 86_400),
+        webhooks: vec![Webhook {
+            url: hook.url(),
+            secret_file: secret_file(&scene.site),
+            ca_file: None,
+        }],
+        ..Alerts::default()
+    };
+    scene.site.start_with(scene.config.clone()).await;
+    scene.says("a message of alerts is dropped").await;
+    let first = hook.got().remove(0).id;
+    scene
+        .waits("the trouble that it is", async || {
+            let failing = |g: &Got| g.body["name"] == "alert_sink_failing" && g.body["status"] == "firing";
+            hook.taken().iter().any(failing)
+        })
+        .await;
+    let of_first = |g: &&Got| g.id == first;
+    assert_eq!(hook.got().iter().filter(of_first).count(), 6);
+    scene.site.stop_daemon().await;
+}
+
+#[tokio::test]
 async fn a_receiver_whose_secret_others_can_read_is_refused_with_its_key() {
     let site = Site::prepare().await;
     let path = secret_file(&site);

@@ -17,6 +17,8 @@ pub(crate) enum Mode {
     Takes,
     Fails,
     Hangs,
+    /// It calls the first message that ever came unfit, and takes the others.
+    RefusesFirst,
 }
 
 /// A delivery.
@@ -111,9 +113,14 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, text: 
     let mode = {
         let mut inner = inner.lock().unwrap();
         let mode = inner.mode;
+        let id = header("x-virtengine-delivery");
+        let mode = match (mode, inner.got.first()) {
+            (Mode::RefusesFirst, Some(first)) if first.id != id => Mode::Takes,
+            (mode, _) => mode,
+        };
         inner.got.push(Got {
             taken: mode == Mode::Takes,
-            id: header("x-virtengine-delivery"),
+            id,
             signature: header("x-virtengine-signature"),
             body: serde_json::from_str(&text).unwrap(),
             text,
@@ -123,6 +130,7 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, text: 
     match mode {
         Mode::Takes => StatusCode::NO_CONTENT,
         Mode::Fails => StatusCode::INTERNAL_SERVER_ERROR,
+        Mode::RefusesFirst => StatusCode::UNPROCESSABLE_ENTITY,
         Mode::Hangs => {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             StatusCode::OK

@@ -82,6 +82,40 @@ fn a_given_mnemonic_makes_the_paying_key() {
 }
 
 #[test]
+fn one_key_as_operator_and_as_payer_is_refused_under_whatever_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = dir.path().join("words");
+    std::fs::write(&words, "abandon ".repeat(11) + "about\n").unwrap();
+    std::fs::set_permissions(&words, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (home, words) = (dir.path().join("provider"), words.to_str().unwrap());
+    let contract = "wasm1qg5ega6dykkxc307y25pecuufrjkxkaggkkxh7nad0vhyhtuhw3sqaa3c5";
+    let init = ["init", "--chain-id", CHAIN_ID, "--contract", contract];
+    let same = ["--import-operator", words, "--import", words];
+    let (_, err, code) = run(&home, &[], &[&init[..], &same[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    // Two names of one account: seen where the keys are opened.
+    for command in [&["config", "check"][..], &["run"][..]] {
+        let (_, err, code) = run(&home, &[], command);
+        assert_eq!(code, 78, "{err}");
+        assert!(
+            err.contains("keys.operator") && err.contains("keys.relayer names"),
+            "{err}"
+        );
+        assert!(err.contains("virtengine-provider keys add NAME"), "{err}");
+    }
+    let env = [(
+        "VIRTENGINE_PROVIDER__KEYS__RELAYER".to_owned(),
+        "operator".to_owned(),
+    )];
+    let (_, err, code) = run(&home, &env, &["config", "check"]);
+    assert_eq!(code, 78, "{err}");
+    assert!(
+        err.contains("keys.operator") && err.contains("keys.relayer names"),
+        "{err}"
+    );
+}
+
+#[test]
 fn bad_configuration_refuses_to_start_with_exit_code_78() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("provider");

@@ -131,6 +131,45 @@ async fn no_node_acknowledges_for_another_and_what_is_taken_back_is_told_no_more
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_counts_with_a_heartbeat_of_the_node_s_key_and_not_while_it_is_disabled() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    let send = ["command", "send", "node-0001", "--type", "shutdown"];
+    let id = site.run(&send).0.trim().to_owned();
+    let acks = || json!([{ "command_id": id, "status": "done" }]);
+    // Whoever has the certificate alone.
+    let mut thief = Agent::new("node-0001");
+    thief.take(agent.registered.clone().unwrap());
+    let answer = beat_with(&thief, &client, &site, 2, acks()).await;
+    assert!(!answer.accepted);
+    assert_eq!(show(&site, &id)["state"], "pending");
+    let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "stolen"]);
+    assert_eq!(code, 0, "{err}");
+    let mut sequence = 1;
+    eventually("the node is disabled", async || {
+        sequence += 1;
+        !agent.beat(&client, &site, sequence).await.accepted
+    })
+    .await;
+    sequence += 1;
+    let answer = beat_with(&agent, &client, &site, sequence, acks()).await;
+    assert_eq!(answer.errors[0].code, "node_disabled");
+    assert_eq!(show(&site, &id)["state"], "pending");
+    assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
+    eventually("the node is heard again", async || {
+        sequence += 1;
+        agent.beat(&client, &site, sequence).await.accepted
+    })
+    .await;
+    // Its answer was lost: the same number again says what it says.
+    let answer = beat_with(&agent, &client, &site, sequence, acks()).await;
+    assert_eq!(answer.errors[0].code, "stale_sequence");
+    assert_eq!(show(&site, &id)["state"], "done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drain_by_the_command_line_is_recorded_on_chain_and_told_until_acknowledged() {
     let site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;

@@ -15,6 +15,7 @@ mod audit;
 #[cfg(feature = "fault-injection")]
 mod backup;
 mod bounds;
+mod certificates;
 mod cli;
 mod commands;
 #[cfg(feature = "fault-injection")]

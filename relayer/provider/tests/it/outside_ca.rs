@@ -1,6 +1,7 @@
 //! The gateway's CA as an intermediate of somebody else's; somebody else's CA as the issuer of all.
 
 use std::process::Command;
+use std::time::Duration;
 
 use hpc_schema::gateway::{CertificateResponse, certificate_path, certificate_uri, heartbeat_path};
 use rcgen::{
@@ -8,12 +9,14 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256,
 };
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 use virtengine_provider::clock;
 use virtengine_provider::control::touch;
 use virtengine_provider::db::query;
 use virtengine_provider::identity::{Ca, PeerIdentity};
 
 use crate::agent::{Agent, client, csr, der, post, problem};
+use crate::raw;
 use crate::site::{Site, cluster, eventually};
 
 fn authority(name: &str, is_ca: IsCa) -> CertificateParams {
@@ -244,6 +247,21 @@ async fn an_outside_ca_issues_and_renews_the_certificates_of_gateway_and_nodes_a
     })
     .await;
     assert!(agent.beat(&two, &site, 5).await.accepted);
+
+    // What an intermediate has issued ends with its root, on the open connection.
+    let mut open = raw::tls_trusting(&site, &root, Some((&second, &second_key))).await;
+    let home = site.home();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let ours = std::fs::read_to_string(home.join("ca/ca.key")).unwrap();
+    let ours = Ca::from_pem(&site.ca(), &ours).unwrap();
+    let (server, server_key) = ours.issue_server(&names, clock::now(), [3; 16]).unwrap();
+    std::fs::write(home.join("gateway/server.crt"), server.pem).unwrap();
+    std::fs::write(home.join("gateway/server.key"), server_key.as_bytes()).unwrap();
+    std::fs::remove_file(home.join("ca/trusted/site.crt")).unwrap();
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
+    let mut byte = [0; 1];
+    let ended = tokio::time::timeout(Duration::from_secs(5), open.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

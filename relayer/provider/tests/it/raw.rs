@@ -14,10 +14,19 @@ use crate::site::Site;
 
 /// A connection whose handshake is done, with this certificate if any.
 pub(crate) async fn tls(site: &Site, identity: Option<(&str, &KeyPair)>) -> TlsStream<TcpStream> {
+    tls_trusting(site, &site.ca(), identity).await
+}
+
+/// The same, with a gateway whom this CA vouches for.
+pub(crate) async fn tls_trusting(
+    site: &Site,
+    ca: &str,
+    identity: Option<(&str, &KeyPair)>,
+) -> TlsStream<TcpStream> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots
-        .add(CertificateDer::from_pem_slice(site.ca().as_bytes()).unwrap())
+        .add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap())
         .unwrap();
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])

@@ -1,8 +1,12 @@
 //! Certificates and trusted CAs change while connections are open.
 
+use std::time::Duration;
+
 use hpc_schema::gateway::{CertificateResponse, HeartbeatResponse, certificate_path, heartbeat_path};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 use virtengine_provider::clock;
 use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
 
@@ -10,6 +14,9 @@ use crate::agent::{Agent, answer, client, csr, post};
 use crate::process::Process;
 use crate::raw;
 use crate::site::{Site, cluster, eventually};
+
+/// What ends within a second has so long on a machine that does much else.
+const AT_MOST: Duration = Duration::from_secs(5);
 
 /// The certificate that a new connection is shown.
 async fn shown(site: &Site) -> Vec<u8> {
@@ -165,6 +172,46 @@ async fn the_ca_itself_is_changed_by_a_reload_and_no_node_is_shut_out() {
         shut.post(&url).body("{}").send().await.is_err(),
         "trusted no more"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ca_that_is_trusted_no_more_ends_the_open_connections_of_its_nodes_and_no_others() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let (other, _) = Ca::create(clock::now(), [9; 16]).unwrap();
+    let (third, _) = Ca::create(clock::now(), [8; 16]).unwrap();
+    let dir = site.home().join("ca/trusted");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("other.crt"), other.pem()).unwrap();
+    let daemon = site.daemon.as_ref().unwrap();
+    daemon.reload().await.unwrap();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let request = NodeCsr::from_pem(&csr(&key)).unwrap();
+    let (cluster, node) = (cluster(), agent.node.parse().unwrap());
+    let subject = NodeSubject {
+        cluster: &cluster,
+        node: &node,
+        epoch: agent.registered.as_ref().unwrap().epoch,
+    };
+    let issued = other.issue_node(&request, &subject, clock::now(), 3600, [1; 16]);
+    let issued = issued.unwrap();
+    // No more than a node may have.
+    let ours = agent.client(&site);
+    assert!(agent.beat(&ours, &site, 1).await.accepted);
+    let mut theirs = raw::tls(&site, Some((&issued.pem, &key))).await;
+    let mut idle = raw::tls(&site, Some((&agent.certificate, &agent.tls))).await;
+    let mut byte = [0; 1];
+    let a_while = Duration::from_millis(500);
+    // One that is added ends nothing.
+    std::fs::write(dir.join("third.crt"), third.pem()).unwrap();
+    daemon.reload().await.unwrap();
+    assert!(timeout(a_while, theirs.read(&mut byte)).await.is_err());
+    std::fs::remove_file(dir.join("other.crt")).unwrap();
+    daemon.reload().await.unwrap();
+    let ended = timeout(AT_MOST, theirs.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed by the gateway").unwrap_or(0), 0);
+    assert!(timeout(a_while, idle.read(&mut byte)).await.is_err());
+    assert!(agent.beat(&ours, &site, 2).await.accepted);
 }
 
 async fn beat(

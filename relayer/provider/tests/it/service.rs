@@ -91,6 +91,12 @@ async fn the_service_manager_hears_that_it_is_up_and_works_and_a_stop_ends_what_
     kill_process(Pid::from_child(&process.child), Signal::TERM).unwrap();
     let said = manager.hears(soon, Some("STOPPING=1"));
     assert!(said.contains(&"STOPPING=1".to_owned()), "{said:?}");
+    // As long as its budgets are, whatever the unit's limit is.
+    let stop = site.config().stop;
+    let budgets = stop.intake.duration() + stop.settlement.duration();
+    let longer = said.iter().find_map(|s| s.strip_prefix("EXTEND_TIMEOUT_USEC="));
+    let longer = Duration::from_micros(longer.unwrap().parse().unwrap());
+    assert!(longer > budgets, "{longer:?}");
     under_way.write_all(rest.as_bytes()).await.unwrap();
     under_way.flush().await.unwrap();
     let mut answer = Vec::new();

@@ -270,6 +270,40 @@ async fn no_other_node_and_no_forged_word_gets_or_ends_a_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_node_tells_nothing_of_its_tasks_until_it_is_enabled() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    let id = submit(&site, &[]);
+    let delivered = wait(&agent, &client, &site, 5).await.unwrap().tasks;
+    let delivered = delivered.first().unwrap();
+    let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "ticket 4711"]);
+    assert_eq!(code, 0, "{err}");
+    crate::site::eventually("disabled", async || {
+        ask(&agent, &client, &site, 0).await.status() == 403
+    })
+    .await;
+    let hash = hash(&agent, &site, delivered);
+    let good = result(&agent, hash);
+    let disabled = (403, "node_disabled".to_owned());
+    let answer = send(&agent, &client, &site, &id, &good).await;
+    assert_eq!(problem(answer).await, disabled);
+    let path = progress_path(&agent.node.parse().unwrap(), &delivered.task.task_id);
+    let at = Rfc3339::from_unix(clock::now().0, 0).unwrap();
+    let body = json!({"task_hash": hash.to_hex(), "phase": "begun", "at": at});
+    let answer = post(&client, &site, &path, &body).await;
+    assert_eq!(problem(answer).await, disabled);
+    let row = show(&site, &id);
+    assert_eq!(row["state"], "dispatched", "{row}");
+    assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
+    crate::site::eventually("its result is taken", async || {
+        send(&agent, &client, &site, &id, &good).await.status() == 200
+    })
+    .await;
+    assert_eq!(show(&site, &id)["state"], "completed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_newest_connection_waits_and_an_older_one_is_told_so() {
     let site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;

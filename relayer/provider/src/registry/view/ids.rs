@@ -56,6 +56,11 @@ impl Inner {
 }
 
 impl Registry {
+    /// The clusters that have a node.
+    pub(in crate::registry) fn clusters_with_nodes(&self) -> Vec<ClusterId> {
+        self.read().ids.keys().cloned().collect()
+    }
+
     /// Ids of a cluster's nodes in their order: at most so many after `last`, and after the very last the first; all of them
     /// from the first on if there are no more.
     pub(in crate::registry) fn turn(
@@ -91,7 +96,7 @@ impl Registry {
 
     /// Draws up anew who can be measured.
     pub async fn refresh_peers(&self, now_ms: u64) {
-        let clusters: Vec<ClusterId> = self.read().ids.keys().cloned().collect();
+        let clusters = self.clusters_with_nodes();
         let mut all = HashMap::new();
         for cluster in clusters {
             let (mut peers, mut last) = (Vec::new(), None);

@@ -11,6 +11,9 @@ use crate::spool::Member;
 use crate::store::{Store, StoreError};
 use crate::{clock, spool};
 
+/// After so long without another's transaction a key counts as nobody else's.
+const QUIET_MS: u64 = 3_600_000;
+
 impl Driver {
     pub(super) fn report_condition(&self) {
         if !self.signers.duties {
@@ -65,12 +68,28 @@ impl Driver {
                     format!("the chain does not know {address}; {remedy}"),
                 );
             }
-            Alarm::ForeignTransaction { sequence } => tracing::error!(
-                sequence,
-                "another process signs with the key {}; use one process per key",
-                self.signers.name
-            ),
+            Alarm::ForeignTransaction { sequence } => {
+                let name = &self.signers.name;
+                tracing::error!(
+                    sequence,
+                    "another process signs with the key {name}; use one process per key"
+                );
+                self.shared_at = Some(clock::now_ms());
+                let message = format!(
+                    "another process signs with the key {name}, last at sequence {sequence}; use one process per key"
+                );
+                self.health.raise_of("key_shared", name, message);
+            }
             other => tracing::warn!(alarm = ?other, "settlement"),
+        }
+    }
+
+    /// Nobody else has signed with the key for long: it is no trouble any more.
+    pub(super) fn report_sharing(&mut self, now_ms: u64) {
+        let quiet = |at: u64| now_ms.saturating_sub(at) >= QUIET_MS;
+        if self.shared_at.is_some_and(quiet) {
+            self.shared_at = None;
+            self.health.clear_of("key_shared", &self.signers.name);
         }
     }
 
@@ -246,5 +265,31 @@ fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
                 );
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::driver;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_that_somebody_else_signs_with_is_a_trouble_until_it_was_quiet_for_an_hour() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(dir.path()).await;
+        let said = |driver: &Driver| -> Vec<_> {
+            let all = driver.health.troubles();
+            all.into_iter().map(|t| (t.code, t.subject)).collect()
+        };
+        driver.alarm(&Alarm::ForeignTransaction { sequence: 5 });
+        let shared = [("key_shared", "relayer".to_owned())];
+        assert_eq!(said(&driver), shared);
+        // One of its own that takes effect says nothing of others.
+        driver.clear_alarms();
+        let now = clock::now_ms();
+        driver.report_sharing(now + QUIET_MS - 60_000);
+        assert_eq!(said(&driver), shared);
+        driver.report_sharing(now + QUIET_MS + 1);
+        assert!(said(&driver).is_empty());
     }
 }

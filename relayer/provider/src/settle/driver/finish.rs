@@ -5,6 +5,7 @@ use hpc_chain::settle::{BatchId, End, Input, step};
 
 use super::super::apart::may_be_its_fault;
 use super::super::ending::{self, Ending, EndingError, Fate};
+use super::super::rota::Duty;
 use super::super::store::{self, Kind};
 use super::{BACKOFF_MS, Driver, DriverError};
 use crate::ops::TxLabels;
@@ -66,7 +67,8 @@ impl Driver {
             let planned = self.job.as_ref().filter(|(of, ..)| *of == batch);
             let kind = planned.map_or(stored, |(_, kind, _)| *kind);
             self.after_reports(&ending, end);
-            self.after(kind, end, u64::try_from(size).unwrap_or(u64::MAX));
+            let duty = self.duty_of(batch);
+            self.after(kind, duty.as_ref(), end, u64::try_from(size).unwrap_or(u64::MAX));
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
             tracing::info!(
                 batch = batch.0,
@@ -112,7 +114,7 @@ impl Driver {
     }
 
     /// What the end says about the next transaction.
-    fn after(&mut self, kind: Kind, end: &End, bytes: u64) {
+    fn after(&mut self, kind: Kind, duty: Option<&Duty>, end: &End, bytes: u64) {
         let labels = TxLabels {
             kind: kind.as_str(),
             end: store::end_word(end),
@@ -120,22 +122,37 @@ impl Driver {
         self.metrics.transactions.get_or_create(&labels).inc();
         match end {
             End::Included(_) => {
-                self.sizing.included();
+                match duty {
+                    Some(duty) => {
+                        self.rota.taken(duty);
+                        self.duty_taken(duty);
+                    }
+                    None => self.sizing.included(),
+                }
                 self.clear_alarms();
             }
             End::Failed(i) => {
                 let verdict = code::of_abci(&i.codespace, i.code, &i.log);
                 tracing::warn!(code = i.code, codespace = %i.codespace, "transaction failed: {}; {}", i.log, verdict.remedy());
-                self.sizing.refused(&verdict, bytes);
+                self.refused(duty, &verdict, bytes);
                 self.backoff_until = clock::now_ms() + BACKOFF_MS;
             }
             // No endpoint took it: the next one must be another.
             End::Expired { .. } => {
                 if let Some(verdict) = self.refusal.take() {
-                    self.sizing.refused(&verdict, bytes);
+                    self.refused(duty, &verdict, bytes);
                 }
             }
             End::Consumed { .. } => {}
+        }
+    }
+
+    /// What a duty is refused with says nothing about the size of others.
+    fn refused(&mut self, duty: Option<&Duty>, verdict: &Verdict, bytes: u64) {
+        match duty {
+            // What is paid for gas is the same whatever it is for.
+            Some(duty) if *verdict != Verdict::InsufficientFee => self.duty_refused(duty, verdict, bytes),
+            _ => self.sizing.refused(verdict, bytes),
         }
     }
 }

@@ -3,6 +3,7 @@ mod condition;
 mod finish;
 mod next;
 mod parts;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use parts::{DriverParts, Shared, Signers};
 use super::apart::{Apart, NodeKey};
 use super::claims::Claims;
 use super::heads::Heads;
+use super::rota::Rota;
 use super::sign::bound::Bound;
 use super::sizing::Sizing;
 use super::store::{self, Kind};
@@ -27,7 +29,7 @@ use crate::clock;
 use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
-use crate::spool;
+use crate::spool::{self, Backlog};
 use crate::store::{Store, StoreError};
 
 /// After something that only time can mend, nothing new is planned for so long.
@@ -60,6 +62,9 @@ pub struct Driver {
     pub(super) aside: Apart<u64>,
     /// Nodes whose reports do.
     pub(super) apart: Apart<NodeKey>,
+    /// Whose turn it is of the chain's duties.
+    pub(super) rota: Rota,
+    pub(super) backlog: Backlog,
     wake: Arc<Wake>,
     calls: watch::Receiver<u64>,
     heads: Heads,
@@ -70,7 +75,10 @@ pub struct Driver {
     look_at: u64,
     /// When it was looked at last.
     looked_at: u64,
-    sweep_at: u64,
+    /// When it is looked for duties next.
+    duties_at: u64,
+    /// When somebody else was last seen to sign with the key, or the start; none: for long.
+    shared_at: Option<u64>,
     /// Kind of the last transaction: registrations and reports take turns.
     last: Option<Kind>,
 }
@@ -119,6 +127,7 @@ impl Driver {
             metrics,
             wake,
             claims,
+            backlog,
             seen,
         } = shared;
         let state = store::load_state(store.reader(), &signers.name)
@@ -145,9 +154,11 @@ impl Driver {
             bound: None,
             job: None,
             backoff_until: 0,
+            rota: Rota::new(Sizing::new(price.clone(), None)),
             sizing: Sizing::new(price, ceiling),
             aside: Apart::at_most(MOST_ASIDE),
             apart: Apart::at_most(MOST_APART),
+            backlog,
             calls: wake.calls(),
             wake,
             heads: Heads::new(seen),
@@ -155,7 +166,9 @@ impl Driver {
             refusal: None,
             look_at: 0,
             looked_at: 0,
-            sweep_at: 0,
+            duties_at: 0,
+            // What was said before a restart ends as well.
+            shared_at: Some(clock::now_ms()),
             last: None,
         })
     }
@@ -225,6 +238,7 @@ impl Driver {
         self.feed(Input::Tick).await?;
         self.finish().await?;
         self.report_condition();
+        self.report_sharing(clock::now_ms());
         if take_new && self.state.is_idle() && clock::now_ms() >= self.backoff_until {
             self.take_up().await?;
         }
@@ -280,6 +294,7 @@ pub(in crate::settle) mod tests {
             metrics: Arc::default(),
             wake: Arc::default(),
             claims: Arc::default(),
+            backlog: Backlog::default(),
             seen: watch::channel(Vec::new()).1,
         };
         let signers = Signers {

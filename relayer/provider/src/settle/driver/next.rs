@@ -2,17 +2,17 @@
 
 use hpc_chain::settle::{Condition, Input};
 use hpc_schema::id::ClusterId;
-use hpc_schema::time::UnixSeconds;
 
 use super::super::plan::{self, Decision, Limits, plan};
+use super::super::queue;
+use super::super::rota::Duty;
 use super::super::store::{self, Kind};
-use super::super::{duty, queue};
 use super::{Driver, DriverError};
 use crate::store::StoreError;
-use crate::{clock, events, fault};
+use crate::{clock, fault};
 
-/// Whether a sweep is needed is asked at most this often.
-const SWEEP_EVERY_MS: u64 = 10_000;
+/// Whether a sweep or a prune is needed is asked at most this often.
+const DUTIES_EVERY_MS: u64 = 10_000;
 /// Part of the interval between two looks at the queue that only arrivals bring about: most of them replace what waits
 /// already, and a look reads all of it.
 const LOOK_PART: u64 = 60;
@@ -46,25 +46,11 @@ impl Driver {
         if report {
             return Ok(Some((Kind::Reports, None)));
         }
-        if self.signers.duties && now >= self.sweep_at {
-            self.sweep_at = now.saturating_add(SWEEP_EVERY_MS);
-            if let Some(cluster) = self.sweep_due().await? {
-                return Ok(Some((Kind::Sweep, Some(cluster))));
-            }
-            if self.prune_due().await? {
-                return Ok(Some((Kind::Prune, None)));
-            }
+        if self.signers.duties && now >= self.duties_at {
+            self.duties_at = now.saturating_add(DUTIES_EVERY_MS);
+            return Ok(self.next_duty(now).await?.map(Duty::into_job));
         }
         Ok(None)
-    }
-
-    /// Whether a node on record has been deregistered for so long that the contract removes it.
-    pub(in crate::settle) async fn prune_due(&self) -> Result<bool, StoreError> {
-        let now = self.registry.tip().time;
-        let nodes = self.registry.nodes();
-        let since = events::deregistered(&self.store, &nodes, now).await?;
-        let retention = self.registry.params().retention;
-        Ok(duty::prune_due(&since, retention, &self.signers.address, now))
     }
 
     async fn registrations_wait(&self) -> Result<bool, StoreError> {
@@ -130,15 +116,6 @@ impl Driver {
                 Ok(false)
             }
         }
-    }
-
-    /// The cluster that a sweep would change something in, without passing over a report that is on its way.
-    pub(in crate::settle) async fn sweep_due(&self) -> Result<Option<ClusterId>, StoreError> {
-        let nodes = self.registry.nodes();
-        let mut held = queue::unsettled(&self.store).await?;
-        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
-        let tip: UnixSeconds = self.registry.tip().time;
-        Ok(duty::sweep_due(&nodes, &held, &self.registry.params(), tip))
     }
 
     /// The planner's bounds now.

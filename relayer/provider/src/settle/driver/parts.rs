@@ -11,6 +11,7 @@ use super::super::wake::Wake;
 use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
+use crate::spool::Backlog;
 use crate::store::Store;
 
 /// Keys and the addresses of their accounts.
@@ -66,6 +67,8 @@ pub struct Shared {
     pub wake: Arc<Wake>,
     /// Which key has which pages under way.
     pub claims: Arc<Claims>,
+    /// How far the database is behind what was accepted.
+    pub backlog: Backlog,
     /// The endpoints' newest blocks.
     pub seen: watch::Receiver<Vec<Seen>>,
 }

@@ -5,6 +5,7 @@ mod prune;
 mod registrations;
 mod reports;
 mod sweep;
+mod upkeep;
 
 use std::num::NonZeroU64;
 
@@ -105,23 +106,6 @@ impl Driver {
                 self.withdraw(request.batch).await
             }
         }
-    }
-
-    /// A message that is about no report: alone in its transaction.
-    async fn compose_upkeep(
-        &mut self,
-        request: SignRequest,
-        message: &ExecuteMsg,
-    ) -> Result<Composed, SignError> {
-        let messages = vec![self.message(message)?];
-        let gas = self.simulate(request, messages.clone()).await?;
-        Ok(Composed {
-            messages,
-            content: Content::Upkeep,
-            gas,
-            margin: 0,
-            adjustment: self.sizing.adjustment(Adjustment::default()),
-        })
     }
 
     async fn withdraw(&mut self, batch: BatchId) -> Result<Input, DriverError> {

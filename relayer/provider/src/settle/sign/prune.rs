@@ -3,10 +3,11 @@ use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
+use super::super::rota::Duty;
 use super::{Composed, SignError};
 
-/// Nodes that one prune removes.
-const PRUNE_NODES: u32 = 32;
+/// Nodes that one prune removes at most.
+const PRUNE_NODES: usize = 32;
 
 impl Driver {
     pub(super) async fn compose_prune(
@@ -17,9 +18,8 @@ impl Driver {
         if !self.prune_due().await.map_err(ComposeError::from)? {
             return Ok(None);
         }
-        let prune = ExecuteMsg::Prune {
-            limit: Some(PRUNE_NODES),
-        };
-        self.compose_upkeep(request, &prune).await.map(Some)
+        let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
+        self.compose_upkeep(request, &Duty::Prune, PRUNE_NODES, prune)
+            .await
     }
 }

@@ -1,10 +1,11 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpc_chain::gas::Adjustment;
 use hpc_chain::msg::Any;
 use hpc_chain::query::QueryError;
 use hpc_chain::settle::SignRequest;
 use hpc_schema::code::Code;
+use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 
 use super::super::compose::{self, ComposeError};
@@ -29,8 +30,18 @@ impl Driver {
         request: SignRequest,
     ) -> Result<Option<Composed>, SignError> {
         let now = clock::now_ms();
-        let queued = self.queued(now).await?;
-        self.read_clusters(&queued).await?;
+        let mut queued = self.queued(now).await?;
+        let clusters = queued.iter().map(|r| r.cluster_id.clone()).collect();
+        let mut unread = self.read_clusters(clusters).await?;
+        // Those of a cluster that cannot be read let others pass.
+        for r in queued.extract_if(.., |r| unread.contains_key(&r.cluster_id)) {
+            self.aside.put(r.id, now);
+        }
+        if queued.is_empty()
+            && let Some((_, why)) = unread.pop_first()
+        {
+            return Err(why);
+        }
         let mut good = self.messages_of(&queued, now).await?;
         if good.is_empty() {
             return Ok(None);
@@ -82,17 +93,25 @@ impl Driver {
         Ok(queued)
     }
 
-    /// A cluster may have been created, or its operators changed, since the last sync.
-    async fn read_clusters(&self, queued: &[Registration]) -> Result<(), SignError> {
-        let clusters: BTreeSet<_> = queued.iter().map(|r| r.cluster_id.clone()).collect();
+    /// A cluster may have been created, or its operators changed, since the last sync. Those that the chain says nothing
+    /// of, and why.
+    async fn read_clusters(
+        &self,
+        clusters: BTreeSet<ClusterId>,
+    ) -> Result<BTreeMap<ClusterId, SignError>, SignError> {
+        let mut unread = BTreeMap::new();
         for cluster in clusters {
             match sync_cluster(&self.client, &self.store, &self.registry, &cluster).await {
                 Ok(_) => {}
-                Err(SyncError::Query(e)) => return Err(e.into()),
-                Err(SyncError::Store(e)) => return Err(ComposeError::from(e).into()),
+                Err(e) if e.is_of_one() => {
+                    tracing::warn!(%cluster, error = %e, "a cluster cannot be read; registrations of others go first");
+                    unread.insert(cluster, sign_error(e));
+                }
+                // No other could be read either.
+                Err(e) => return Err(sign_error(e)),
             }
         }
-        Ok(())
+        Ok(unread)
     }
 
     async fn messages_of(&self, queued: &[Registration], now: u64) -> Result<Good, ComposeError> {
@@ -164,6 +183,54 @@ impl Driver {
     }
 }
 
+fn sign_error(e: SyncError) -> SignError {
+    match e {
+        SyncError::Query(e) => e.into(),
+        SyncError::Store(e) => ComposeError::from(e).into(),
+    }
+}
+
 fn messages(good: &[(u64, Any)]) -> Vec<Any> {
     good.iter().map(|(_, any)| any.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use hpc_chain::registry::RegistryClient;
+    use serde_json::Value;
+
+    use super::super::super::driver::tests::driver;
+    use super::*;
+    use crate::fake_chain::{self, Answer, chain};
+
+    #[tokio::test]
+    async fn a_cluster_that_cannot_be_read_keeps_no_other_from_being_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = driver(dir.path()).await;
+        let asked = Arc::new(Mutex::new(0));
+        let seen = Arc::clone(&asked);
+        let fake = chain(Arc::default(), move |question: &Value| {
+            *seen.lock().unwrap() += 1;
+            match question["cluster"]["cluster_id"].as_str().unwrap() {
+                "hpc-cluster-1" => Answer::Fails("invalid_field: broken: query wasm contract failed"),
+                "hpc-cluster-3" => Answer::Breaks,
+                id => fake_chain::cluster(id),
+            }
+        });
+        d.client = RegistryClient::new(fake.await, "wasm1contract");
+        let named = |ids: &[u32]| -> BTreeSet<ClusterId> {
+            let id = |n: &u32| format!("hpc-cluster-{n}").parse::<ClusterId>().unwrap();
+            ids.iter().map(id).collect()
+        };
+        let unread = d.read_clusters(named(&[1, 2])).await.unwrap();
+        assert!(unread.into_keys().eq(named(&[1])));
+        let second = named(&[2]).pop_first().unwrap();
+        assert!(d.registry.cluster(&second).is_some());
+        // Where the chain itself does not answer nobody else is asked about.
+        *asked.lock().unwrap() = 0;
+        d.read_clusters(named(&[3, 4, 5])).await.unwrap_err();
+        assert_eq!(*asked.lock().unwrap(), 1);
+    }
 }

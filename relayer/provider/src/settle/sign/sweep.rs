@@ -3,10 +3,11 @@ use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
+use super::super::rota::Duty;
 use super::{Composed, SignError};
 
-/// Pages that one sweep visits.
-const SWEEP_PAGES: u32 = 64;
+/// Pages that one sweep visits at most.
+const SWEEP_PAGES: usize = 64;
 
 impl Driver {
     pub(super) async fn compose_sweep(
@@ -17,16 +18,17 @@ impl Driver {
             return Ok(None);
         };
         // Since it was found due a report may have come that saves a node from it.
-        let due = self.sweep_due().await.map_err(ComposeError::from)?;
-        if due.as_ref() != Some(&cluster_id) {
-            tracing::info!(cluster = %cluster_id, "no sweep: a report of a node that it would step has come");
+        let due = self.sweeps_due().await.map_err(ComposeError::from)?;
+        if !due.contains(&cluster_id) {
+            tracing::info!(cluster = %cluster_id, "no sweep: a report of a node that it would step has come or is on its way");
             return Ok(None);
         }
-        let sweep = ExecuteMsg::Sweep {
-            cluster_id: Some(cluster_id),
-            limit: Some(SWEEP_PAGES),
+        let sweep = |limit| ExecuteMsg::Sweep {
+            cluster_id: Some(cluster_id.clone()),
+            limit: Some(limit),
         };
-        self.compose_upkeep(request, &sweep).await.map(Some)
+        let duty = Duty::Sweep(cluster_id.clone());
+        self.compose_upkeep(request, &duty, SWEEP_PAGES, sweep).await
     }
 }
 
@@ -71,9 +73,8 @@ mod tests {
             time: UnixSeconds(2_000),
             latency_ms: None,
         });
-        assert_eq!(
-            d.sweep_due().await.unwrap(),
-            Some(cluster.clone()),
+        assert!(
+            d.sweeps_due().await.unwrap().contains(&cluster),
             "when it was planned"
         );
         (d, cluster)
@@ -89,9 +90,12 @@ mod tests {
             d.registry.accepted(&cluster, &node, 1, sequence, at, from);
         };
         accepted(2, crate::clock::now_ms().saturating_sub(60_000));
-        assert!(d.sweep_due().await.unwrap().is_some(), "one of before has ended");
+        assert!(
+            !d.sweeps_due().await.unwrap().is_empty(),
+            "one of before has ended"
+        );
         accepted(3, crate::clock::now_ms());
-        assert_eq!(d.sweep_due().await.unwrap(), None);
+        assert!(d.sweeps_due().await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -1,0 +1,164 @@
+//! The chain's duties: which is due, and what becomes of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use hpc_chain::code::Verdict;
+use hpc_chain::settle::BatchId;
+use hpc_schema::id::ClusterId;
+use hpc_schema::time::UnixSeconds;
+
+use super::super::apart::may_be_its_fault;
+use super::super::rota::Duty;
+use super::super::{duty, queue};
+use super::Driver;
+use crate::store::StoreError;
+use crate::{clock, events};
+
+/// While a report is longer on its way into the database no cluster is swept: [`queue::just_accepted`] knows the nodes of
+/// twice that time alone.
+const MOST_BEHIND: Duration = Duration::from_secs(5);
+
+impl Driver {
+    /// The duty whose turn it is, if one is due.
+    pub(super) async fn next_duty(&mut self, now_ms: u64) -> Result<Option<Duty>, StoreError> {
+        let mut due: BTreeSet<Duty> = self.sweeps_due().await?.into_iter().map(Duty::Sweep).collect();
+        if self.prune_due().await? {
+            due.insert(Duty::Prune);
+        }
+        for over in self.rota.keep(&due) {
+            self.duty_taken(&over);
+        }
+        Ok(self.rota.next(&due, now_ms))
+    }
+
+    /// The clusters that a sweep would change something in, without passing over a report that is on its way.
+    pub(in crate::settle) async fn sweeps_due(&self) -> Result<BTreeSet<ClusterId>, StoreError> {
+        if self.backlog.behind() > MOST_BEHIND {
+            return Ok(BTreeSet::new());
+        }
+        let nodes = self.registry.nodes();
+        let mut held = queue::unsettled(&self.store).await?;
+        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
+        let tip: UnixSeconds = self.registry.tip().time;
+        Ok(duty::sweeps_due(&nodes, &held, &self.registry.params(), tip))
+    }
+
+    /// Whether a node on record has been deregistered for so long that the contract removes it.
+    pub(in crate::settle) async fn prune_due(&self) -> Result<bool, StoreError> {
+        let now = self.registry.tip().time;
+        let nodes = self.registry.nodes();
+        let since = events::deregistered(&self.store, &nodes, now).await?;
+        let retention = self.registry.params().retention;
+        Ok(duty::prune_due(&since, retention, &self.signers.address, now))
+    }
+
+    /// The duty that a transaction of this process does; none: it is of reports or registrations.
+    pub(super) fn duty_of(&self, batch: BatchId) -> Option<Duty> {
+        let (_, kind, cluster) = self.job.as_ref().filter(|(of, ..)| *of == batch)?;
+        Duty::of(*kind, cluster.as_ref())
+    }
+
+    /// A duty's transaction was refused, by an endpoint or in a block: others go before it, and it may have to be smaller.
+    pub(super) fn duty_refused(&mut self, duty: &Duty, verdict: &Verdict, bytes: u64) {
+        // Of gas it is given more first.
+        let once_more = *verdict == Verdict::OutOfGas && !self.rota.is_short_of_gas(duty);
+        self.rota.refused(duty, verdict, bytes, clock::now_ms());
+        if may_be_its_fault(verdict) && !once_more {
+            self.put_off(duty, verdict.remedy());
+        }
+    }
+
+    /// A duty is not taken as it is: it lets others pass.
+    pub(in crate::settle) fn put_off(&mut self, duty: &Duty, why: &str) {
+        let again = self.rota.put_off(duty, clock::now_ms());
+        tracing::warn!(%duty, "a duty is not taken; others go before it: {why}");
+        if again {
+            let message = format!("the {duty} is not taken, others go before it: {why}");
+            self.health
+                .raise_of("transactions_refused", &duty.to_string(), message);
+        }
+    }
+
+    /// Nothing is wrong with a duty any more.
+    pub(super) fn duty_taken(&self, duty: &Duty) {
+        self.health.clear_of("transactions_refused", &duty.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::node::NodeState;
+    use hpc_schema::registry::RelayView;
+
+    use super::super::tests::driver;
+    use super::*;
+    use crate::identity::Seed;
+    use crate::registry::Tip;
+    use crate::spool::Backlog;
+
+    /// A driver of whose clusters each has a silent node.
+    async fn silent(dir: &std::path::Path, clusters: &[&str]) -> Driver {
+        let d = driver(dir).await;
+        for cluster in clusters {
+            let view = RelayView {
+                node_id: "node-a".parse().unwrap(),
+                page: 0,
+                slot: 0,
+                epoch: 1,
+                sequence: 1,
+                agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
+                section_digest: "00".repeat(16),
+                recorded_state: NodeState::Active,
+                state: NodeState::Active,
+                last_heartbeat: UnixSeconds(1_000),
+                offline_since: None,
+                drain: None,
+            };
+            let cluster = cluster.parse().unwrap();
+            d.registry.set_node(&cluster, view, 1, UnixSeconds(0));
+        }
+        d.registry.set_tip(Tip {
+            height: 9,
+            time: UnixSeconds(2_000),
+            latency_ms: None,
+        });
+        d
+    }
+
+    fn sweep(cluster: &str) -> Duty {
+        Duty::Sweep(cluster.parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn every_cluster_is_swept_in_its_turn_also_where_the_first_keeps_failing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = silent(dir.path(), &["hpc-cluster-1", "hpc-cluster-2"]).await;
+        let (first, second) = (sweep("hpc-cluster-1"), sweep("hpc-cluster-2"));
+        let alarms = |d: &Driver| d.health.troubles().len();
+        let now = clock::now_ms();
+        assert_eq!(d.next_duty(now).await.unwrap(), Some(first.clone()));
+        d.put_off(&first, "refused");
+        assert_eq!(alarms(&d), 0, "once is no alarm");
+        assert_eq!(d.next_duty(now).await.unwrap(), Some(second.clone()));
+        assert_eq!(d.next_duty(now).await.unwrap(), Some(second.clone()));
+        d.put_off(&first, "refused");
+        assert_eq!(alarms(&d), 1);
+        // It has nothing to sweep any more.
+        let cluster = "hpc-cluster-1".parse().unwrap();
+        d.registry.remove_node(&cluster, &"node-a".parse().unwrap());
+        assert_eq!(d.next_duty(now).await.unwrap(), Some(second));
+        assert_eq!(alarms(&d), 0);
+    }
+
+    #[tokio::test]
+    async fn no_sweep_is_due_while_the_database_is_behind_what_was_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = silent(dir.path(), &["hpc-cluster-1"]).await;
+        d.backlog = Backlog::stuck_for(MOST_BEHIND + Duration::from_secs(1));
+        assert!(d.sweeps_due().await.unwrap().is_empty());
+        assert_eq!(d.next_duty(clock::now_ms()).await.unwrap(), None);
+        d.backlog = Backlog::stuck_for(Duration::from_secs(1));
+        assert_eq!(d.sweeps_due().await.unwrap().len(), 1, "a moment is usual");
+    }
+}

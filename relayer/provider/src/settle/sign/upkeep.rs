@@ -1,0 +1,131 @@
+use hpc_chain::code::Verdict;
+use hpc_chain::settle::SignRequest;
+use hpc_schema::registry::ExecuteMsg;
+
+use super::super::apart::may_be_its_fault;
+use super::super::driver::Driver;
+use super::super::rota::Duty;
+use super::bound::Content;
+use super::{Composed, SignError};
+use crate::clock;
+
+impl Driver {
+    /// The message of a duty, alone in its transaction: about as many of `most` pages or nodes as `batch.max_gas` and the
+    /// chain's own limit suffice for. None: it is not taken as it is, and lets others pass.
+    pub(super) async fn compose_upkeep(
+        &mut self,
+        request: SignRequest,
+        duty: &Duty,
+        most: usize,
+        message: impl Fn(u32) -> ExecuteMsg,
+    ) -> Result<Option<Composed>, SignError> {
+        let max_gas = self.live.get().batch.max_gas;
+        // Ends: it is halved until it is of one.
+        loop {
+            let items = self.rota.items(duty, most);
+            let adjustment = self.rota.adjustment(duty);
+            let limit = u32::try_from(items).unwrap_or(u32::MAX);
+            let messages = vec![self.message(&message(limit))?];
+            let why = match self.simulate(request, messages.clone()).await {
+                // What is too much for one of them is signed all the same, as a report's is.
+                Ok(gas) if items <= 1 || adjustment.apply(gas) <= max_gas => {
+                    return Ok(Some(Composed {
+                        messages,
+                        content: Content::Upkeep,
+                        gas,
+                        margin: 0,
+                        adjustment,
+                    }));
+                }
+                Ok(gas) => format!("it takes {gas} gas, and batch.max_gas is {max_gas}"),
+                Err(e) => match e.verdict() {
+                    Some(Verdict::OutOfGas | Verdict::TxTooLarge) if items > 1 => e.to_string(),
+                    Some(verdict) if may_be_its_fault(&verdict) => {
+                        self.put_off(duty, &e.to_string());
+                        return Ok(None);
+                    }
+                    _ => return Err(e),
+                },
+            };
+            tracing::info!(%duty, items, "a duty is too large, the next is half of it: {why}");
+            self.rota.halve(duty, clock::now_ms());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use hpc_chain::registry::RegistryClient;
+    use hpc_chain::settle::BatchId;
+    use serde_json::Value;
+
+    use super::super::super::driver::tests::driver;
+    use super::*;
+    use crate::fake_chain::{Answer, chain};
+
+    const REQUEST: SignRequest = SignRequest {
+        batch: BatchId(1),
+        account_number: 1,
+        sequence: 1,
+        timeout_height: 20,
+    };
+
+    /// The limits that a prune of 32 is simulated with, one after the other, and what comes of it.
+    async fn tried(answer: fn(u64) -> Answer) -> (Vec<u64>, Option<u64>, Driver) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = driver(dir.path()).await;
+        let limits = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&limits);
+        let fake = chain(Arc::default(), move |asked: &Value| {
+            let limit = asked["prune"]["limit"].as_u64().unwrap();
+            seen.lock().unwrap().push(limit);
+            answer(limit)
+        });
+        d.client = RegistryClient::new(fake.await, "wasm1contract");
+        let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
+        let composed = d.compose_upkeep(REQUEST, &Duty::Prune, 32, prune).await.unwrap();
+        let limits = limits.lock().unwrap().clone();
+        (limits, composed.map(|c| c.gas), d)
+    }
+
+    #[tokio::test]
+    async fn what_takes_more_gas_than_a_transaction_may_is_halved_until_it_fits() {
+        let (limits, gas, mut d) = tried(|limit| Answer::Gas(limit * 1_500_000)).await;
+        assert_eq!(
+            (limits, gas),
+            (vec![32, 16, 8], Some(12_000_000)),
+            "with 1.3 of it below 20,000,000"
+        );
+        let later = clock::now_ms() + 1;
+        assert_eq!(d.rota.items(&Duty::Prune, 32), 8, "the next one begins with that");
+        assert_eq!(d.rota.next(&[Duty::Prune].into(), later), Some(Duty::Prune));
+        let (limits, gas, _) = tried(|_| Answer::Gas(90_000_000)).await;
+        assert_eq!(
+            (limits, gas),
+            (vec![32, 16, 8, 4, 2, 1], Some(90_000_000)),
+            "one is never too much"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_runs_out_of_gas_is_halved_until_it_fits() {
+        let (limits, gas, _) = tried(|limit| match limit {
+            0..=4 => Answer::Gas(7),
+            _ => Answer::Fails("out of gas in location: ReadFlat; gasWanted: 0, gasUsed: 50000001"),
+        })
+        .await;
+        assert_eq!((limits, gas), (vec![32, 16, 8, 4], Some(7)));
+    }
+
+    #[tokio::test]
+    async fn what_the_contract_refuses_lets_others_pass_at_once() {
+        const REFUSAL: &str = "invalid_field: limit must be 1 to 256, is 0: execute wasm contract failed";
+        let (limits, gas, mut d) = tried(|_| Answer::Fails(REFUSAL)).await;
+        assert_eq!((limits, gas), (vec![32], None));
+        let now = clock::now_ms();
+        assert_eq!(d.rota.next(&[Duty::Prune].into(), now), None);
+        assert_eq!(d.backoff_until, 0, "reports do not wait for it");
+    }
+}
