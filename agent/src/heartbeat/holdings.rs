@@ -7,7 +7,7 @@ use hpc_schema::heartbeat::{JobId, Label};
 use super::capacity::Held;
 use crate::files::{FileError, at, read_text};
 use crate::task::TaskDir;
-use crate::task::domain::{self, Holdings};
+use crate::task::domain::{Holdings, Running};
 
 /// Some thousand holdings.
 const LIMIT: u64 = 4 << 20;
@@ -40,6 +40,13 @@ impl HoldingsFile {
         }
     }
 
+    /// The same; this ran when an agent last looked.
+    #[must_use]
+    pub fn knowing(mut self, work: Vec<JobId>) -> Self {
+        self.last.work = work;
+        self
+    }
+
     /// What was read last.
     #[must_use]
     pub fn last(&self) -> &TaskHoldings {
@@ -59,32 +66,30 @@ impl HoldingsFile {
             true => {
                 let text = read_text(path, LIMIT)?;
                 let read = serde_json::from_str::<Holdings>(&text);
-                total(&read.map_err(|e| at("read", path)(e.into()))?)
+                let read = read.map_err(|e| at("read", path)(e.into()))?;
+                let runs = read.running.as_ref();
+                TaskHoldings {
+                    work: match runs.map(|all| all.iter().filter_map(work).collect()) {
+                        Some(work) => work,
+                        // An older version's: its successor says more in a moment.
+                        None => std::mem::take(&mut self.last.work),
+                    },
+                    ..total(&read)
+                }
             }
         };
         Ok(&self.last)
     }
 }
 
-/// What of it is work. Slots that nobody has proven clean are held by nobody's work; a user goes by its allocation, for
-/// names of people do not belong on a chain.
-fn work(held: &domain::Held) -> Option<JobId> {
-    let fact = |name: &str| held.facts.get(name);
-    if fact("unproven_slots").is_some() {
-        return None;
-    }
-    let (kind, name) = match held.kind.as_str() {
-        "user" => {
-            let allocation = fact("allocation_id").and_then(serde_json::Value::as_str);
-            ("alloc", allocation.unwrap_or(&held.task_id))
-        }
-        kind => (kind, held.name.as_str()),
+/// A user goes by its allocation, for names of people do not belong on a chain.
+fn work(runs: &Running) -> Option<JobId> {
+    let (kind, name) = match runs.kind.as_str() {
+        "user" => ("alloc", runs.allocation_id.as_ref().unwrap_or(&runs.task_id)),
+        kind => (kind, &runs.name),
     };
-    let name = name
-        .strip_prefix(kind)
-        .and_then(|rest| rest.strip_prefix('-'))
-        .unwrap_or(name);
-    Label::lossy(&format!("{kind}-{name}"))
+    let own = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-'));
+    Label::lossy(&format!("{kind}-{}", own.unwrap_or(name)))
 }
 
 /// The sum. A tenant's user has the whole node.
@@ -113,7 +118,7 @@ fn total(holdings: &Holdings) -> TaskHoldings {
             memory_gb: count(mib.div_ceil(1024)),
             gpus: count(gpus),
         },
-        work: holdings.holdings.iter().filter_map(work).collect(),
+        work: Vec::new(),
         unproven_slots: count(unproven),
     }
 }
@@ -165,23 +170,43 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_here_because_of_tasks_is_work_and_what_is_left_unproven_is_not() {
+    fn what_runs_here_because_of_tasks_is_work_under_nobodys_name() {
         let dir = tempfile::tempdir().unwrap();
-        let named = |kind: &str, name: &str, facts: &serde_json::Value| {
-            let mut held = held(kind, facts);
-            held["name"] = name.into();
-            held
-        };
-        let all = json!({"holdings": [
-            named("vm", "vm-7", &json!({"vcpus": 2})),
-            named("slice", "train-3", &json!({"slots": 1})),
-            named("slice", "gone", &json!({"slots": 1, "unproven_slots": 1})),
-            named("user", "alice", &json!({"allocation_id": "alloc-42"})),
-            named("user", "bob", &json!({})),
-        ]});
-        let work = read(&dir, &all).work;
+        let runs = |kind: &str, name: &str| json!({"kind": kind, "name": name, "task_id": "task-1"});
+        let mut alice = runs("user", "alice");
+        alice["allocation_id"] = "alloc-42".into();
+        let running = [
+            runs("vm", "vm-7"),
+            runs("slice", "train-3"),
+            alice,
+            runs("user", "bob"),
+        ];
+        let held = [held("slice", &json!({"vcpus": 1, "unproven_slots": 1}))];
+        let work = read(&dir, &json!({"holdings": held, "running": running})).work;
         let ids: Vec<&str> = work.iter().map(JobId::as_str).collect();
-        // Nobody's name.
         assert_eq!(ids, ["vm-7", "slice-train-3", "alloc-42", "alloc-task-1"]);
+        assert!(
+            read(&dir, &json!({"holdings": held, "running": []}))
+                .work
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_ran_goes_on_running_until_somebody_says_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = vec![Label::lossy("vm-7").unwrap()];
+        let mut file = HoldingsFile::new(Some(dir.path())).knowing(before.clone());
+        for silent in ["{", r#"{"holdings": []}"#] {
+            std::fs::write(dir.path().join("holdings.json"), silent).unwrap();
+            drop(file.read().cloned());
+            assert_eq!(file.last().work, before, "{silent}");
+        }
+        std::fs::write(
+            dir.path().join("holdings.json"),
+            r#"{"holdings": [], "running": []}"#,
+        )
+        .unwrap();
+        assert!(file.read().unwrap().work.is_empty());
     }
 }

@@ -134,7 +134,10 @@ impl Agent {
         let hardware = super::identity::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
         let service = Service::open(&state);
+        // What cannot be read is nothing.
+        let before = Status::load(&state).ok().flatten().unwrap_or_default();
         let status = Status {
+            work: before.work,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started_at: clock.seconds(),
@@ -161,7 +164,7 @@ impl Agent {
                 .with_attendant(keeper.attendant(&state, &config.sampling)),
             keeper,
             adaptive: Adaptive::default(),
-            task_files: TaskFiles::of(&config),
+            task_files: TaskFiles::of(&config).knowing(status.work.clone()),
             disk: Disk::default(),
             tag: registration.tag(),
             interval: config.sampling.base_interval,

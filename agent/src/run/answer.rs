@@ -106,6 +106,13 @@ pub fn effects(response: &HeartbeatResponse, out_of_turn: bool, unknown: u32, ti
     out
 }
 
+/// Whether the gateway has verified the heartbeat: of one that it has not, it takes no acknowledgement either.
+#[must_use]
+pub(super) fn verified(response: &HeartbeatResponse) -> bool {
+    let repeated = |code: Option<Code>| matches!(code, Some(Code::StaleSequence | Code::NonceReused));
+    response.accepted || response.errors.iter().any(|n| repeated(n.code()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +143,25 @@ mod tests {
             assert_eq!(
                 (e.pause, e.jitter, e.refusal),
                 (Duration::from_secs(given), true, None)
+            );
+        }
+    }
+
+    #[test]
+    fn acknowledgements_are_heard_with_a_heartbeat_that_was_verified_alone() {
+        for (accepted, code, heard) in [
+            (true, None, true),
+            (true, Some(Code::SectionMissing), true),
+            (false, Some(Code::StaleSequence), true),
+            (false, Some(Code::NonceReused), true),
+            (false, Some(Code::SignatureInvalid), false),
+            (false, Some(Code::NodeDisabled), false),
+            (false, None, false),
+        ] {
+            assert_eq!(
+                verified(&response(accepted, code, 30)),
+                heard,
+                "{accepted} {code:?}"
             );
         }
     }

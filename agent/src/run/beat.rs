@@ -95,6 +95,7 @@ impl Agent {
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }
         self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
+        self.status.work.clone_from(&self.task_files.holdings().work);
         let running = with_held(self.last_jobs.clone(), &self.task_files.holdings().work);
         self.last_running = running.as_ref().and_then(|j| j.running_count);
         let number = self.sequence.advance().map_err(|e| e.to_string())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hpc_schema::gateway::{HeartbeatResponse, HeartbeatResponseBody, Problem as HttpProblem};
 use hpc_schema::heartbeat::SignedHeartbeat;
 
-use super::answer::Refused;
+use super::answer::{Refused, verified};
 use super::{Agent, Effects, effects};
 use crate::clock::{Wall, instant};
 use crate::random;
@@ -23,7 +23,6 @@ impl Agent {
         out_of_turn: bool,
     ) -> Duration {
         if answer.status == 200 {
-            self.orders_heard(&sent.request.acknowledgements);
             match serde_json::from_slice::<HeartbeatResponseBody>(&answer.body) {
                 Ok(body) => return self.follow_response(sent, &body.response, wall, out_of_turn),
                 Err(e) => {
@@ -93,6 +92,9 @@ impl Agent {
         self.status.failures_in_a_row = 0;
         self.check_clock(response, wall);
         self.status.sequence_ack = response.sequence_ack;
+        if verified(response) {
+            self.orders_heard(&sent.request.acknowledgements);
+        }
         if let Some(chain) = &response.chain {
             if chain.epoch == self.registration.epoch {
                 self.section.covered(chain.settled_sequence);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hpc_schema::heartbeat::JobId;
+
 use crate::clock::instant;
 use crate::config::Config;
 use crate::heartbeat::{HoldingsFile, TaskHoldings};
@@ -56,6 +58,20 @@ impl TaskFiles {
             dir: config.tasks.as_ref().map(|tasks| tasks.dir.clone()),
             ..Self::default()
         }
+    }
+
+    /// The same; this ran by tasks when an agent last looked, and goes on until the folder says otherwise.
+    pub(super) fn knowing(mut self, work: Vec<JobId>) -> Self {
+        if let Some(dir) = &self.dir {
+            let holdings = HoldingsFile::new(Some(dir)).knowing(work);
+            self.holdings = holdings.last().clone();
+            self.asked = Some(Patient::new(Files {
+                holdings,
+                news: News::of(Some(dir)),
+                error: None,
+            }));
+        }
+        self
     }
 
     /// The same in another configuration; what was learnt stays until another folder is read, and who asks this one goes on.

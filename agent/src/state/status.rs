@@ -2,6 +2,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
+use hpc_schema::heartbeat::JobId;
 use hpc_schema::node::NodeState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,9 @@ pub struct Status {
     /// The provider's drain, while it is in force here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<OrderedDrain>,
+    /// What runs here by tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<JobId>,
     /// The provider's last orders, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<OrderStatus>,

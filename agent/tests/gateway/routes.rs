@@ -291,12 +291,16 @@ async fn heartbeat(
         .filter(|_| same)
         .map_or(0, |h| h.report.sequence);
     let outcome = result.and_then(|(verified, section, acknowledgements)| {
-        behaviour
-            .commands
-            .retain(|c| !acknowledgements.iter().any(|a| a.command_id == c.command_id));
-        seen.acknowledgements.extend(acknowledgements);
+        let refuse = behaviour.refuse.pop_front();
+        // As the real one does, which has verified nothing else.
+        if refuse.is_none_or(|code| matches!(code, Code::StaleSequence | Code::NonceReused)) {
+            behaviour
+                .commands
+                .retain(|c| !acknowledgements.iter().any(|a| a.command_id == c.command_id));
+            seen.acknowledgements.extend(acknowledgements);
+        }
         seen.sequences.push(verified.report.sequence);
-        if let Some(code) = behaviour.refuse.pop_front() {
+        if let Some(code) = refuse {
             return Err(Refusal::whole(code, "told to"));
         }
         if verified.report.sequence <= highest {

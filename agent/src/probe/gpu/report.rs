@@ -90,7 +90,7 @@ pub struct GpuReport {
 impl GpuReport {
     /// Those that can be used.
     pub fn working(&self) -> impl Iterator<Item = &Gpu> {
-        self.gpus.iter().filter(|g| !g.lost)
+        self.gpus.iter().filter(|g| !g.lost && g.refused.is_none())
     }
 
     /// Mean over those that tell, in percent.

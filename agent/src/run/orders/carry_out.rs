@@ -75,10 +75,28 @@ impl Agent {
 
     /// The disk holds that it begins; meanwhile its time may have passed, or another order have taken its place.
     fn start(&mut self, entry: &Entry, work: Work) {
-        let open = |e: &Entry| e.command_id == entry.command_id && e.outcome.is_none();
-        if !self.orders.journal.entries().any(open) || self.overdue(entry, self.clock.seconds()) {
+        let open = |e: &&Entry| e.command_id == entry.command_id && e.outcome.is_none();
+        let Some(deadline) = self.orders.journal.entries().find(open).map(|e| e.deadline) else {
             return;
+        };
+        // As it was before it was to begin.
+        let mut entry = entry.clone();
+        entry.deadline = deadline;
+        let entry = &entry;
+        if self.overdue(entry, self.clock.seconds()) {
+            self.orders
+                .journal
+                .drain
+                .take_if(|d| d.command_id == entry.command_id);
+            self.orders.unsaved = true;
+            return self.keep_orders();
         }
+        // What Slurm is told may have changed since.
+        let work = match work {
+            Work::Drain(_, reason) => Work::Drain(self.control(), reason),
+            Work::Resume(_) => Work::Resume(self.control()),
+            other => other,
+        };
         if let Err(e) = self.start_thread(entry, work) {
             tracing::warn!(command = %entry.command_id, "order not begun, no thread: {e}");
             self.later(&entry.command_id, PATIENCE);
@@ -100,6 +118,14 @@ impl Agent {
         Ok(())
     }
 
+    /// Draining and resuming in Slurm, beside the drain of health.
+    fn control(&self) -> Box<Control> {
+        let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Order)
+            .by_helper(self.config.commands.helper.clone());
+        let health = self.service.out().map(OutOfService::why);
+        Box::new(control.but(health.map(|why| (By::Health, why))))
+    }
+
     fn begin_order(&mut self, entry: &Entry, now: u64) -> Begun {
         let parameters = RawValue::from_string(entry.parameters.clone())
             .map_err(|e| e.to_string())
@@ -108,16 +134,10 @@ impl Agent {
             Ok(parameters) => parameters,
             Err(e) => return Begun::Ended(Outcome::failed(now, &e)),
         };
-        let control = || {
-            let control = Control::new(self.config.slurm.clone(), &self.config.roots, By::Order)
-                .by_helper(self.config.commands.helper.clone());
-            let health = self.service.out().map(OutOfService::why);
-            Box::new(control.but(health.map(|why| (By::Health, why))))
-        };
         match parameters {
             Parameters::Drain(reason) => {
                 let text = reason.reason.clone().unwrap_or_default();
-                let work = Work::Drain(control(), text);
+                let work = Work::Drain(self.control(), text);
                 // At once: a restart must know of it, whatever Slurm says.
                 self.orders.journal.drain = Some(OrderedDrain {
                     command_id: entry.command_id.clone(),
@@ -126,7 +146,7 @@ impl Agent {
                 });
                 Begun::OnThread(work)
             }
-            Parameters::Resume(_) => Begun::OnThread(Work::Resume(control())),
+            Parameters::Resume(_) => Begun::OnThread(Work::Resume(self.control())),
             Parameters::Shutdown(reason) => match &self.config.commands.shutdown {
                 Shutdown::Refuse => {
                     let text = "commands.shutdown of this node is refuse";
@@ -137,7 +157,7 @@ impl Agent {
                     // Whether a host was told that has not been down since is not known, and being told twice does it
                     // no harm; one that has been down is not switched off a second time.
                     if entry.attempts > 0 && boot.is_none() {
-                        let text = "was begun before, and which boot of the host that was cannot be read: /proc/1/stat";
+                        let text = "was begun before, and which boot of the host that was cannot be read (/proc/sys/kernel/random/boot_id)";
                         return Begun::Ended(Outcome::failed(now, text));
                     }
                     if entry.attempts > 0 && entry.boot != boot {

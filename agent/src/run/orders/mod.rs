@@ -45,6 +45,8 @@ pub(super) struct Orders {
     unsaved: bool,
     /// What cannot be acted on is not kept: it must not stand in a genuine order's way.
     refusals: Vec<Acknowledgement>,
+    /// When those were taken that the disk has not confirmed.
+    taken: Option<u64>,
     /// What is begun once the disk holds the journal that says so.
     begins: Option<(Entry, Work)>,
     /// The disk has not taken the journal: it is tried again then.
@@ -72,6 +74,7 @@ impl Orders {
             journal,
             unsaved: false,
             refusals: Vec::new(),
+            taken: None,
             begins: None,
             save_at: None,
             running: BTreeMap::new(),

@@ -7,8 +7,8 @@ use crate::clock::instant;
 use crate::command::{Taken, refused, verify};
 use crate::run::Agent;
 
-/// Orders that one answer may bring; the gateway keeps no more for a node.
-const MOST: usize = 16;
+/// Orders that one answer may bring; the gateway keeps no more for a node, and one of the chain beside them.
+const MOST: usize = 17;
 
 impl Agent {
     /// Takes what the gateway's answer orders.
@@ -36,13 +36,18 @@ impl Agent {
                 }
             };
             let before = self.orders.journal.clone();
-            match self.orders.journal.take(command, kind, now) {
+            // The same words as the last time, so that a slow disk's late answer is about them.
+            let taken = *self.orders.taken.get_or_insert(now);
+            match self.orders.journal.take(command, kind, taken) {
                 Taken::Known => self.orders.unsaved = true,
                 Taken::Full => {
                     tracing::error!(command = %id, "too many orders wait; this one is not taken yet");
                 }
                 Taken::New => match self.save_orders() {
-                    Ok(()) => tracing::info!(command = %id, kind = %kind, "order taken"),
+                    Ok(()) => {
+                        self.orders.taken = None;
+                        tracing::info!(command = %id, kind = %kind, "order taken");
+                    }
                     Err(e) => {
                         // It is told again with the next answer.
                         self.orders.journal = before;

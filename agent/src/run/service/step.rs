@@ -204,9 +204,12 @@ impl Agent {
 
     fn keep_service(&mut self) {
         let (record, state) = (self.service.record.clone(), self.state.clone());
-        let kept = self.keep_now(("service", &self.service.record.clone()), move || {
-            record.save(&state)
-        });
+        // What the return waits for changes with each look, and a slow disk's late answer is about the last one.
+        let mut what = record.clone();
+        if let Some(out) = &mut what.out {
+            out.waits_for = None;
+        }
+        let kept = self.keep_now(("service", &what), move || record.save(&state));
         self.service.save_at = kept.is_err().then(|| instant() + SAVE_AGAIN);
         match kept {
             Ok(()) => self.over("service", "whether the node is in service can be kept again"),

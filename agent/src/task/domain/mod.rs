@@ -25,7 +25,9 @@ use super::refusals::Refusals;
 use super::steward::Steward;
 use super::verify::Handlers;
 use jobs::Jobs;
-pub use publish::{Held, Holdings};
+#[cfg(test)]
+pub(in crate::task) use publish::running;
+pub use publish::{Held, Holdings, Running};
 
 /// Words that wait to be read.
 const QUEUE: usize = 256;

@@ -20,6 +20,40 @@ const SLICE: &str = "slice";
 pub struct Holdings {
     /// Each thing that is held.
     pub holdings: Vec<Held>,
+    /// What runs, whether its task has ended, ends it, or has failed to; none in a file of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<Vec<Running>>,
+}
+
+/// A machine that runs, or a user that may log in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Running {
+    /// `vm`, `slice`, `user`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The task that made it.
+    pub task_id: String,
+    /// The allocation that a user is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation_id: Option<String>,
+}
+
+/// What runs by a task.
+pub(in crate::task) fn running(story: &Story) -> Option<Running> {
+    let owner = story.owner.as_ref()?;
+    let runs = |e: &Effect| matches!(e, Effect::Machine(_) | Effect::Domain(_) | Effect::User(_));
+    let some = story.steps.iter().any(|s| s.remains() && runs(&s.effect));
+    (some && !story.released).then(|| Running {
+        kind: owner.kind().to_owned(),
+        name: owner.name().to_owned(),
+        task_id: story.task.task_id.to_string(),
+        allocation_id: story
+            .facts
+            .get("allocation_id")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+    })
 }
 
 /// One thing that is held.
@@ -106,7 +140,11 @@ impl State {
     pub(super) fn publish(&mut self) {
         let journals = self.ledger.all();
         let left = journals.iter().filter_map(|j| unproven(lock(j).story()));
+        let mut runs: Vec<_> = journals.iter().filter_map(|j| running(lock(j).story())).collect();
+        runs.sort_unstable();
+        runs.dedup_by(|a, b| (&a.kind, &a.name) == (&b.kind, &b.name));
         let holdings = Holdings {
+            running: Some(runs),
             holdings: self
                 .ledger
                 .held("")

@@ -117,7 +117,6 @@ fn provision(context: &mut Context<'_>, p: &ProvisionUser) -> Result<UserProvisi
     context.phase("verify")?;
     verify(&host, p, uid, &home)?;
     context.fact("allocation_id", json!(p.allocation_id))?;
-    context.fact("public.allocation_id", json!(p.allocation_id))?;
     context.fact("uid", json!(uid))?;
     context.fact("home", json!(home))?;
     context.fact("keys", json!(digest))?;

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::super::Ledger;
 use super::super::Owner;
-use super::super::effect::{Disk, Effect, Lease, Trace};
+use super::super::domain::running;
+use super::super::effect::{Disk, Effect, Lease, Trace, User};
 use super::super::journal::{Journal, Record, lock};
 use super::super::verify::hash_of;
 use super::bench::*;
@@ -234,4 +235,42 @@ fn a_slot_whose_task_ended_as_nobody_knows_is_unproven_held_and_nobody_elses() {
     let _node = Node::with(host, site);
     assert_eq!(file.read().unwrap().unproven_slots, 1);
     assert!(lease.exists());
+}
+
+#[test]
+fn what_may_run_is_running_from_before_it_begins_until_it_is_gone_however_its_task_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, site) = (host(dir.path()), Site::new());
+    let task = interrupted(&host, &site);
+    let ledger = Ledger::open(host.dir.journal()).unwrap();
+    let journal = ledger.find(&task.task_id).unwrap();
+    let runs = || running(lock(&journal).story());
+    assert_eq!(runs(), None, "a lease and a disk run nothing");
+    let effect = Effect::User(User {
+        name: "alice".parse().unwrap(),
+        uid: 2000,
+        home: path(std::path::Path::new("/home/alice")),
+        shell: path(std::path::Path::new("/bin/bash")),
+    });
+    lock(&journal).add(Record::Intent { step: 2, effect }).unwrap();
+    let at_work = runs().unwrap();
+    assert_eq!((at_work.kind.as_str(), at_work.name.as_str()), ("slice", "vm-1"));
+    assert_eq!(at_work.allocation_id, None);
+    let fact = |name: &str, value: Value| Record::Fact {
+        name: name.to_owned(),
+        value,
+    };
+    lock(&journal)
+        .add(fact("public.unproven_slots", json!(1)))
+        .unwrap();
+    lock(&journal)
+        .add(fact("allocation_id", json!("alloc-7")))
+        .unwrap();
+    assert_eq!(
+        runs().unwrap().allocation_id.as_deref(),
+        Some("alloc-7"),
+        "nobody has ended it"
+    );
+    lock(&journal).add(Record::Undone { step: 2 }).unwrap();
+    assert_eq!(runs(), None);
 }

@@ -21,6 +21,9 @@ const MOST_PAUSE_MS: u64 = 300_000;
 const FAILING_MS: u64 = 600_000;
 /// A message that its receiver calls unfit so often is dropped, for the others wait behind it.
 const MOST_UNFIT: u32 = 6;
+/// With this status it has to be older than [`FAILING_MS`] too: it may be the receiver's own passing trouble, such as a
+/// secret that is being changed.
+const MAY_PASS: u16 = 400;
 /// That one was dropped is a trouble for so long.
 const DROPPED: Duration = Duration::from_secs(600);
 
@@ -103,7 +106,9 @@ impl Teller {
                 self.nothing_fails();
                 outbox::delivered(&self.parts.store, &self.sink.id, &id).await
             }
-            Err(SinkError::Unfit(code)) if self.is_dropped(&id) => {
+            Err(SinkError::Unfit(code))
+                if self.is_dropped(&id, *code, now.saturating_sub(message.created_at)) =>
+            {
                 tracing::error!(
                     receiver = self.sink.name,
                     delivery = id,
@@ -149,14 +154,14 @@ impl Teller {
     }
 
     /// Takes in that a message was called unfit; whether that is once too often.
-    fn is_dropped(&mut self, id: &str) -> bool {
+    fn is_dropped(&mut self, id: &str, code: u16, age_ms: u64) -> bool {
         let (of, times) = &mut self.unfit;
         if of.as_str() != id {
             id.clone_into(of);
             *times = 0;
         }
         *times = times.saturating_add(1);
-        *times >= MOST_UNFIT
+        is_too_often(*times, code, age_ms)
     }
 
     /// The store that fails cannot hold the alert that it does.
@@ -218,6 +223,10 @@ impl Teller {
     }
 }
 
+fn is_too_often(times: u32, code: u16, age_ms: u64) -> bool {
+    times >= MOST_UNFIT && (code != MAY_PASS || age_ms > FAILING_MS)
+}
+
 /// A second, and twice as long with each failure, to five minutes; spread by the message's id.
 fn pause_ms(attempts: u32, id: &str) -> u64 {
     let pause = 1_000u64.saturating_mul(1 << attempts.min(20)).min(MOST_PAUSE_MS);
@@ -231,6 +240,16 @@ fn pause_ms(attempts: u32, id: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unfit_message_is_dropped_at_the_sixth_time_and_one_of_http_400_not_before_ten_minutes() {
+        for code in [413, 422] {
+            assert!(!is_too_often(5, code, u64::MAX) && is_too_often(6, code, 0));
+        }
+        assert!(!is_too_often(20, 400, FAILING_MS));
+        assert!(is_too_often(6, 400, FAILING_MS + 1));
+        assert!(!is_too_often(5, 400, u64::MAX));
+    }
 
     #[test]
     fn pauses_grow_to_five_minutes_and_a_quarter() {

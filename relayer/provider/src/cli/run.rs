@@ -24,19 +24,18 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     notify(&[NotifyState::Ready]);
     // Until the process ends: a stop takes its time as well.
     let watched = tokio::spawn(watchdog(daemon.alive()));
-    loop {
+    let failed = loop {
         tokio::select! {
             e = daemon.failed() => {
                 tracing::error!(error = %e, "stopping");
-                daemon.stop().await;
-                return Err(e.into());
+                break Some(e);
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
             // What is wrong is in the log and in `readyz`; the daemon goes on as it was.
             _ = hangup.recv() => drop(daemon.reload().await),
         }
-    }
+    };
     // The unit's own limit may be shorter than the budgets of the configuration.
     let budget = u32::try_from(daemon.stop_budget().as_micros()).unwrap_or(u32::MAX);
     notify(&[NotifyState::ExtendTimeoutUsec(budget), NotifyState::Stopping]);
@@ -47,7 +46,7 @@ pub(super) async fn run(home: Home) -> anyhow::Result<()> {
     };
     watched.abort();
     relevelled.abort();
-    stopped
+    failed.map_or(stopped, |e| Err(e.into()))
 }
 
 /// Logs at the level of the configuration in force.

@@ -8,7 +8,7 @@ mod sign;
 mod write;
 
 pub use order::record_order;
-pub use read::{find, history, pending};
+pub use read::{find, history, pending, pending_of};
 pub use row::{CommandRow, CommandState, NewCommand};
 pub use sign::signed;
 pub use write::{acknowledge, cancel, expire, prune, submit, told};

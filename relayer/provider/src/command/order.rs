@@ -1,7 +1,7 @@
 use hpc_schema::command::CommandType;
 use sha2::{Digest as _, Sha256};
 
-use super::row::NewCommand;
+use super::row::{BY_CHAIN, NewCommand};
 use super::write::put;
 use crate::db::Conn;
 use crate::registry::{Node, OrderKind};
@@ -33,7 +33,7 @@ pub async fn record_order(conn: &mut Conn, node: &Node) -> Result<(), StoreError
         kind,
         parameters,
         nonce: digest.first_chunk().copied().unwrap_or_default(),
-        issued_by: "chain".to_owned(),
+        issued_by: BY_CHAIN.to_owned(),
         issued_at: order.at,
         deadline: order.until,
     };

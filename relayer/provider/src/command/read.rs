@@ -20,6 +20,25 @@ pub async fn pending(pool: &Pool) -> Result<Vec<CommandRow>, StoreError> {
     rows.iter().map(CommandRow::read).collect()
 }
 
+/// The orders of one node that wait, oldest first.
+///
+/// # Errors
+/// If the store fails.
+pub async fn pending_of(
+    pool: &Pool,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<Vec<CommandRow>, StoreError> {
+    let rows = db::query(
+        "SELECT * FROM command WHERE cluster_id = ? AND node_id = ? AND state = 'pending' ORDER BY issued_at_s, place",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(CommandRow::read).collect()
+}
+
 /// Orders, newest first: of one cluster, one node, or all.
 ///
 /// # Errors

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::db::Row;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
+/// Who ordered what follows from the chain.
+pub(super) const BY_CHAIN: &str = "chain";
+
 /// How an order stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

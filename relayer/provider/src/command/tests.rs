@@ -205,6 +205,29 @@ async fn a_drain_that_is_one_too_many_takes_nothing_back_and_one_of_the_chain_is
 }
 
 #[tokio::test]
+async fn sixteen_orders_fit_beside_the_one_of_the_chain() {
+    let (_dir, store) = store().await;
+    let mut tx = store.begin().await.unwrap();
+    let of_chain = NewCommand {
+        issued_by: "chain".to_owned(),
+        ..order("drain", CommandType::Drain)
+    };
+    put(&mut tx, &of_chain).await.unwrap();
+    // Whatever an operator is called.
+    for i in 0..16 {
+        let new = NewCommand {
+            issued_by: if i == 0 { "chain" } else { "alice" }.to_owned(),
+            ..order(&format!("c{i}"), CommandType::RunDiagnostic)
+        };
+        assert!(submit(&mut tx, &new).await.unwrap(), "{i}");
+    }
+    let more = order("c16", CommandType::RunDiagnostic);
+    assert!(!submit(&mut tx, &more).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(pending(store.reader()).await.unwrap().len(), 17);
+}
+
+#[tokio::test]
 async fn a_drain_takes_the_place_of_the_resume_that_waits_among_sixteen() {
     let (_dir, store) = store().await;
     let mut tx = store.begin().await.unwrap();

@@ -4,7 +4,7 @@ use hpc_schema::command::{
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 
-use super::row::{CommandState, NewCommand};
+use super::row::{BY_CHAIN, CommandState, NewCommand};
 use crate::control;
 use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
@@ -27,10 +27,12 @@ pub async fn submit(conn: &mut Conn, new: &NewCommand) -> Result<bool, StoreErro
     Ok(true)
 }
 
-/// The orders that would wait beside this one.
+/// The orders that would wait beside this one, but the chain's.
 async fn waiting(conn: &mut Conn, new: &NewCommand) -> Result<i64, StoreError> {
+    // By kind as well: an operator may have the chain's name, but gives neither of these.
     let mut sql = "SELECT count(*) AS n FROM command
-         WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?"
+         WHERE cluster_id = ? AND node_id = ? AND state = 'pending' AND command_id <> ?
+         AND NOT (issued_by = ? AND kind IN (?, ?))"
         .to_owned();
     let taken_back: &[CommandType] = if CONTRARY.contains(&new.kind) {
         sql.push_str(" AND kind NOT IN (?, ?)");
@@ -41,8 +43,9 @@ async fn waiting(conn: &mut Conn, new: &NewCommand) -> Result<i64, StoreError> {
     let mut query = db::query(sql)
         .bind(new.cluster_id.as_str())
         .bind(new.node_id.as_str())
-        .bind(&new.command_id);
-    for kind in taken_back {
+        .bind(&new.command_id)
+        .bind(BY_CHAIN);
+    for kind in CONTRARY.iter().chain(taken_back) {
         query = query.bind(kind.as_str());
     }
     Ok(query.fetch_one(conn).await?.try_get("n")?)

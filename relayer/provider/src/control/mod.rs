@@ -6,7 +6,7 @@ mod nudge;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
@@ -25,6 +25,8 @@ type Key = (ClusterId, NodeId);
 #[derive(Debug)]
 pub struct Controls {
     inner: RwLock<Arc<Inner>>,
+    /// Apart, for a node that acknowledges changes its own alone.
+    commands: RwLock<HashMap<Key, Arc<Vec<CommandRow>>>>,
     revoked: watch::Sender<u64>,
 }
 
@@ -33,7 +35,6 @@ struct Inner {
     version: Option<Version>,
     disabled: HashMap<Key, Arc<Disabled>>,
     revoked: HashSet<String>,
-    commands: HashMap<Key, Arc<Vec<CommandRow>>>,
 }
 
 /// What [`Controls::refresh`] found.
@@ -51,6 +52,7 @@ impl Default for Controls {
     fn default() -> Self {
         Self {
             inner: RwLock::default(),
+            commands: RwLock::default(),
             revoked: watch::Sender::new(0),
         }
     }
@@ -86,8 +88,8 @@ impl Controls {
                 .map(|d| ((d.cluster_id.clone(), d.node_id.clone()), Arc::new(d)))
                 .collect(),
             revoked: enrol::revoked_fingerprints(store.reader()).await?,
-            commands: commands.into_iter().map(|(k, v)| (k, Arc::new(v))).collect(),
         };
+        *self.orders_mut() = commands.into_iter().map(|(k, v)| (k, Arc::new(v))).collect();
         let revoked_more = !next.revoked.is_subset(&self.inner().revoked);
         *self.inner.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         // Each of thousands of connections wakes up for this, so not for other decisions.
@@ -98,6 +100,26 @@ impl Controls {
             Some(before) if before.reload != now.reload => Refreshed::Files,
             _ => Refreshed::Changed,
         })
+    }
+
+    /// Reads anew what one node is to be told: it has acknowledged, and so do thousands beside it.
+    ///
+    /// # Errors
+    /// If the store fails; what was read before stays in force.
+    pub async fn reread(&self, store: &Store, cluster: &ClusterId, node: &NodeId) -> Result<(), StoreError> {
+        let rows = command::pending_of(store.reader(), cluster, node).await?;
+        let key = (cluster.clone(), node.clone());
+        let mut commands = self.orders_mut();
+        if rows.is_empty() {
+            commands.remove(&key);
+        } else {
+            commands.insert(key, Arc::new(rows));
+        }
+        Ok(())
+    }
+
+    fn orders_mut(&self) -> RwLockWriteGuard<'_, HashMap<Key, Arc<Vec<CommandRow>>>> {
+        self.commands.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves whenever more certificates have been revoked.
@@ -145,11 +167,11 @@ impl Controls {
     /// What the node has not been told, or not acknowledged.
     #[must_use]
     pub fn commands(&self, cluster: &ClusterId, node: &NodeId) -> Option<Arc<Vec<CommandRow>>> {
-        let inner = self.inner();
-        if inner.commands.is_empty() {
+        let commands = self.commands.read().unwrap_or_else(PoisonError::into_inner);
+        if commands.is_empty() {
             return None;
         }
-        inner.commands.get(&(cluster.clone(), node.clone())).cloned()
+        commands.get(&(cluster.clone(), node.clone())).cloned()
     }
 }
 

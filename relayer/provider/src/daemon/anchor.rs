@@ -1,8 +1,9 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hpc_schema::code::Code;
+use hpc_schema::id::ClusterId;
 use hpc_schema::registry::{Cluster, ExecuteMsg};
 use hpc_schema::time::UnixSeconds;
 use tokio::sync::watch;
@@ -44,6 +45,7 @@ impl Failing {
 pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     let mut not_before = UnixSeconds(0);
     let mut failing = Failing::default();
+    let mut closed = BTreeSet::new();
     loop {
         let config = shared.live.get();
         let interval = config.audit.anchor_interval;
@@ -56,7 +58,7 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
                 operator: Some(Arc::clone(&shared.operator)),
                 gateway: Weak::new(),
             };
-            let failed = match once(&desk, interval.as_secs(), now).await {
+            let failed = match once(&desk, interval.as_secs(), now, &mut closed).await {
                 Ok((n, failed)) => {
                     if n > 0 {
                         tracing::info!(clusters = n, "the audit log's head is anchored on chain");
@@ -82,11 +84,13 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Anchors where it is time; in how many clusters, and why not in another one.
+/// Anchors where it is time; in how many clusters, and why not in another one. Those that turn out to be closed are not tried
+/// again.
 async fn once(
     desk: &Admin,
     interval: u64,
     now: UnixSeconds,
+    closed: &mut BTreeSet<ClusterId>,
 ) -> Result<(usize, Option<AdminError>), AdminError> {
     let reader = desk.store.reader();
     let head = audit::head(reader).await?;
@@ -99,7 +103,7 @@ async fn once(
     for cluster in registry::clusters(reader).await? {
         let mine = cluster.owner == ours || cluster.operators.contains(&ours);
         let last = anchored.iter().find(|a| a.cluster_id == cluster.cluster_id);
-        if mine && is_due(desk, last, interval, now).await? {
+        if mine && !closed.contains(&cluster.cluster_id) && is_due(desk, last, interval, now).await? {
             due.push(cluster);
         }
     }
@@ -115,7 +119,10 @@ async fn once(
                 continue;
             }
             // Closed: the chain has it no more, and this one is on record.
-            Err(AdminError::OnChain(e)) if e.code == Code::UnknownCluster => continue,
+            Err(AdminError::OnChain(e)) if e.code == Code::UnknownCluster => {
+                closed.extend(some.iter().map(|cluster| cluster.cluster_id.clone()));
+                continue;
+            }
             Err(e) => {
                 failed = Some(e);
                 continue;

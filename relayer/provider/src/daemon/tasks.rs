@@ -22,6 +22,8 @@ use super::reload::Reload;
 
 /// How often it is asked which nodes there are at all.
 const DISCOVER_EVERY: Duration = Duration::from_secs(600);
+/// The same after one cluster could not be read: all others were, and they are not read whole each time for its sake.
+const DISCOVER_AGAIN: Duration = Duration::from_secs(60);
 /// How often gauges are set and old records forgotten.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How often operators' decisions are looked for.
@@ -143,11 +145,11 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
         health,
         ..
     } = shared;
-    let mut discovered: Option<Instant> = None;
+    let mut discover_at = Instant::now();
     let mut turns = registry::Turns::default();
     loop {
         let config = live.get();
-        let discover = discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
+        let discover = Instant::now() >= discover_at;
         let clusters = &config.chain.clusters;
         match registry::sync(
             &client,
@@ -163,10 +165,15 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
             Ok(()) => {
                 health.clear("not_synced");
                 if discover {
-                    discovered = Some(Instant::now());
+                    discover_at = Instant::now() + DISCOVER_EVERY;
                 }
             }
-            Err(e) => health.raise("not_synced", format!("the chain cannot be read: {e}")),
+            Err(e) => {
+                if discover && e.is_of_one() {
+                    discover_at = Instant::now() + DISCOVER_AGAIN;
+                }
+                health.raise("not_synced", format!("the chain cannot be read: {e}"));
+            }
         }
         tokio::select! {
             () = sleep(config.chain.sync.duration()) => {}

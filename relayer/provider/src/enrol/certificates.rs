@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control;
 use crate::db::{self, Conn, Pool};
-use crate::identity::Issued;
+use crate::identity::{Issued, PeerIdentity};
 use crate::page::{Page, Window};
 use crate::store::{StoreError, int, opt_uint, text, uint};
 
@@ -175,6 +175,23 @@ pub async fn of_serial(conn: &mut Conn, serial: &str, now: UnixSeconds) -> Resul
     .fetch_all(conn)
     .await?;
     rows.iter().map(|row| Ok(row.try_get("fingerprint")?)).collect()
+}
+
+/// Whether this certificate is revoked; one of before fingerprints were kept is on record by its serial number, DER's zero
+/// byte included.
+///
+/// # Errors
+/// If the store fails.
+pub async fn certificate_is_revoked(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
+    let row = db::query(
+        "SELECT 1 FROM certificate WHERE fingerprint IN (?, ?, ?) AND revoked_at_s IS NOT NULL LIMIT 1",
+    )
+    .bind(&peer.fingerprint)
+    .bind(&peer.serial)
+    .bind(format!("00{}", peer.serial))
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.is_some())
 }
 
 /// Fingerprints of the revoked certificates that would still count.

@@ -10,8 +10,8 @@ mod tests;
 mod tokens;
 
 pub use certificates::{
-    CertificateRow, NoRoom, Which, certificates, of_serial, record_certificate, revoke_certificates,
-    revoked_fingerprints,
+    CertificateRow, NoRoom, Which, certificate_is_revoked, certificates, of_serial, record_certificate,
+    revoke_certificates, revoked_fingerprints,
 };
 pub use join::{JoinRow, JoinTerms, Joined, insert_join, join, list_joins, revoke_join, use_id};
 pub use network::{Network, NetworkError};

@@ -3,16 +3,16 @@
 use hpc_schema::time::UnixSeconds;
 
 use super::certificates::{Which, insert, no_room, revoke_certificates};
-use crate::db::{self, Conn};
+use crate::db::{self, Conn, Row};
 use crate::identity::{Issued, PeerIdentity};
-use crate::store::{Store, StoreError, int, uint};
+use crate::store::{Store, StoreError, int, opt_uint, uint};
 
 /// What becomes of an outside CA's certificate that a connection shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
     /// It is on record.
     OnRecord,
-    /// All of its node's were revoked after it was issued; so is it, as the record has it now.
+    /// It is revoked; also one that is first seen, and was issued before all of its node's were.
     Revoked,
     /// So many of its node count that it has no place on record: nobody could revoke it.
     NoRoom,
@@ -28,12 +28,13 @@ pub async fn record_outside(
     peer: &PeerIdentity,
     now: UnixSeconds,
 ) -> Result<Outside, StoreError> {
-    let known = db::query("SELECT 1 FROM certificate WHERE fingerprint = ?")
+    let known = db::query("SELECT revoked_at_s FROM certificate WHERE fingerprint = ?")
         .bind(&peer.fingerprint)
         .fetch_optional(store.reader())
         .await?;
-    if known.is_some() {
-        return Ok(Outside::OnRecord);
+    // Memory may not know yet what is revoked.
+    if let Some(known) = as_recorded(known)? {
+        return Ok(known);
     }
     let mut tx = store.begin().await?;
     let found = note(&mut tx, peer, now).await?;
@@ -42,8 +43,8 @@ pub async fn record_outside(
 }
 
 async fn note(conn: &mut Conn, peer: &PeerIdentity, now: UnixSeconds) -> Result<Outside, StoreError> {
-    if adopt(&mut *conn, peer).await? {
-        return Ok(Outside::OnRecord);
+    if let Some(known) = adopt(&mut *conn, peer).await? {
+        return Ok(known);
     }
     let of = (&peer.cluster_id, &peer.node_id, peer.epoch.unwrap_or(0));
     let revoked = revoked_since(&mut *conn, peer).await?;
@@ -73,6 +74,19 @@ async fn note(conn: &mut Conn, peer: &PeerIdentity, now: UnixSeconds) -> Result<
     Ok(Outside::OnRecord)
 }
 
+/// What the record says, if it has the certificate.
+fn as_recorded(row: Option<Row>) -> Result<Option<Outside>, StoreError> {
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let revoked = opt_uint(&row, "revoked_at_s")?.is_some();
+    Ok(Some(if revoked {
+        Outside::Revoked
+    } else {
+        Outside::OnRecord
+    }))
+}
+
 /// Whether all certificates of the node were revoked since this one was issued, by its own word.
 async fn revoked_since(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
     let row = db::query("SELECT at_s FROM revoked_before WHERE cluster_id = ? AND node_id = ?")
@@ -84,20 +98,22 @@ async fn revoked_since(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, Sto
     Ok(at.is_some_and(|at| peer.not_before.0 <= at))
 }
 
-/// Gives a certificate that is on record by its serial number alone, as DER has it, its fingerprint; whether there was one.
+/// Gives a certificate that is on record by its serial number alone, as DER has it, its fingerprint; what the record says,
+/// if it has one.
 /// One that is revoked stays as it is: its number refuses it, and another CA's of the same number must not take that away.
-async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError> {
+async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, StoreError> {
     let known = db::query(
-        "SELECT 1 FROM certificate WHERE fingerprint = ?
-         OR (fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NOT NULL)",
+        "SELECT revoked_at_s FROM certificate WHERE fingerprint = ?
+         OR (fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NOT NULL)
+         ORDER BY revoked_at_s IS NULL LIMIT 1",
     )
     .bind(&peer.fingerprint)
     .bind(&peer.serial)
     .bind(format!("00{}", peer.serial))
     .fetch_optional(&mut *conn)
     .await?;
-    if known.is_some() {
-        return Ok(true);
+    if let Some(known) = as_recorded(known)? {
+        return Ok(Some(known));
     }
     let done = db::query(
         "UPDATE certificate SET fingerprint = ?, serial = ?, issuer = ?
@@ -114,5 +130,5 @@ async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, StoreError>
     .bind(int(peer.not_after.0))
     .execute(conn)
     .await?;
-    Ok(done.rows_affected() > 0)
+    Ok((done.rows_affected() > 0).then_some(Outside::OnRecord))
 }

@@ -45,6 +45,11 @@ impl Failure {
         Self::new(401, Refusal::whole(Code::IdentityMismatch, what))
     }
 
+    /// 401: a certificate that an operator has revoked.
+    pub(super) fn revoked() -> Self {
+        Self::certificate("the client certificate has been revoked")
+    }
+
     /// 429: come again after so many seconds.
     pub(super) fn rate_limited(seconds: u64) -> Self {
         Self {

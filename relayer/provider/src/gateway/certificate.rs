@@ -22,19 +22,21 @@ use super::path::PathIds;
 use super::record::record;
 use super::{Gateway, body};
 use crate::enrol::{self, NoRoom};
-use crate::identity::{NodeCsr, NodeSubject};
+use crate::identity::{NodeCsr, NodeSubject, PeerIdentity};
 use crate::registry::Node;
 use crate::{clock, spool, store::StoreError};
 
 /// Largest body here: a certificate request and little else.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Issues a node's certificate and puts it on record, with the registration that it answers.
+/// Issues a node's certificate and puts it on record, with the registration that it answers. Who asks `with` a certificate gets
+/// none once that is revoked.
 pub(super) async fn issue(
     gateway: &Gateway,
     csr: &NodeCsr,
     subject: &NodeSubject<'_>,
     registration: Option<u64>,
+    with: Option<&PeerIdentity>,
     now_ms: u64,
 ) -> Result<String, Failure> {
     let now = UnixSeconds(now_ms / 1000);
@@ -50,6 +52,13 @@ pub(super) async fn issue(
         .issue_node(csr, subject, now, lifetime, serial)
         .map_err(|e| fail(&e))?;
     let mut tx = gateway.store.begin().await?;
+    // Here and not only in memory: what is issued after a revocation would not be revoked by it.
+    if let Some(peer) = with
+        && enrol::certificate_is_revoked(&mut tx, peer).await?
+    {
+        tx.rollback().await.map_err(StoreError::from)?;
+        return Err(Failure::revoked());
+    }
     if let Err(full) = enrol::record_certificate(&mut tx, cluster, node, epoch, &issued, now).await? {
         tx.rollback().await.map_err(StoreError::from)?;
         return Err(no_room(node, full, now));
@@ -99,17 +108,22 @@ pub(super) async fn renew(
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
     let node = may_have_one(&gateway, node.as_deref())?;
-    certify(&gateway, &csr, node).await.map(Json)
+    certify(&gateway, &csr, node, Some(peer)).await.map(Json)
 }
 
 /// A certificate for the node's present registration.
-async fn certify(gateway: &Gateway, csr: &NodeCsr, node: &Node) -> Result<CertificateResponse, Failure> {
+async fn certify(
+    gateway: &Gateway,
+    csr: &NodeCsr,
+    node: &Node,
+    with: Option<&PeerIdentity>,
+) -> Result<CertificateResponse, Failure> {
     let subject = NodeSubject {
         cluster: &node.cluster_id,
         node: &node.node_id,
         epoch: node.chain.epoch,
     };
-    let certificate = issue(gateway, csr, &subject, None, clock::now_ms()).await?;
+    let certificate = issue(gateway, csr, &subject, None, with, clock::now_ms()).await?;
     Ok(CertificateResponse {
         certificate,
         ca: gateway.ca_bundle(),
@@ -179,7 +193,7 @@ pub(super) async fn recover(
     };
     let node = may_have_one(&gateway, Some(&node))?;
     // First: where it gets none, no numbers are given out in vain.
-    let issued = certify(&gateway, &csr, node).await?;
+    let issued = certify(&gateway, &csr, node, None).await?;
     // The key is all that a node without a disk has left. What it signs from here on may arrive nowhere, and its disk be
     // lost again.
     let mut registration = record(&gateway, node).await?.map(|(record, _)| record);

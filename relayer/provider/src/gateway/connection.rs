@@ -16,7 +16,18 @@ pub struct Connection {
     /// By its verified client certificate, if it showed one.
     pub peer: Option<Arc<PeerIdentity>>,
     /// Why that does not count, if it was found not to when it was shown.
-    pub refused: Option<&'static str>,
+    pub refused: Option<Refused>,
+}
+
+/// Why a certificate that TLS has verified does not count on its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// For what it is.
+    Certificate(&'static str),
+    /// The store failed, so it may not be on record: nobody could revoke it.
+    NotNoted,
+    /// Its node was not known, so it is not on record. Nothing is kept from who is still unknown.
+    NodeUnknown,
 }
 
 impl Connection {
@@ -44,8 +55,18 @@ impl Connection {
                 peer.node_id
             )));
         }
-        if let Some(why) = self.refused {
-            return Err(Failure::certificate(why));
+        // Another connection is another try to put it on record.
+        let again =
+            |seconds| Failure::unavailable(seconds, "the certificate is not on record yet; try again");
+        match self.refused {
+            Some(Refused::Certificate(why)) => return Err(Failure::certificate(why)),
+            Some(Refused::NotNoted) => return Err(again(5)),
+            Some(Refused::NodeUnknown)
+                if gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some() =>
+            {
+                return Err(again(1));
+            }
+            Some(Refused::NodeUnknown) | None => {}
         }
         still_counts(gateway, peer, now)?;
         Ok(peer)
@@ -60,7 +81,7 @@ fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Res
         return Err(Failure::certificate(what));
     }
     if gateway.controls.is_revoked(peer) {
-        return Err(Failure::certificate("the client certificate has been revoked"));
+        return Err(Failure::revoked());
     }
     // A node that is not on record is refused for that.
     let Some(node) = gateway.registry.node(&peer.cluster_id, &peer.node_id) else {

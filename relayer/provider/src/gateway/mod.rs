@@ -32,7 +32,7 @@ use tokio::sync::watch;
 
 pub use answer::Failure;
 pub use challenge::Challenges;
-pub use connection::Connection;
+pub use connection::{Connection, Refused};
 pub use hand_over::HandOver;
 pub use listener::serve;
 pub use tls::{ServerCertificate, Tls, TlsError, check_server, client_verifier, server_config};

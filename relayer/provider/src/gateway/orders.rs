@@ -33,7 +33,7 @@ pub(super) async fn acknowledge(
     tx.commit().await.map_err(StoreError::from)?;
     if taken {
         // At once: the answer to this very heartbeat must not tell the order again.
-        gateway.controls.refresh(&gateway.store).await?;
+        gateway.controls.reread(&gateway.store, cluster, node).await?;
     }
     Ok(())
 }

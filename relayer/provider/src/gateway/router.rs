@@ -238,14 +238,14 @@ fn bounded(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// Whether the connection ends with this answer: who has no certificate gets no second try on it, and who asks too
-/// much or shows a certificate that counts no more, neither.
+/// much or shows a certificate that does not count, neither.
 fn closes(connection: &Connection, status: StatusCode) -> bool {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::TOO_MANY_REQUESTS
         | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => true,
-        _ => connection.peer.is_none() && !status.is_success(),
+        _ => (connection.peer.is_none() || connection.refused.is_some()) && !status.is_success(),
     }
 }
 

@@ -12,6 +12,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::Gateway;
 use super::budget::network;
+use super::connection::Refused;
+use super::once::Seldom;
 use crate::clock;
 use crate::enrol::{self, Outside};
 use crate::identity::{IssuedBy, PeerError, PeerIdentity};
@@ -47,27 +49,34 @@ pub(super) async fn note_outside(
     peer: &PeerIdentity,
     issuer: &IssuedBy,
     from: IpAddr,
-) -> Option<&'static str> {
+) -> Option<Refused> {
+    static LOGGED: Seldom = Seldom::new();
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
-    if gateway.registry.node(cluster, node).is_none() || gateway.ca().is(issuer) {
+    if gateway.ca().is(issuer) {
         return None;
+    }
+    if gateway.registry.node(cluster, node).is_none() {
+        return Some(Refused::NodeUnknown);
     }
     let why = match enrol::record_outside(&gateway.store, peer, clock::now()).await {
         Ok(Outside::OnRecord) => return None,
-        Ok(Outside::Revoked) => "the client certificate was issued before all of the node were revoked",
+        Ok(Outside::Revoked) => "the client certificate has been revoked",
         Ok(Outside::NoRoom) => {
             "as many certificates of the node are on record as may count, and this one is not; revoke those that are not needed"
         }
         Err(error) => {
-            tracing::warn!(%error, %node, "a certificate of an outside CA is not on record; it cannot be revoked");
-            return None;
+            if let Some(others) = LOGGED.note(clock::now_ms()) {
+                tracing::error!(%error, %cluster, %node, others,
+                    "a certificate of an outside CA could not be put on record and is refused; others since the last such line");
+            }
+            return Some(Refused::NotNoted);
         }
     };
     if let Some(before) = gateway.once.note(network(from), why, clock::now_ms()) {
         tracing::warn!(%cluster, %node, %from, serial = %peer.serial, issuer = %peer.issuer, passed_over = before,
             "a certificate of an outside CA is refused: {why}; the same from there is not logged for ten minutes");
     }
-    Some(why)
+    Some(Refused::Certificate(why))
 }
 
 /// Ends when those who are trusted no longer vouch for this chain, since `trusting` was taken.

@@ -157,8 +157,8 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
         .collect()
 }
 
-/// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet: no cluster is
-/// swept while one is longer.
+/// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet, from the request's
+/// arrival; no cluster is swept while the database is behind for a part of it.
 const ON_THE_WAY_MS: u64 = 10_000;
 
 /// The nodes of which a report was accepted a moment ago, and is not on chain.

@@ -227,6 +227,9 @@ async fn a_message_that_its_receiver_never_takes_is_dropped_and_what_comes_after
         ..Alerts::default()
     };
     scene.site.start_with(scene.config.clone()).await;
+    // The six tries take 40 s and longer on a busy machine: each half has its own minute.
+    scene.waits("four tries", async || hook.got().len() >= 4).await;
+    scene.waits("six tries", async || hook.got().len() >= 6).await;
     scene.says("a message of alerts is dropped").await;
     let first = hook.got().remove(0).id;
     scene

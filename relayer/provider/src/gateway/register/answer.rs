@@ -86,7 +86,7 @@ pub(super) async fn done(
                 node: node_id,
                 epoch,
             };
-            issue(gateway, csr, &subject, Some(registration.id), now_ms).await?
+            issue(gateway, csr, &subject, Some(registration.id), None, now_ms).await?
         }
     };
     let response = RegisterResponse {

@@ -13,6 +13,8 @@ use crate::{clock, fault};
 
 /// Whether a sweep or a prune is needed is asked at most this often.
 const DUTIES_EVERY_MS: u64 = 10_000;
+/// A look at the duties that is overdue for so long goes before the next reports.
+const OVERDUE_MS: u64 = 30_000;
 /// Part of the interval between two looks at the queue that only arrivals bring about: most of them replace what waits
 /// already, and a look reads all of it.
 const LOOK_PART: u64 = 60;
@@ -37,6 +39,13 @@ impl Driver {
         if self.state.condition() != Condition::Live {
             return Ok(None);
         }
+        // Many nodes have a batch due whenever the key is idle: sweeps and prunes would never have their turn.
+        if self.signers.duties && are_overdue(self.last, self.duties_at, now) {
+            let next = self.look_for_duty(now).await?;
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
         let register = self.signers.duties && self.registrations_wait().await?;
         let report = self.reports_due(now).await?;
         // A thousand new nodes must not keep the others' reports waiting until they are too old.
@@ -47,10 +56,14 @@ impl Driver {
             return Ok(Some((Kind::Reports, None)));
         }
         if self.signers.duties && now >= self.duties_at {
-            self.duties_at = now.saturating_add(DUTIES_EVERY_MS);
-            return Ok(self.next_duty(now).await?.map(Duty::into_job));
+            return self.look_for_duty(now).await;
         }
         Ok(None)
+    }
+
+    async fn look_for_duty(&mut self, now: u64) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
+        self.duties_at = now.saturating_add(DUTIES_EVERY_MS);
+        Ok(self.next_duty(now).await?.map(Duty::into_job))
     }
 
     async fn registrations_wait(&self) -> Result<bool, StoreError> {
@@ -129,6 +142,27 @@ impl Driver {
             batch_limit: self.sizing.items(most),
             max_tx_bytes: self.sizing.bytes(u64::from(batch.max_tx_bytes)),
             max_gas: batch.max_gas,
+        }
+    }
+}
+
+/// Whether a duty goes before reports that may be due: one, then it is the reports' turn again.
+fn are_overdue(last: Option<Kind>, duties_at: u64, now: u64) -> bool {
+    last == Some(Kind::Reports) && now.saturating_sub(duties_at) >= OVERDUE_MS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duty_goes_before_reports_that_flow_steadily_once_it_is_long_overdue_and_one_at_a_time() {
+        let at = 100_000;
+        let late = at + OVERDUE_MS;
+        assert!(are_overdue(Some(Kind::Reports), at, late));
+        assert!(!are_overdue(Some(Kind::Reports), at, late - 1));
+        for last in [None, Some(Kind::Register), Some(Kind::Sweep), Some(Kind::Prune)] {
+            assert!(!are_overdue(last, at, late), "{last:?}");
         }
     }
 }

@@ -8,16 +8,16 @@ use hpc_chain::settle::BatchId;
 use hpc_schema::id::ClusterId;
 use hpc_schema::time::UnixSeconds;
 
-use super::super::apart::may_be_its_fault;
+use super::super::apart::{NodeKey, may_be_its_fault};
 use super::super::rota::Duty;
 use super::super::{duty, queue};
 use super::Driver;
 use crate::store::StoreError;
 use crate::{clock, events};
 
-/// While a report is longer on its way into the database no cluster is swept: [`queue::just_accepted`] knows the nodes of
-/// twice that time alone.
-const MOST_BEHIND: Duration = Duration::from_secs(5);
+/// While a report is longer on its way into the database no cluster is swept. [`queue::just_accepted`] counts its ten seconds
+/// from the request's arrival, the backlog only from the journal's sync: what is left is for a sync that is slow.
+const MOST_BEHIND: Duration = Duration::from_secs(2);
 
 impl Driver {
     /// The duty whose turn it is, if one is due.
@@ -26,7 +26,11 @@ impl Driver {
         if self.prune_due().await? {
             due.insert(Duty::Prune);
         }
-        for over in self.rota.keep(&due) {
+        // What only waits for a report or the database is needed still, and what was learnt of it stays.
+        let needed = self.sweeps_without(&BTreeSet::new());
+        let mut needed: BTreeSet<Duty> = needed.into_iter().map(Duty::Sweep).collect();
+        needed.extend(due.iter().cloned());
+        for over in self.rota.keep(&needed) {
             self.duty_taken(&over);
         }
         Ok(self.rota.next(&due, now_ms))
@@ -37,11 +41,15 @@ impl Driver {
         if self.backlog.behind() > MOST_BEHIND {
             return Ok(BTreeSet::new());
         }
-        let nodes = self.registry.nodes();
         let mut held = queue::unsettled(&self.store).await?;
-        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
+        held.extend(queue::just_accepted(&self.registry.nodes(), clock::now_ms()));
+        Ok(self.sweeps_without(&held))
+    }
+
+    /// The clusters that a sweep would change something in, but those that wait for a report of one of these nodes.
+    fn sweeps_without(&self, held: &BTreeSet<NodeKey>) -> BTreeSet<ClusterId> {
         let tip: UnixSeconds = self.registry.tip().time;
-        Ok(duty::sweeps_due(&nodes, &held, &self.registry.params(), tip))
+        duty::sweeps_due(&self.registry.nodes(), held, &self.registry.params(), tip)
     }
 
     /// Whether a node on record has been deregistered for so long that the contract removes it.
@@ -149,6 +157,28 @@ mod tests {
         d.registry.remove_node(&cluster, &"node-a".parse().unwrap());
         assert_eq!(d.next_duty(now).await.unwrap(), Some(second));
         assert_eq!(alarms(&d), 0);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_that_only_waits_keeps_its_pause_and_its_alarm() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = silent(dir.path(), &["hpc-cluster-1"]).await;
+        let duty = sweep("hpc-cluster-1");
+        let now = clock::now_ms();
+        d.put_off(&duty, "refused");
+        d.put_off(&duty, "refused");
+        assert_eq!(d.health.troubles().len(), 1);
+        // The database is behind; then a report is on its way.
+        d.backlog = Backlog::stuck_for(MOST_BEHIND + Duration::from_secs(1));
+        assert_eq!(d.next_duty(now).await.unwrap(), None);
+        d.backlog = Backlog::default();
+        let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-a".parse().unwrap());
+        let from = std::net::Ipv4Addr::LOCALHOST.into();
+        d.registry.accepted(&cluster, &node, 1, 2, clock::now_ms(), from);
+        assert!(d.sweeps_due().await.unwrap().is_empty());
+        assert_eq!(d.next_duty(now).await.unwrap(), None);
+        assert_eq!(d.health.troubles().len(), 1);
+        assert!(d.rota.put_off(&duty, now), "it is known");
     }
 
     #[tokio::test]
