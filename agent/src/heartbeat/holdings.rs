@@ -62,7 +62,11 @@ impl HoldingsFile {
             return Ok(&self.last);
         };
         self.last = match path.try_exists().map_err(at("read", path))? {
-            false => TaskHoldings::default(),
+            // Whoever takes tasks writes it when it starts; a file server may not be there.
+            false => TaskHoldings {
+                work: std::mem::take(&mut self.last.work),
+                ..TaskHoldings::default()
+            },
             true => {
                 let text = read_text(path, LIMIT)?;
                 let read = serde_json::from_str::<Holdings>(&text);

@@ -76,7 +76,7 @@ impl TaskFiles {
 
     /// The same in another configuration; what was learnt stays until another folder is read, and who asks this one goes on.
     pub(super) fn again(&mut self, config: &Config) {
-        let new = Self::of(config);
+        let new = Self::of(config).knowing(self.holdings.work.clone());
         if new.dir.is_none() {
             *self = new;
         } else if new.dir != self.dir {
@@ -118,7 +118,9 @@ impl TaskFiles {
             .silent
             .is_some_and(|since| now.saturating_duration_since(since) >= HANGS);
         let files = files.ok_or("the folder of tasks (tasks.dir) does not answer")?;
-        self.holdings = files.holdings.last().clone();
+        if files.error.is_none() {
+            self.holdings = files.holdings.last().clone();
+        }
         self.news = files.news.last().to_vec();
         files.error.clone().map_or(Ok(()), Err)
     }

@@ -6,7 +6,7 @@ use hpc_schema::code::Code;
 use hpc_schema::command::{AcknowledgementStatus, CommandType, Parameters};
 use serde_json::value::RawValue;
 
-use super::{Begun, lane};
+use super::{Begins, Begun, lane};
 use crate::clock::instant;
 use crate::command::{End, Entry, OrderedDrain, Outcome, Work, boot};
 use crate::config::Shutdown;
@@ -33,8 +33,8 @@ impl Agent {
             return;
         }
         while !self.orders.unsaved && !self.orders.stops {
-            if let Some((entry, work)) = self.orders.begins.take() {
-                self.start(&entry, work);
+            if let Some(begins) = self.orders.begins.take() {
+                self.start(begins);
                 continue;
             }
             let Some(entry) = self.orders.next().cloned() else {
@@ -44,13 +44,14 @@ impl Agent {
             if self.overdue(&entry, now) {
                 continue;
             }
+            let drain = self.orders.journal.drain.clone();
             self.orders.journal.begin(&entry.command_id);
             match self.begin_order(&entry, now) {
                 Begun::Ended(outcome) => self.finish_order(&entry.command_id, outcome),
                 Begun::Later(pause) => self.later(&entry.command_id, pause),
                 Begun::OnThread(work) => {
                     // Not kept is not begun.
-                    self.orders.begins = Some((entry, work));
+                    self.orders.begins = Some(Begins { entry, work, drain });
                     self.orders.unsaved = true;
                     self.keep_orders();
                 }
@@ -74,22 +75,26 @@ impl Agent {
     }
 
     /// The disk holds that it begins; meanwhile its time may have passed, or another order have taken its place.
-    fn start(&mut self, entry: &Entry, work: Work) {
+    fn start(&mut self, begins: Begins) {
+        let Begins {
+            mut entry,
+            work,
+            drain,
+        } = begins;
         let open = |e: &&Entry| e.command_id == entry.command_id && e.outcome.is_none();
         let Some(deadline) = self.orders.journal.entries().find(open).map(|e| e.deadline) else {
             return;
         };
-        // As it was before it was to begin.
-        let mut entry = entry.clone();
         entry.deadline = deadline;
         let entry = &entry;
         if self.overdue(entry, self.clock.seconds()) {
-            self.orders
-                .journal
-                .drain
-                .take_if(|d| d.command_id == entry.command_id);
-            self.orders.unsaved = true;
-            return self.keep_orders();
+            let ours = |d: &OrderedDrain| d.command_id == entry.command_id;
+            if entry.attempts == 0 && self.orders.journal.drain.as_ref().is_some_and(ours) {
+                self.orders.journal.drain = drain;
+                self.orders.unsaved = true;
+                self.keep_orders();
+            }
+            return;
         }
         // What Slurm is told may have changed since.
         let work = match work {

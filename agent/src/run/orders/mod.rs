@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hpc_schema::command::{Acknowledgement, CommandType, MAX_ACKNOWLEDGEMENTS};
 use tokio::sync::mpsc;
 
-use crate::command::{End, Entry, Journal, Outcome, Work};
+use crate::command::{End, Entry, Journal, OrderedDrain, Outcome, Work};
 use crate::state::{OrderStatus, StateDir};
 
 /// Orders that `status` shows.
@@ -37,6 +37,16 @@ fn lane(kind: CommandType) -> Lane {
     }
 }
 
+/// An order that is about to begin.
+#[derive(Debug)]
+struct Begins {
+    /// As it was before.
+    entry: Entry,
+    work: Work,
+    /// The drain that was in force before.
+    drain: Option<OrderedDrain>,
+}
+
 /// Orders and how far they are.
 #[derive(Debug)]
 pub(super) struct Orders {
@@ -46,9 +56,9 @@ pub(super) struct Orders {
     /// What cannot be acted on is not kept: it must not stand in a genuine order's way.
     refusals: Vec<Acknowledgement>,
     /// When those were taken that the disk has not confirmed.
-    taken: Option<u64>,
+    taken: BTreeMap<String, u64>,
     /// What is begun once the disk holds the journal that says so.
-    begins: Option<(Entry, Work)>,
+    begins: Option<Begins>,
     /// The disk has not taken the journal: it is tried again then.
     save_at: Option<Instant>,
     /// The orders that threads carry out, one a lane at most.
@@ -74,7 +84,7 @@ impl Orders {
             journal,
             unsaved: false,
             refusals: Vec::new(),
-            taken: None,
+            taken: BTreeMap::new(),
             begins: None,
             save_at: None,
             running: BTreeMap::new(),

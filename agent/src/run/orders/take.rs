@@ -22,6 +22,9 @@ impl Agent {
             return;
         }
         let now = self.clock.seconds();
+        self.orders
+            .taken
+            .retain(|id, _| commands.iter().any(|c| c.command_id == *id));
         for command in commands.iter().take(MOST) {
             let id = &command.command_id;
             let kind = match verify(command, &self.registration, now) {
@@ -37,7 +40,7 @@ impl Agent {
             };
             let before = self.orders.journal.clone();
             // The same words as the last time, so that a slow disk's late answer is about them.
-            let taken = *self.orders.taken.get_or_insert(now);
+            let taken = self.orders.taken.get(id).copied().unwrap_or(now);
             match self.orders.journal.take(command, kind, taken) {
                 Taken::Known => self.orders.unsaved = true,
                 Taken::Full => {
@@ -45,12 +48,13 @@ impl Agent {
                 }
                 Taken::New => match self.save_orders() {
                     Ok(()) => {
-                        self.orders.taken = None;
+                        self.orders.taken.remove(id);
                         tracing::info!(command = %id, kind = %kind, "order taken");
                     }
                     Err(e) => {
                         // It is told again with the next answer.
                         self.orders.journal = before;
+                        self.orders.taken.insert(id.clone(), taken);
                         self.warn_once(
                             "orders",
                             &format!("orders cannot be kept, and are not begun: {e}"),

@@ -89,9 +89,12 @@ impl Controls {
                 .collect(),
             revoked: enrol::revoked_fingerprints(store.reader()).await?,
         };
-        *self.orders_mut() = commands.into_iter().map(|(k, v)| (k, Arc::new(v))).collect();
         let revoked_more = !next.revoked.is_subset(&self.inner().revoked);
+        // Both at once: whoever reads one node's anew looks whether all were meanwhile.
+        let mut orders = self.orders_mut();
+        *orders = commands.into_iter().map(|(k, v)| (k, Arc::new(v))).collect();
         *self.inner.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        drop(orders);
         // Each of thousands of connections wakes up for this, so not for other decisions.
         if revoked_more {
             self.revoked.send_modify(|n| *n = n.wrapping_add(1));
@@ -107,9 +110,14 @@ impl Controls {
     /// # Errors
     /// If the store fails; what was read before stays in force.
     pub async fn reread(&self, store: &Store, cluster: &ClusterId, node: &NodeId) -> Result<(), StoreError> {
+        let before = self.inner().version;
         let rows = command::pending_of(store.reader(), cluster, node).await?;
         let key = (cluster.clone(), node.clone());
         let mut commands = self.orders_mut();
+        if self.inner().version != before {
+            // What was read of all is newer, or is read again in a moment.
+            return Ok(());
+        }
         if rows.is_empty() {
             commands.remove(&key);
         } else {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Failing {
 pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     let mut not_before = UnixSeconds(0);
     let mut failing = Failing::default();
-    let mut closed = BTreeSet::new();
+    let mut closed = BTreeMap::new();
     loop {
         let config = shared.live.get();
         let interval = config.audit.anchor_interval;
@@ -84,13 +84,16 @@ pub(super) async fn anchor(shared: Shared, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Anchors where it is time; in how many clusters, and why not in another one. Those that turn out to be closed are not tried
-/// again.
+/// A cluster that the chain does not know is tried again after so long.
+const CLOSED_SECONDS: u64 = 3600;
+
+/// Anchors where it is time; in how many clusters, and why not in another one. Those that turn out to be closed are
+/// tried again rarely: an endpoint may be behind.
 async fn once(
     desk: &Admin,
     interval: u64,
     now: UnixSeconds,
-    closed: &mut BTreeSet<ClusterId>,
+    closed: &mut BTreeMap<ClusterId, UnixSeconds>,
 ) -> Result<(usize, Option<AdminError>), AdminError> {
     let reader = desk.store.reader();
     let head = audit::head(reader).await?;
@@ -103,7 +106,9 @@ async fn once(
     for cluster in registry::clusters(reader).await? {
         let mine = cluster.owner == ours || cluster.operators.contains(&ours);
         let last = anchored.iter().find(|a| a.cluster_id == cluster.cluster_id);
-        if mine && !closed.contains(&cluster.cluster_id) && is_due(desk, last, interval, now).await? {
+        let shut = closed.get(&cluster.cluster_id);
+        let shut = shut.is_some_and(|at| now.0 < at.0.saturating_add(CLOSED_SECONDS));
+        if mine && !shut && is_due(desk, last, interval, now).await? {
             due.push(cluster);
         }
     }
@@ -120,7 +125,10 @@ async fn once(
             }
             // Closed: the chain has it no more, and this one is on record.
             Err(AdminError::OnChain(e)) if e.code == Code::UnknownCluster => {
-                closed.extend(some.iter().map(|cluster| cluster.cluster_id.clone()));
+                for cluster in some {
+                    tracing::info!(cluster = %cluster.cluster_id, "the audit log is not anchored in a cluster that the chain does not know; tried again in an hour");
+                    closed.insert(cluster.cluster_id.clone(), now);
+                }
                 continue;
             }
             Err(e) => {

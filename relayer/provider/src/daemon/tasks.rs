@@ -147,6 +147,7 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
     } = shared;
     let mut discover_at = Instant::now();
     let mut turns = registry::Turns::default();
+    let mut undiscovered = false;
     loop {
         let config = live.get();
         let discover = Instant::now() >= discover_at;
@@ -163,14 +164,19 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
         .await
         {
             Ok(()) => {
-                health.clear("not_synced");
                 if discover {
                     discover_at = Instant::now() + DISCOVER_EVERY;
+                }
+                // What one that looks for all could not read, one that does not has not read either.
+                undiscovered &= !discover;
+                if !undiscovered {
+                    health.clear("not_synced");
                 }
             }
             Err(e) => {
                 if discover && e.is_of_one() {
                     discover_at = Instant::now() + DISCOVER_AGAIN;
+                    undiscovered = true;
                 }
                 health.raise("not_synced", format!("the chain cannot be read: {e}"));
             }
