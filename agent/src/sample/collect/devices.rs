@@ -44,8 +44,10 @@ impl Collector for Bus {
 pub(super) struct Fabric(FabricProbe);
 
 impl Fabric {
-    pub(super) fn new(roots: &Roots) -> Self {
-        Self(FabricProbe::new(roots))
+    /// Where the kernel has such adapters now.
+    pub(super) fn found(roots: &Roots) -> Option<Self> {
+        let any = roots.sys.join("class/infiniband").exists();
+        any.then(|| Self(FabricProbe::new(roots)))
     }
 }
 

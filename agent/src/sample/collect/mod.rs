@@ -167,14 +167,15 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         }
     };
     let state = StateDir::new(memory_dir);
-    vec![
+    // A look each few seconds for what most nodes do not have would cost them a wake-up each.
+    let fabric = devices::Fabric::found(roots).map(|f| Box::new(f) as Box<dyn Collector>);
+    let all: Vec<Box<dyn Collector>> = vec![
         Box::new(host::Machine::new(roots)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots)),
         Box::new(host::Utilization::new(roots)),
         Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
-        Box::new(devices::Fabric::new(roots)),
         Box::new(devices::Temperature::new(roots)),
         Box::new(devices::Sensors::new(roots, kept(state.ports()))),
         Box::new(devices::Gpus::new(gpu, roots)),
@@ -182,5 +183,6 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         Box::new(work::Node::new(roots, slurm)),
         Box::new(work::Jobs::new(roots, slurm, kept(ledger_path(memory_dir)))),
         Box::new(work::SiteChecks::new(checks)),
-    ]
+    ];
+    fabric.into_iter().chain(all).collect()
 }
