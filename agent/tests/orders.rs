@@ -126,6 +126,27 @@ impl Site {
             .unwrap()
     }
 
+    /// An agent that is killed while `systemctl`, which then does `rest`, is to switch the host off; its configuration, and
+    /// the file of what `systemctl` was told.
+    async fn killed_at_the_shutdown(&self, rest: &str) -> (String, PathBuf) {
+        let (program, called) = (self.home.path("systemctl"), self.home.path("systemctl.called"));
+        stand_in(&program, &format!("#!/bin/sh\necho $* >> $0.called\n{rest}\n"));
+        let more = format!(
+            "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
+            program.display(),
+            self.home.path("none").display()
+        );
+        self.tell(&[order("s", "shutdown", "{}")]);
+        let mut first = self.process_with(&more);
+        self.gateway
+            .until("systemctl", |_| {
+                fs::read(&called).is_ok_and(|said| !said.is_empty())
+            })
+            .await;
+        first.kill().await.unwrap();
+        (more, called)
+    }
+
     fn tell(&self, commands: &[Command]) {
         self.gateway.behaviour().commands.extend(commands.iter().cloned());
     }
@@ -420,24 +441,7 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
 #[tokio::test]
 async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
     let site = Site::start().await;
-    let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
-    stand_in(
-        &program,
-        &format!("#!/bin/sh\necho $* >> {}\nsleep 20\n", called.display()),
-    );
-    let more = format!(
-        "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
-        program.display(),
-        site.home.path("none").display()
-    );
-    site.tell(&[order("s", "shutdown", "{}")]);
-    let mut first = site.process_with(&more);
-    site.gateway
-        .until("systemctl", |_| {
-            fs::read(&called).is_ok_and(|said| !said.is_empty())
-        })
-        .await;
-    first.kill().await.unwrap();
+    let (more, called) = site.killed_at_the_shutdown("sleep 20").await;
     // As a boot of the host would leave it.
     let (orders, boot) = (
         site.home.path("state/orders.json"),
@@ -461,26 +465,10 @@ async fn a_host_that_comes_up_again_is_not_switched_off_a_second_time() {
 #[tokio::test]
 async fn a_host_that_has_not_been_down_since_is_told_again() {
     let site = Site::start().await;
-    let (program, called) = (site.home.path("systemctl"), site.home.path("called"));
-    let said = called.display();
-    // The first time it takes the agent along before it has said anything to the host.
-    stand_in(
-        &program,
-        &format!("#!/bin/sh\necho $* >> {said}\n[ $(wc -l < {said}) -gt 1 ] || sleep 20\n"),
-    );
-    let more = format!(
-        "commands: {{shutdown: host, systemctl: {}, helper: {}}}\n",
-        program.display(),
-        site.home.path("none").display()
-    );
-    site.tell(&[order("s", "shutdown", "{}")]);
-    let mut first = site.process_with(&more);
-    site.gateway
-        .until("systemctl", |_| {
-            fs::read(&called).is_ok_and(|said| !said.is_empty())
-        })
+    // The first time it has not said anything to the host yet when the agent ends.
+    let (more, called) = site
+        .killed_at_the_shutdown("[ $(wc -l < $0.called) -gt 1 ] || sleep 20")
         .await;
-    first.kill().await.unwrap();
     let running = site.run(&more);
     let ack = site.outcome("s").await;
     assert_eq!(ack.status, AcknowledgementStatus::Done, "{ack:?}");

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Home, order, read, stand_in};
 use hpc_schema::gateway::ConfigUpdates;
-use hpc_schema::heartbeat::{HealthStatus, Heartbeat};
+use hpc_schema::heartbeat::{HealthStatus, Heartbeat, JobId};
 use hpc_schema::registry::JobIds;
 use tokio::process::{Child, Command};
 
@@ -500,7 +500,17 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let holdings = real.join("holdings.json");
     let all_memory =
         r#"{"kind":"vm","name":"vm-1","task_id":"task-1","since":1,"facts":{"memory_mib":1073741824}}"#;
-    std::fs::write(&holdings, format!(r#"{{"holdings":[{all_memory}]}}"#)).unwrap();
+    let runs = r#"{"kind":"vm","name":"vm-1","task_id":"task-1"}"#;
+    std::fs::write(
+        &holdings,
+        format!(r#"{{"holdings":[{all_memory}],"running":[{runs}]}}"#),
+    )
+    .unwrap();
+    let runs_still = |what: &str| {
+        let jobs = last(&gateway).jobs.unwrap_or_default();
+        let ids: Vec<&str> = jobs.active_job_ids.iter().map(JobId::as_str).collect();
+        assert_eq!((jobs.running_count, ids), (Some(1), vec!["vm-1"]), "{what}");
+    };
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
     let text = read(&config) + &format!("tasks: {{dir: {}}}\n", tasks.display());
     std::fs::write(&config, text).unwrap();
@@ -514,6 +524,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         "a task has all of it"
     );
     assert_eq!(last(&gateway).health.status, HealthStatus::Healthy, "{}", log());
+    runs_still("a machine is work");
 
     point(&tasks, &frozen);
     let hung = Instant::now();
@@ -531,6 +542,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let stuck = |f: &String| f.starts_with("collector_stuck: tasks folder does not answer");
     assert!(status.findings.iter().any(stuck), "{status:?}");
     assert_eq!(last(&gateway).health.status, HealthStatus::Degraded);
+    runs_still("while the folder hangs");
     none_was_late(&gateway);
 
     // The folder is back, and the task is not.
@@ -548,6 +560,12 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         !gateway::status(&home).findings.iter().any(stuck)
     })
     .await;
+    stop(agent, &config).await;
+    // Nobody has said that the machine is gone.
+    let n = gateway.seen().heartbeats.len();
+    let agent = start(&config, &frozen);
+    gateway.until_heartbeats(n + 1).await;
+    runs_still("over a restart, and without a file");
     stop(agent, &config).await;
 
     point(&tasks, &frozen);

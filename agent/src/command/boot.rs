@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::probe::line;
+use crate::probe::{boot_id, line};
 
 /// A name of this boot: the kernel's, and when the first process was started. A container shares the former with its host
 /// and has a first process of its own; where `/proc` hides that one (`hidepid`), the kernel's name has to do.
 #[must_use]
 pub fn boot(proc: &Path) -> Option<String> {
-    let id = line(&proc.join("sys/kernel/random/boot_id"))?;
+    let id = boot_id(proc)?;
     let stat = line(&proc.join("1/stat"));
     // The name of the program may hold anything; proc(5) counts the start as field 22, 20th behind it.
     let fields = stat.as_deref().and_then(|s| s.rsplit_once(')'));
@@ -37,6 +37,5 @@ mod tests {
         };
         assert_eq!(at(12).as_deref(), Some("b-1/12"));
         assert_eq!(at(9000).as_deref(), Some("b-1/9000"));
-        assert!(boot(Path::new("/proc")).is_some());
     }
 }

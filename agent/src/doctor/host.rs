@@ -145,7 +145,7 @@ pub(super) fn energy(roots: &Roots, user: &User) -> Check {
             user.name,
             class.display()
         ),
-        "packages and install bring udev/rules.d/60-virtengine-node-agent.rules: udevadm control --reload; udevadm trigger --subsystem-match=powercap",
+        "udevadm control --reload; udevadm trigger --subsystem-match=powercap; where neither /etc/udev/rules.d nor /usr/lib/udev/rules.d has 60-virtengine-node-agent.rules, install the package again (or run virtengine-node-agent install)",
     )
 }
 

@@ -69,7 +69,9 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
         if let Some(why) = &gpu.refused {
             add(
                 "gpus_unknown",
-                format!("the driver tells nothing of {name}: {why}"),
+                format!(
+                    "the driver tells nothing of {name}: {why}; where it is a permission, the agent's user must be able to open its device, and a reboot does not help"
+                ),
             );
         }
         memory_of(gpu, &name, &mut add);

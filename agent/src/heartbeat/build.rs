@@ -12,9 +12,8 @@ use crate::health::{Finding, Severity};
 use crate::probe::errors::Errors;
 use crate::probe::gpu::GpuReport;
 use crate::probe::latency::{Measured, average as average_latency};
-use crate::probe::memory::Memory;
 use crate::probe::slurm::Answer;
-use crate::sample::{Category, Figures};
+use crate::sample::Figures;
 
 /// What a heartbeat holds besides figures.
 #[derive(Debug)]
@@ -55,8 +54,6 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
         chain_latency_ms: context.chain_latency_ms,
         avg_cluster_latency_us: average_latency(peers),
     };
-    // As use it is of its moment: a figure of capacity may be older.
-    let memory = figures.memory.fresh_as(Category::Utilization, now);
     let gpus = figures.gpus.fresh(now);
     let errors = figures.errors.fresh(now);
     let counted = errors.and_then(Errors::whole);
@@ -80,7 +77,7 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
             load_average_5m: average(|l| l.five),
             load_average_15m: average(|l| l.fifteen),
             cpu_utilization_percent: percent(figures.cpu.fresh(now).copied()),
-            memory_utilization_percent: percent(memory.and_then(Memory::utilization)),
+            memory_utilization_percent: percent(figures.memory_use(now)),
             disk_io_utilization_percent: percent(figures.disk.fresh(now).map(|d| d.percent)),
             network_utilization_percent: percent(figures.busiest_link(now)),
             temperature_celsius: figures.temperature.fresh(now).copied(),
@@ -115,6 +112,7 @@ fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::memory::Memory;
     use crate::probe::network::NetworkUse;
 
     fn peer(name: &str, latency_us: Option<u64>, loss_percent: u8, measured_at: u64) -> Measured {

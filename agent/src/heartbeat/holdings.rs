@@ -201,6 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = vec![Label::lossy("vm-7").unwrap()];
         let mut file = HoldingsFile::new(Some(dir.path())).knowing(before.clone());
+        assert_eq!(file.read().unwrap().work, before, "no file yet");
         for silent in ["{", r#"{"holdings": []}"#] {
             std::fs::write(dir.path().join("holdings.json"), silent).unwrap();
             drop(file.read().cloned());

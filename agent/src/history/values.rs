@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use crate::probe::latency::average;
-use crate::probe::memory::Memory;
 use crate::probe::slurm::Answer;
 use crate::sample::{Category, Figure, Figures};
 
@@ -56,7 +55,7 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
             taken(&[f.cpu.taken(), f.disk.taken(), f.network.taken(), f.fabric.taken()]),
             vec![
                 get(&f.cpu, now, |p| whole(*p)),
-                get(&f.memory, now, |m| Memory::utilization(m).and_then(whole)),
+                f.memory_use(now).and_then(whole),
                 get(&f.disk, now, |d| whole(d.percent)),
                 f.busiest_link(now).and_then(whole),
             ],

@@ -96,6 +96,12 @@ pub fn line(path: &Path) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
+/// The kernel's name of this boot.
+#[must_use]
+pub fn boot_id(proc: &Path) -> Option<String> {
+    line(&proc.join("sys/kernel/random/boot_id"))
+}
+
 /// A recorded tree of another host, unpacked: `fixtures/<name>.tree`.
 #[cfg(test)]
 pub(crate) fn recorded(name: &str) -> (tempfile::TempDir, Roots) {

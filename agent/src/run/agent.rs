@@ -164,7 +164,7 @@ impl Agent {
                 .with_attendant(keeper.attendant(&state, &config.sampling)),
             keeper,
             adaptive: Adaptive::default(),
-            task_files: TaskFiles::of(&config).knowing(status.work.clone()),
+            task_files: TaskFiles::of(&config, status.work.clone()),
             disk: Disk::default(),
             tag: registration.tag(),
             interval: config.sampling.base_interval,

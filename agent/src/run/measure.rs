@@ -169,21 +169,23 @@ impl Agent {
             return false;
         };
         last != health
-            || keys(findings).iter().any(|k| !self.last_findings.contains(k))
+            || findings
+                .iter()
+                .any(|f| !self.last_findings.iter().any(|(code, of)| f.key() == (*code, of)))
             || self.work_ended()
             || self.orders.has_news()
     }
 
     /// The last work of a draining node has ended: the sooner it is drained, the sooner it can be serviced.
     fn work_ended(&self) -> bool {
+        let chain = self.status.chain.as_ref();
+        let draining = chain.is_some_and(|c| c.node_state == NodeState::Draining);
+        if !draining || self.last_running.is_none_or(|n| n == 0) {
+            return false;
+        }
         let now = jobs(self.sampler.figures().jobs.fresh(instant()), None);
-        let now = with_held(now, &self.task_files.holdings().work).and_then(|j| j.running_count);
-        let draining = self
-            .status
-            .chain
-            .as_ref()
-            .is_some_and(|c| c.node_state == NodeState::Draining);
-        draining && self.last_running.is_some_and(|n| n > 0) && now == Some(0)
+        let now = with_held(now, &self.task_files.holdings().work);
+        now.and_then(|j| j.running_count) == Some(0)
     }
 }
 

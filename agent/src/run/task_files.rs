@@ -44,39 +44,28 @@ impl Files {
 }
 
 impl TaskFiles {
-    /// Of the folder in this configuration.
-    pub(super) fn of(config: &Config) -> Self {
-        let asked = config.tasks.as_ref().map(|tasks| {
-            Patient::new(Files {
-                holdings: HoldingsFile::new(Some(&tasks.dir)),
-                news: News::of(Some(&tasks.dir)),
-                error: None,
-            })
-        });
+    /// Of the folder in this configuration; `work` ran by tasks when an agent last looked, and goes on until the folder says
+    /// otherwise.
+    pub(super) fn of(config: &Config, work: Vec<JobId>) -> Self {
+        let Some(dir) = config.tasks.as_ref().map(|tasks| tasks.dir.clone()) else {
+            return Self::default();
+        };
+        let holdings = HoldingsFile::new(Some(&dir)).knowing(work);
         Self {
-            asked,
-            dir: config.tasks.as_ref().map(|tasks| tasks.dir.clone()),
+            holdings: holdings.last().clone(),
+            asked: Some(Patient::new(Files {
+                holdings,
+                news: News::of(Some(&dir)),
+                error: None,
+            })),
+            dir: Some(dir),
             ..Self::default()
         }
     }
 
-    /// The same; this ran by tasks when an agent last looked, and goes on until the folder says otherwise.
-    pub(super) fn knowing(mut self, work: Vec<JobId>) -> Self {
-        if let Some(dir) = &self.dir {
-            let holdings = HoldingsFile::new(Some(dir)).knowing(work);
-            self.holdings = holdings.last().clone();
-            self.asked = Some(Patient::new(Files {
-                holdings,
-                news: News::of(Some(dir)),
-                error: None,
-            }));
-        }
-        self
-    }
-
     /// The same in another configuration; what was learnt stays until another folder is read, and who asks this one goes on.
     pub(super) fn again(&mut self, config: &Config) {
-        let new = Self::of(config).knowing(self.holdings.work.clone());
+        let new = Self::of(config, self.holdings.work.clone());
         if new.dir.is_none() {
             *self = new;
         } else if new.dir != self.dir {

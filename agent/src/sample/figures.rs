@@ -166,6 +166,13 @@ impl Figures {
         percent(&self.network).max(percent(&self.fabric))
     }
 
+    /// Memory in use in percent. As use it is of its moment: a figure of capacity may be older.
+    #[must_use]
+    pub fn memory_use(&self, now: Instant) -> Option<u8> {
+        let memory = self.memory.fresh_as(Category::Utilization, now);
+        memory.and_then(Memory::utilization)
+    }
+
     /// When the oldest figure was measured of those that findings are made of; none while one never was, or the site's
     /// checks were not run. What no collector measures here does not count.
     #[must_use]

@@ -86,6 +86,10 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
             UnixSeconds(d.since)
         );
     }
+    if !s.work.is_empty() {
+        let work: Vec<&str> = s.work.iter().map(hpc_schema::heartbeat::JobId::as_str).collect();
+        say!("work of tasks:   {}", work.join(", "));
+    }
     if let Some(out) = &s.service {
         let waits = out.waits_for.as_deref().unwrap_or("the next look");
         say!(

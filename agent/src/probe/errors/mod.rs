@@ -20,7 +20,7 @@ use kmsg::Kmsg;
 
 use super::host::HostProbe;
 use super::kept::Kept;
-use super::{Roots, line};
+use super::{Roots, boot_id};
 
 /// Reads `/dev/kmsg` and the journal, and remembers.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ErrorsProbe {
             uptime: self.host.uptime()?,
         };
         if self.boot.is_none() {
-            self.boot = line(&self.roots.proc.join("sys/kernel/random/boot_id"));
+            self.boot = boot_id(&self.roots.proc);
         }
         let kept = &self.kept;
         let log = self

@@ -162,7 +162,7 @@ impl Agent {
                     // Whether a host was told that has not been down since is not known, and being told twice does it
                     // no harm; one that has been down is not switched off a second time.
                     if entry.attempts > 0 && boot.is_none() {
-                        let text = "was begun before, and which boot of the host that was cannot be read (/proc/sys/kernel/random/boot_id)";
+                        let text = "was begun before, and which boot of the host that was cannot be read (/proc/sys/kernel/random/boot_id); look whether it went down, and order it again if not";
                         return Begun::Ended(Outcome::failed(now, text));
                     }
                     if entry.attempts > 0 && entry.boot != boot {

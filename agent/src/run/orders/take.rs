@@ -1,10 +1,10 @@
 //! Orders are taken from the gateway's answer, and kept.
 
-use hpc_schema::command::{Acknowledgement, Command};
+use hpc_schema::command::{Acknowledgement, Command, CommandType};
 
 use super::carry_out::PATIENCE;
 use crate::clock::instant;
-use crate::command::{Taken, refused, verify};
+use crate::command::{Journal, Taken, refused, verify};
 use crate::run::Agent;
 
 /// Orders that one answer may bring; the gateway keeps no more for a node, and one of the chain beside them.
@@ -25,6 +25,8 @@ impl Agent {
         self.orders
             .taken
             .retain(|id, _| commands.iter().any(|c| c.command_id == *id));
+        let before = self.orders.journal.clone();
+        let mut new = Vec::new();
         for command in commands.iter().take(MOST) {
             let id = &command.command_id;
             let kind = match verify(command, &self.registration, now) {
@@ -38,7 +40,6 @@ impl Agent {
                     continue;
                 }
             };
-            let before = self.orders.journal.clone();
             // The same words as the last time, so that a slow disk's late answer is about them.
             let taken = self.orders.taken.get(id).copied().unwrap_or(now);
             match self.orders.journal.take(command, kind, taken) {
@@ -46,24 +47,36 @@ impl Agent {
                 Taken::Full => {
                     tracing::error!(command = %id, "too many orders wait; this one is not taken yet");
                 }
-                Taken::New => match self.save_orders() {
-                    Ok(()) => {
-                        self.orders.taken.remove(id);
-                        tracing::info!(command = %id, kind = %kind, "order taken");
-                    }
-                    Err(e) => {
-                        // It is told again with the next answer.
-                        self.orders.journal = before;
-                        self.orders.taken.insert(id.clone(), taken);
-                        self.warn_once(
-                            "orders",
-                            &format!("orders cannot be kept, and are not begun: {e}"),
-                        );
-                    }
-                },
+                Taken::New => new.push((id.clone(), kind, taken)),
             }
         }
+        if !new.is_empty() {
+            self.keep_taken(new, before);
+        }
         self.keep_orders();
+    }
+
+    /// Has all of these on disk at once, or none is taken.
+    fn keep_taken(&mut self, new: Vec<(String, CommandType, u64)>, before: Journal) {
+        match self.save_orders() {
+            Ok(()) => {
+                for (id, kind, _) in new {
+                    self.orders.taken.remove(&id);
+                    tracing::info!(command = %id, kind = %kind, "order taken");
+                }
+            }
+            Err(e) => {
+                // They are told again with the next answer.
+                self.orders.journal = before;
+                self.orders
+                    .taken
+                    .extend(new.into_iter().map(|(id, _, at)| (id, at)));
+                self.warn_once(
+                    "orders",
+                    &format!("orders cannot be kept, and are not begun: {e}"),
+                );
+            }
+        }
     }
 
     /// The gateway has taken these acknowledgements.

@@ -38,8 +38,13 @@ pub(super) async fn run(desk: &Desk, what: CertificateCommand, out: Output) -> a
                 cluster_id.as_ref(),
             )?;
             let revoked = desk.revoke_certificates(which).await?;
+            let unseen = if node_id.is_some() {
+                ", and those that an outside CA has issued to the node until now; it gets a new one with its agent key"
+            } else {
+                ""
+            };
             out.done(
-                &format!("{revoked} certificates revoked"),
+                &format!("{revoked} certificates revoked{unseen}"),
                 &json!({ "revoked": revoked }),
             )
         }

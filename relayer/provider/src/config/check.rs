@@ -49,8 +49,7 @@ impl Config {
             Span::seconds(1),
             Span::seconds(600),
         )?;
-        let mut names: Vec<&String> = self.keys.extra_relayers.iter().collect();
-        names.push(&self.keys.relayer);
+        let mut names: Vec<&String> = self.keys.paying().map(|(_, name)| name).collect();
         names.sort();
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
             fail(

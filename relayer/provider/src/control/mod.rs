@@ -154,7 +154,7 @@ impl Controls {
         !inner.revoked.is_empty()
             && (inner.revoked.contains(&peer.fingerprint)
                 || inner.revoked.contains(&peer.serial)
-                || inner.revoked.contains(&format!("00{}", peer.serial)))
+                || inner.revoked.contains(&peer.der_serial()))
     }
 
     /// Ends when this certificate is revoked after `revocations` was taken. A request gets to know why; an idle connection

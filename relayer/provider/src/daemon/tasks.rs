@@ -178,7 +178,11 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
                     discover_at = Instant::now() + DISCOVER_AGAIN;
                     undiscovered = true;
                 }
-                health.raise("not_synced", format!("the chain cannot be read: {e}"));
+                let what = match e {
+                    registry::SyncError::Cluster(..) => e.to_string(),
+                    _ => format!("the chain cannot be read: {e}"),
+                };
+                health.raise("not_synced", what);
             }
         }
         tokio::select! {

@@ -188,7 +188,7 @@ pub async fn certificate_is_revoked(conn: &mut Conn, peer: &PeerIdentity) -> Res
     )
     .bind(&peer.fingerprint)
     .bind(&peer.serial)
-    .bind(format!("00{}", peer.serial))
+    .bind(peer.der_serial())
     .fetch_optional(conn)
     .await?;
     Ok(row.is_some())

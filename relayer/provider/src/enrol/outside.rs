@@ -109,7 +109,7 @@ async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, 
     )
     .bind(&peer.fingerprint)
     .bind(&peer.serial)
-    .bind(format!("00{}", peer.serial))
+    .bind(peer.der_serial())
     .fetch_optional(&mut *conn)
     .await?;
     if let Some(known) = as_recorded(known)? {
@@ -124,7 +124,7 @@ async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, 
     .bind(&peer.serial)
     .bind(&peer.issuer)
     .bind(&peer.serial)
-    .bind(format!("00{}", peer.serial))
+    .bind(peer.der_serial())
     .bind(peer.cluster_id.as_str())
     .bind(peer.node_id.as_str())
     .bind(int(peer.not_after.0))

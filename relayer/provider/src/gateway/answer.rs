@@ -10,6 +10,9 @@ use crate::clock;
 use crate::control::Disabled;
 use crate::store::StoreError;
 
+/// What is said to whoever shows one.
+pub(super) const REVOKED: &str = "the client certificate has been revoked";
+
 /// A request that is not answered as it wished: `application/problem+json` with a stable code.
 #[derive(Debug)]
 pub struct Failure {
@@ -47,7 +50,7 @@ impl Failure {
 
     /// 401: a certificate that an operator has revoked.
     pub(super) fn revoked() -> Self {
-        Self::certificate("the client certificate has been revoked")
+        Self::certificate(REVOKED)
     }
 
     /// 429: come again after so many seconds.

@@ -60,9 +60,9 @@ pub(super) async fn note_outside(
     }
     let why = match enrol::record_outside(&gateway.store, peer, clock::now()).await {
         Ok(Outside::OnRecord) => return None,
-        Ok(Outside::Revoked) => "the client certificate has been revoked",
+        Ok(Outside::Revoked) => super::answer::REVOKED,
         Ok(Outside::NoRoom) => {
-            "as many certificates of the node are on record as may count, and this one is not; revoke those that are not needed"
+            "as many certificates of the node are on record as may count, and this one is not; an operator may revoke them (virtengine-provider certificate revoke --node-id NODE)"
         }
         Err(error) => {
             if let Some(others) = LOGGED.note(clock::now_ms()) {

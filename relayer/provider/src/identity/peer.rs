@@ -104,6 +104,14 @@ impl PeerIdentity {
     }
 }
 
+impl PeerIdentity {
+    /// The serial number as records of before fingerprints were kept may have it, DER's zero byte included.
+    #[must_use]
+    pub fn der_serial(&self) -> String {
+        format!("00{}", self.serial)
+    }
+}
+
 /// DER puts a zero byte before a serial number whose top bit is set; nobody writes it.
 fn serial_text(raw: &[u8]) -> String {
     let zeros = raw

@@ -6,6 +6,8 @@ mod listed;
 mod node;
 mod others;
 mod peers;
+#[cfg(test)]
+pub(crate) mod scene;
 mod store;
 mod sync;
 mod task_keys;

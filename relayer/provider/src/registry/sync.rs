@@ -35,13 +35,20 @@ pub enum SyncError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A cluster, for a reason that is its own.
+    #[error("cluster {0} cannot be read, the others are: {1}")]
+    Cluster(ClusterId, Box<SyncError>),
 }
 
 impl SyncError {
     /// Whether it is about what was asked for alone: the chain answers, and may well answer what is asked of other clusters.
     #[must_use]
     pub fn is_of_one(&self) -> bool {
-        matches!(self, Self::Query(e) if e.class() == Class::Rejected)
+        match self {
+            Self::Query(e) => e.class() == Class::Rejected,
+            Self::Cluster(..) => true,
+            Self::Store(_) => false,
+        }
     }
 }
 
@@ -104,7 +111,8 @@ pub async fn sync(
     for cluster in &clusters {
         match sync_whole(client, db, registry, cluster, turns, discover, now_ms).await {
             Err(e) if e.is_of_one() => {
-                tracing::warn!(%cluster, error = %e, "a cluster cannot be read; the others are");
+                let e = SyncError::Cluster(cluster.clone(), Box::new(e));
+                tracing::debug!("{e}");
                 outcome = outcome.and(Err(e));
             }
             // No other cluster could be read either.
@@ -289,26 +297,13 @@ mod round_tests;
 
 #[cfg(test)]
 mod tests {
-    use hpc_schema::node::NodeState;
 
     use super::*;
-    use crate::identity::Seed;
+    use crate::registry::scene;
 
     fn view(epoch: u64) -> RelayView {
-        RelayView {
-            node_id: "node-a".parse().unwrap(),
-            page: 0,
-            slot: 0,
-            epoch,
-            sequence: 1,
-            agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
-            section_digest: "00".repeat(16),
-            recorded_state: NodeState::Active,
-            state: NodeState::Active,
-            last_heartbeat: UnixSeconds(1_000),
-            offline_since: None,
-            drain: None,
-        }
+        let view = scene::view();
+        RelayView { epoch, ..view }
     }
 
     #[test]

@@ -37,15 +37,15 @@ pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
 /// A sweep signed now is in a block some seconds later: a node that would be stepped by then is looked at as one that is.
 const AHEAD_SECONDS: u64 = 15;
 
-/// The clusters that a sweep would change something in. Not one of which a report of a node that the sweep would step has
-/// not ended: it could save the node.
+/// The clusters that a sweep would change something in, and whether each may be swept: not while a report of a node that the
+/// sweep would step has not ended, for it could save the node.
 #[must_use]
-pub fn sweeps_due(
+pub fn sweeps(
     nodes: &[Arc<Node>],
     unsettled: &BTreeSet<(ClusterId, NodeId)>,
     params: &Params,
     now: UnixSeconds,
-) -> BTreeSet<ClusterId> {
+) -> BTreeMap<ClusterId, bool> {
     // Of each cluster: whether a node would be stepped now, and whether none that would be by then is waited for.
     let mut clusters: BTreeMap<&ClusterId, (bool, bool)> = BTreeMap::new();
     let soon = now.plus(AHEAD_SECONDS);
@@ -57,8 +57,8 @@ pub fn sweeps_due(
     }
     clusters
         .into_iter()
-        .filter(|(_, (due, free))| *due && *free)
-        .map(|(c, _)| c.clone())
+        .filter(|(_, (due, _))| *due)
+        .map(|(c, (_, free))| (c.clone(), free))
         .collect()
 }
 
@@ -89,23 +89,16 @@ mod tests {
     use hpc_schema::registry::{Drain, RelayView};
 
     use super::*;
-    use crate::identity::Seed;
     use crate::registry::Registry;
+    use crate::registry::scene::view;
 
     fn node(id: &str, state: NodeState, last: u64) -> RelayView {
         RelayView {
             node_id: id.parse().unwrap(),
-            page: 0,
-            slot: 0,
-            epoch: 1,
-            sequence: 1,
-            agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
-            section_digest: "00".repeat(16),
             recorded_state: state,
             state,
             last_heartbeat: UnixSeconds(last),
-            offline_since: None,
-            drain: None,
+            ..view()
         }
     }
 
@@ -124,7 +117,10 @@ mod tests {
         params: &Params,
         now: UnixSeconds,
     ) -> Option<ClusterId> {
-        sweeps_due(nodes, held, params, now).pop_first()
+        let mut free = sweeps(nodes, held, params, now)
+            .into_iter()
+            .filter(|(_, free)| *free);
+        free.next().map(|(cluster, _)| cluster)
     }
 
     #[test]
@@ -139,9 +135,11 @@ mod tests {
             registry.set_node(&cluster.parse().unwrap(), silent, 1, UnixSeconds(0));
         }
         let p = Params::default();
-        let due = sweeps_due(&registry.nodes(), &BTreeSet::new(), &p, UnixSeconds(2_000));
-        let wanted = ["hpc-cluster-1", "hpc-cluster-3"].map(|c| c.parse::<ClusterId>().unwrap());
-        assert_eq!(due, BTreeSet::from(wanted));
+        let named = |c: &str| c.parse::<ClusterId>().unwrap();
+        let held = BTreeSet::from([(named("hpc-cluster-3"), "node-a".parse().unwrap())]);
+        let due = sweeps(&registry.nodes(), &held, &p, UnixSeconds(2_000));
+        let wanted = [(named("hpc-cluster-1"), true), (named("hpc-cluster-3"), false)];
+        assert_eq!(due, BTreeMap::from(wanted));
     }
 
     #[test]

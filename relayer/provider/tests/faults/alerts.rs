@@ -18,6 +18,14 @@ use crate::site::{Site, eventually};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
+fn webhook(site: &Site, url: String) -> Webhook {
+    Webhook {
+        url,
+        secret_file: secret_file(site),
+        ca_file: None,
+    }
+}
+
 fn secret_file(site: &Site) -> PathBuf {
     let path = site.home().join("webhook.secret");
     fs::write(&path, SECRET).unwrap();
@@ -98,11 +106,7 @@ async fn an_alert_is_delivered_once_grouped_and_resolved_once_whatever_receiver_
     config.alerts = Alerts {
         group_wait: Span::seconds(12),
         log: false,
-        webhooks: vec![Webhook {
-            url: format!("{}/hook", hook.url()),
-            secret_file: secret_file(&site),
-            ca_file: None,
-        }],
+        webhooks: vec![webhook(&site, format!("{}/hook", hook.url()))],
         alertmanagers: vec![Alertmanager {
             url: manager.url(),
             token_file: None,
@@ -184,11 +188,7 @@ async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
     scene.site.stop_daemon().await;
     scene.config.alerts = Alerts {
         group_wait: Span::seconds(1),
-        webhooks: vec![Webhook {
-            url: hook.url(),
-            secret_file: secret_file(&scene.site),
-            ca_file: None,
-        }],
+        webhooks: vec![webhook(&scene.site, hook.url())],
         ..Alerts::default()
     };
     scene.site.start_with(scene.config.clone()).await;
@@ -219,11 +219,7 @@ async fn a_message_that_its_receiver_never_takes_is_dropped_and_what_comes_after
         group_wait: Span::seconds(1),
         // The gateway's own ends before: an alert from the beginning.
         certificate_before: Span::seconds(365 * 86_400),
-        webhooks: vec![Webhook {
-            url: hook.url(),
-            secret_file: secret_file(&scene.site),
-            ca_file: None,
-        }],
+        webhooks: vec![webhook(&scene.site, hook.url())],
         ..Alerts::default()
     };
     scene.site.start_with(scene.config.clone()).await;

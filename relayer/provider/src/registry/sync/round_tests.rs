@@ -3,33 +3,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::fake_chain::{self, Answer, UNKNOWN, chain};
-use crate::identity::Seed;
+use crate::registry::scene::view;
 
 /// At which the nodes of a scene were read.
 const READ: u64 = 5;
-
-fn view() -> RelayView {
-    RelayView {
-        node_id: "node-a".parse().unwrap(),
-        page: 0,
-        slot: 0,
-        epoch: 1,
-        sequence: 1,
-        agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
-        section_digest: "00".repeat(16),
-        recorded_state: NodeState::Active,
-        state: NodeState::Active,
-        last_heartbeat: UnixSeconds(1_000),
-        offline_since: None,
-        drain: None,
-    }
-}
 
 fn named(id: &str) -> ClusterId {
     id.parse().unwrap()

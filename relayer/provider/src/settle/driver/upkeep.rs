@@ -1,14 +1,13 @@
 //! The chain's duties: which is due, and what becomes of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hpc_chain::code::Verdict;
 use hpc_chain::settle::BatchId;
 use hpc_schema::id::ClusterId;
-use hpc_schema::time::UnixSeconds;
 
-use super::super::apart::{NodeKey, may_be_its_fault};
+use super::super::apart::may_be_its_fault;
 use super::super::rota::Duty;
 use super::super::{duty, queue};
 use super::Driver;
@@ -22,34 +21,37 @@ const MOST_BEHIND: Duration = Duration::from_secs(2);
 impl Driver {
     /// The duty whose turn it is, if one is due.
     pub(super) async fn next_duty(&mut self, now_ms: u64) -> Result<Option<Duty>, StoreError> {
-        let mut due: BTreeSet<Duty> = self.sweeps_due().await?.into_iter().map(Duty::Sweep).collect();
+        let sweeps = self.sweeps().await?;
+        let free = sweeps.iter().filter(|(_, free)| **free).map(|(c, _)| c.clone());
+        let mut due: BTreeSet<Duty> = free.map(Duty::Sweep).collect();
+        // What only waits for a report or the database is needed still, and what was learnt of it stays.
+        let mut needed: BTreeSet<Duty> = sweeps.into_keys().map(Duty::Sweep).collect();
         if self.prune_due().await? {
             due.insert(Duty::Prune);
+            needed.insert(Duty::Prune);
         }
-        // What only waits for a report or the database is needed still, and what was learnt of it stays.
-        let needed = self.sweeps_without(&BTreeSet::new());
-        let mut needed: BTreeSet<Duty> = needed.into_iter().map(Duty::Sweep).collect();
-        needed.extend(due.iter().cloned());
         for over in self.rota.keep(&needed) {
             self.duty_taken(&over);
         }
         Ok(self.rota.next(&due, now_ms))
     }
 
-    /// The clusters that a sweep would change something in, without passing over a report that is on its way.
+    /// The clusters that may be swept now, of [`Self::sweeps`].
     pub(in crate::settle) async fn sweeps_due(&self) -> Result<BTreeSet<ClusterId>, StoreError> {
-        if self.backlog.behind() > MOST_BEHIND {
-            return Ok(BTreeSet::new());
-        }
-        let mut held = queue::unsettled(&self.store).await?;
-        held.extend(queue::just_accepted(&self.registry.nodes(), clock::now_ms()));
-        Ok(self.sweeps_without(&held))
+        let free = |(cluster, free)| if free { Some(cluster) } else { None };
+        Ok(self.sweeps().await?.into_iter().filter_map(free).collect())
     }
 
-    /// The clusters that a sweep would change something in, but those that wait for a report of one of these nodes.
-    fn sweeps_without(&self, held: &BTreeSet<NodeKey>) -> BTreeSet<ClusterId> {
-        let tip: UnixSeconds = self.registry.tip().time;
-        duty::sweeps_due(&self.registry.nodes(), held, &self.registry.params(), tip)
+    /// The clusters that a sweep would change something in, and whether it would pass over no report that is on its way.
+    async fn sweeps(&self) -> Result<BTreeMap<ClusterId, bool>, StoreError> {
+        let (nodes, tip) = (self.registry.nodes(), self.registry.tip().time);
+        let mut held = queue::unsettled(&self.store).await?;
+        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
+        let mut sweeps = duty::sweeps(&nodes, &held, &self.registry.params(), tip);
+        if self.backlog.behind() > MOST_BEHIND {
+            sweeps.values_mut().for_each(|free| *free = false);
+        }
+        Ok(sweeps)
     }
 
     /// Whether a node on record has been deregistered for so long that the contract removes it.
@@ -96,35 +98,21 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use hpc_schema::node::NodeState;
-    use hpc_schema::registry::RelayView;
+
+    use hpc_schema::time::UnixSeconds;
 
     use super::super::tests::driver;
     use super::*;
-    use crate::identity::Seed;
     use crate::registry::Tip;
+    use crate::registry::scene::view;
     use crate::spool::Backlog;
 
     /// A driver of whose clusters each has a silent node.
     async fn silent(dir: &std::path::Path, clusters: &[&str]) -> Driver {
         let d = driver(dir).await;
         for cluster in clusters {
-            let view = RelayView {
-                node_id: "node-a".parse().unwrap(),
-                page: 0,
-                slot: 0,
-                epoch: 1,
-                sequence: 1,
-                agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
-                section_digest: "00".repeat(16),
-                recorded_state: NodeState::Active,
-                state: NodeState::Active,
-                last_heartbeat: UnixSeconds(1_000),
-                offline_since: None,
-                drain: None,
-            };
             let cluster = cluster.parse().unwrap();
-            d.registry.set_node(&cluster, view, 1, UnixSeconds(0));
+            d.registry.set_node(&cluster, view(), 1, UnixSeconds(0));
         }
         d.registry.set_tip(Tip {
             height: 9,

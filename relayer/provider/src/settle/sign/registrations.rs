@@ -187,6 +187,7 @@ fn sign_error(e: SyncError) -> SignError {
     match e {
         SyncError::Query(e) => e.into(),
         SyncError::Store(e) => ComposeError::from(e).into(),
+        SyncError::Cluster(_, e) => sign_error(*e),
     }
 }
 

@@ -38,36 +38,20 @@ mod tests {
 
     use hpc_chain::settle::BatchId;
     use hpc_schema::id::ClusterId;
-    use hpc_schema::node::NodeState;
-    use hpc_schema::registry::RelayView;
     use hpc_schema::time::UnixSeconds;
 
     use super::super::super::driver::tests::driver;
     use super::super::super::store::Kind;
     use super::*;
-    use crate::identity::Seed;
     use crate::registry::Tip;
+    use crate::registry::scene::view;
     use crate::spool::{Accept, Spool};
 
     /// A driver that is about to sweep `node-a`.
     async fn sweeping(dir: &std::path::Path) -> (Driver, ClusterId) {
         let d = driver(dir).await;
         let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
-        let view = RelayView {
-            node_id: "node-a".parse().unwrap(),
-            page: 0,
-            slot: 0,
-            epoch: 1,
-            sequence: 1,
-            agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
-            section_digest: "00".repeat(16),
-            recorded_state: NodeState::Active,
-            state: NodeState::Active,
-            last_heartbeat: UnixSeconds(1_000),
-            offline_since: None,
-            drain: None,
-        };
-        d.registry.set_node(&cluster, view, 1, UnixSeconds(0));
+        d.registry.set_node(&cluster, view(), 1, UnixSeconds(0));
         d.registry.set_tip(Tip {
             height: 9,
             time: UnixSeconds(2_000),

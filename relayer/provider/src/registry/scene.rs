@@ -1,0 +1,25 @@
+//! What tests begin with.
+
+use hpc_schema::node::NodeState;
+use hpc_schema::registry::RelayView;
+use hpc_schema::time::UnixSeconds;
+
+use crate::identity::Seed;
+
+/// `node-a` in its first epoch, ACTIVE, heard of at 1,000.
+pub(crate) fn view() -> RelayView {
+    RelayView {
+        node_id: "node-a".parse().unwrap(),
+        page: 0,
+        slot: 0,
+        epoch: 1,
+        sequence: 1,
+        agent_pubkey: *Seed::from_bytes(&[1; 32]).unwrap().public(),
+        section_digest: "00".repeat(16),
+        recorded_state: NodeState::Active,
+        state: NodeState::Active,
+        last_heartbeat: UnixSeconds(1_000),
+        offline_since: None,
+        drain: None,
+    }
+}
