@@ -102,6 +102,8 @@ struct World {
     nodes: Vec<Known>,
     /// Those that speak, spread over all pages.
     speaking: Vec<(Known, Arc<ClientConfig>)>,
+    /// Others, which have not been seen yet.
+    new: Vec<(Known, Arc<ClientConfig>)>,
     server: Arc<ServerConfig>,
 }
 
@@ -126,11 +128,17 @@ async fn world(args: &Args, scene: &Scene) -> Result<World> {
     let pid = site.provider()?.id();
     let ca_pem = fs::read_to_string(site.home().join("ca/ca.crt"))?;
     let step = (nodes.len() / args.connections.max(1)).max(1);
+    let with_tls = |n: &Known| -> Result<_> { Ok((n.clone(), client::tls(n, &ca_pem)?)) };
     let speaking = nodes
         .iter()
         .step_by(step)
         .take(args.connections)
-        .map(|n| Ok((n.clone(), client::tls(n, &ca_pem)?)))
+        .map(with_tls)
+        .collect::<Result<_>>()?;
+    let new = (nodes.iter().enumerate())
+        .filter(|(n, _)| n % step != 0)
+        .take(args.handshakes)
+        .map(|(_, n)| with_tls(n))
         .collect::<Result<_>>()?;
     let read = |name: &str| fs::read_to_string(site.home().join(name));
     let ca = Ca::from_pem(&ca_pem, &read("ca/ca.key")?)?;
@@ -143,6 +151,7 @@ async fn world(args: &Args, scene: &Scene) -> Result<World> {
         pid,
         nodes,
         speaking,
+        new,
     })
 }
 
@@ -154,6 +163,8 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     let mut theirs = drive::open(peer.address, &world.speaking).await?;
     let (mut full, mut go, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     let (mut half, mut shaken, mut go_shaken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut new_shaken = Vec::new();
+    let mut new = world.new.chunks((world.new.len() / args.rounds.max(1)).max(1));
     // A first stretch of each warms caches and counts for nothing.
     (_, ours) = stretch(world.pid, ours, args.heartbeats / 4 + 1, None).await?;
     (_, theirs) = stretch(peer.process.id(), theirs, args.heartbeats / 4 + 1, None).await?;
@@ -180,9 +191,13 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         let (three, back) = stretch(peer.process.id(), theirs, args.heartbeats, None).await?;
         theirs = back;
         go.push(three);
-        shaken.push(drive::handshakes(world.pid, world.address, tls, args.handshakes, 16).await?);
-        go_shaken
-            .push(drive::handshakes(peer.process.id(), peer.address, tls, args.handshakes / 3, 16).await?);
+        let shake = async |pid, to, nodes: &[_], count| drive::handshakes(pid, to, nodes, count, 16).await;
+        let (nodes, count) = (&world.speaking, args.handshakes);
+        // As after an outage: the gateway has met these before.
+        shaken.push(shake(world.pid, world.address, nodes, count).await?);
+        let first = new.next().unwrap_or(nodes);
+        new_shaken.push(shake(world.pid, world.address, first, first.len()).await?);
+        go_shaken.push(shake(peer.process.id(), peer.address, nodes, count / 3).await?);
         floors.push(floor::measure(&setting)?);
     }
     let rss = usage(world.pid)?.rss_kib;
@@ -194,6 +209,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         half,
         go,
         shaken,
+        new_shaken,
         go_shaken,
         floors,
         rss,
@@ -239,6 +255,7 @@ struct Measured<'a> {
     half: Vec<Stretch>,
     go: Vec<Stretch>,
     shaken: Vec<Stretch>,
+    new_shaken: Vec<Stretch>,
     go_shaken: Vec<Stretch>,
     floors: Vec<Floor>,
     rss: u64,
@@ -277,6 +294,7 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "half_load_cpu_us": table::thousandths(of(&m.half, &|s| s.cpu_ns / s.done.max(1))?),
         "full_load_p99_ms": table::thousandths(of(&m.full, &|s| micros(s.latency(990)))?),
         "handshakes_per_s_per_core": of(&m.shaken, &Stretch::per_cpu_second)?,
+        "first_handshakes_per_s_per_core": of(&m.new_shaken, &Stretch::per_cpu_second)?,
         "go_handshakes_per_s_per_core": of(&m.go_shaken, &Stretch::per_cpu_second)?,
         "go_per_s_per_core": go,
         "go_ratio": table::thousandths(rate * 1000 / go.max(1)),

@@ -22,6 +22,7 @@ mod shown;
 mod task_key;
 mod tasks;
 mod tls;
+mod vouched;
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -153,29 +153,31 @@ pub async fn run(pid: u32, talkers: Vec<Talker>, rate: Option<u32>) -> Result<(S
     Ok((stretch, talkers))
 }
 
-/// Shakes hands `count` times, `width` at once, each connection closed before the next.
+/// Shakes hands `count` times, `width` at once, each connection closed before the next and of the next node.
 ///
 /// # Errors
 /// If one fails.
 pub async fn handshakes(
     pid: u32,
     to: SocketAddr,
-    tls: &Arc<ClientConfig>,
+    nodes: &[(Known, Arc<ClientConfig>)],
     count: usize,
     width: usize,
 ) -> Result<Stretch> {
     let (before, machine) = (usage(pid)?, machine_busy_ns()?);
     let own = usage(std::process::id())?;
     let (left, began) = (Arc::new(AtomicUsize::new(count)), Instant::now());
+    let all: Arc<Vec<_>> = Arc::new(nodes.iter().map(|(_, tls)| Arc::clone(tls)).collect());
     let mut tasks = JoinSet::new();
     for _ in 0..width {
-        let (left, tls) = (Arc::clone(&left), Arc::clone(tls));
+        let (left, all) = (Arc::clone(&left), Arc::clone(&all));
         tasks.spawn(async move {
             let mut latencies = Vec::new();
             let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-            while next().is_ok() {
+            while let Ok(n) = next() {
+                let tls = all.get(n % all.len().max(1)).context("no nodes")?;
                 let began = Instant::now();
-                Connection::open(to, Arc::clone(&tls)).await?.close().await?;
+                Connection::open(to, Arc::clone(tls)).await?.close().await?;
                 latencies.push(began.elapsed());
             }
             Ok::<_, anyhow::Error>(latencies)

@@ -1,0 +1,262 @@
+//! Remembers what CAs have vouched for, so that a node that connects again costs one signature check instead of two.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use sha2::{Digest as _, Sha256};
+
+/// Chains of one generation; two are kept.
+const GENERATION: usize = 8_192;
+
+/// SHA-256 of a chain.
+type Digest = [u8; 32];
+
+/// When a chain has been found good, UNIX seconds, and until when it is.
+#[derive(Debug, Clone, Copy)]
+struct Good {
+    from: u64,
+    until: u64,
+}
+
+/// The chains found good last.
+#[derive(Default)]
+struct Seen {
+    recent: HashMap<Digest, Good>,
+    former: HashMap<Digest, Good>,
+}
+
+impl Seen {
+    fn of(&mut self, chain: &Digest) -> Option<Good> {
+        let known = self.recent.get(chain).copied();
+        known.or_else(|| {
+            let good = self.former.remove(chain)?;
+            self.put(*chain, good);
+            Some(good)
+        })
+    }
+
+    fn put(&mut self, chain: Digest, good: Good) {
+        if self.recent.len() >= GENERATION {
+            self.former = mem::take(&mut self.recent);
+        }
+        self.recent.insert(chain, good);
+    }
+}
+
+/// A verifier that asks another one about each chain once. It lives as long as the CAs that it is of: others are asked anew.
+/// That the other end holds the certificate's key is proven in each handshake.
+pub(super) struct Vouched {
+    by: Arc<dyn ClientCertVerifier>,
+    seen: Mutex<Seen>,
+}
+
+impl Vouched {
+    pub(super) fn by(by: Arc<dyn ClientCertVerifier>) -> Self {
+        Self {
+            by,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Vouched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vouched").field("by", &self.by).finish_non_exhaustive()
+    }
+}
+
+fn digest(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Digest {
+    // DER says its own length: a chain cannot be cut elsewhere.
+    let mut hash = Sha256::new_with_prefix(leaf);
+    for der in rest {
+        hash.update(der);
+    }
+    hash.finalize().into()
+}
+
+/// Until when all of these count, UNIX seconds.
+fn until(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Option<u64> {
+    let mut least = u64::MAX;
+    for der in std::iter::once(leaf).chain(rest) {
+        let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+        least = least.min(u64::try_from(certificate.validity().not_after.timestamp()).ok()?);
+    }
+    Some(least)
+}
+
+impl ClientCertVerifier for Vouched {
+    fn offer_client_auth(&self) -> bool {
+        self.by.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.by.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.by.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let (chain, at) = (digest(leaf, rest), now.as_secs());
+        // Before it was found good nothing is known: it may not have begun.
+        let known = self.seen(|seen| seen.of(&chain));
+        if known.is_some_and(|good| (good.from..=good.until).contains(&at)) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let verified = self.by.verify_client_cert(leaf, rest, now)?;
+        if let Some(until) = until(leaf, rest) {
+            self.seen(|seen| seen.put(chain, Good { from: at, until }));
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by.verify_tls12_signature(message, leaf, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by.verify_tls13_signature(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by.supported_verify_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        self.by.requires_raw_public_keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// Takes what is asked for while it is told to, and counts.
+    #[derive(Debug, Default)]
+    struct Counting {
+        asked: AtomicUsize,
+    }
+
+    impl ClientCertVerifier for Counting {
+        fn root_hint_subjects(&self) -> &[DistinguishedName] {
+            &[]
+        }
+        fn verify_client_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            now: UnixTime,
+        ) -> Result<ClientCertVerified, Error> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            if now < BEGINS || now > ENDS {
+                return Err(Error::General("not of its time".into()));
+            }
+            Ok(ClientCertVerified::assertion())
+        }
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            unreachable!()
+        }
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            unreachable!()
+        }
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            Vec::new()
+        }
+    }
+
+    /// 2026-01-01 and 2026-01-02.
+    const BEGINS: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_767_225_600));
+    const ENDS: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_767_312_000));
+
+    fn certificate() -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(["node".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 1, 2);
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().clone()
+    }
+
+    fn after(seconds: u64) -> UnixTime {
+        UnixTime::since_unix_epoch(Duration::from_secs(BEGINS.as_secs() + seconds))
+    }
+
+    #[test]
+    fn a_chain_is_judged_once_within_its_time_and_anew_outside_of_it() {
+        let counting = Arc::new(Counting::default());
+        let vouched = Vouched::by(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
+        let asked = || counting.asked.load(Ordering::Relaxed);
+        let (one, other) = (certificate(), certificate());
+        let judge = |leaf, rest: &[CertificateDer<'_>], at| vouched.verify_client_cert(leaf, rest, at).is_ok();
+        for at in [100, 100, 101, 86_400] {
+            assert!(judge(&one, &[], after(at)));
+        }
+        assert_eq!(asked(), 1);
+        assert!(!judge(&one, &[], after(86_401)), "it has ended");
+        assert!(judge(&one, &[], after(99)), "the clock went back");
+        assert_eq!(asked(), 3);
+        assert!(judge(&other, &[], after(100)));
+        assert!(judge(&one, &[other], after(100)), "another chain");
+        assert_eq!(asked(), 5);
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_again_and_what_connects_is_kept_within_a_bound() {
+        let counting = Arc::new(Counting::default());
+        let vouched = Vouched::by(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
+        let one = certificate();
+        for _ in 0..2 {
+            assert!(vouched.verify_client_cert(&one, &[], after(90_000)).is_err());
+        }
+        assert_eq!(counting.asked.load(Ordering::Relaxed), 2);
+        let good = Good { from: 0, until: u64::MAX };
+        let name = |n: usize| -> Digest { Sha256::digest(n.to_be_bytes()).into() };
+        let mut seen = Seen::default();
+        for n in 0..10 * GENERATION {
+            seen.put(name(n), good);
+            assert!(seen.of(&name(0)).is_some(), "it connects all the time");
+        }
+        assert!(seen.recent.len() + seen.former.len() <= 2 * GENERATION);
+        assert!(seen.of(&name(1)).is_none());
+    }
+}
