@@ -193,6 +193,40 @@ async fn a_probe_port_that_has_changed_since_the_registration_is_told_until_it_i
     assert_eq!(check(&doctor, "probe_port")["grade"], "skipped", "{doctor:#}");
 }
 
+#[tokio::test]
+async fn an_address_for_probes_is_registered_and_another_one_told_until_it_is_put_back() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    let config = home.configure(&[gateway.url()], Some(&token(&gateway, &home, None, 3600)));
+    let text = std::fs::read_to_string(&config).unwrap();
+    let told = |probe: &str| std::fs::write(&config, format!("{text}{probe}")).unwrap();
+    told("probe: {advertise_address: 198.51.100.7}\n");
+    let out = command(&["register"], &config).output().await.unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let request = gateway.seen().registrations.last().unwrap().clone();
+    assert_eq!(request["probe_address"], "198.51.100.7", "{request:#}");
+    let good = async || {
+        let doctor = json(&["doctor"], &config).await.1;
+        assert_eq!(check(&doctor, "probe_address")["grade"], "good", "{doctor:#}");
+    };
+    good().await;
+    for changed in ["probe: {advertise_address: 198.51.100.8}\n", ""] {
+        told(changed);
+        told_by_both(&config, None, "probe_address_changed").await;
+    }
+    // Registered without one, it is the one that the gateway sees.
+    let file = home.path("state/registration.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    kept.as_object_mut().unwrap().remove("probe_address").unwrap();
+    std::fs::write(&file, kept.to_string()).unwrap();
+    good().await;
+    told("probe: {advertise_address: 198.51.100.7}\n");
+    told_by_both(&config, None, "probe_address_changed").await;
+    // Nobody asks a node that answers no probes.
+    told("probe: {port: 0, advertise_address: 198.51.100.7}\n");
+    let doctor = json(&["doctor"], &config).await.1;
+    assert_eq!(check(&doctor, "probe_address")["grade"], "skipped", "{doctor:#}");
+}
+
 fn start(config: &Path) -> Child {
     command(&["run"], config)
         .stdout(Stdio::null())

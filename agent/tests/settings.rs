@@ -176,7 +176,7 @@ fn each_flag_counts_more_than_its_variable_and_that_more_than_the_file() {
         .replace("base_interval: 10s", "base_interval: 11s")
         .replace(
             "slurm:",
-            "node: {id: node-file, hostname: host-file}\nlogging: {level: error}\nslurm:",
+            "node: {id: node-file, hostname: host-file}\nprobe: {advertise_address: 192.0.2.11}\nlogging: {level: error}\nslurm:",
         );
     std::fs::write(&config, text).unwrap();
     let variables = [
@@ -184,6 +184,7 @@ fn each_flag_counts_more_than_its_variable_and_that_more_than_the_file() {
         ("HEARTBEAT_INTERVAL", "12s"),
         ("NODE_ID", "node-variable"),
         ("HOSTNAME", "host-variable"),
+        ("PROBE_ADVERTISE_ADDRESS", "192.0.2.12"),
         ("LOG_LEVEL", "warn"),
     ];
     let flags = [
@@ -195,6 +196,8 @@ fn each_flag_counts_more_than_its_variable_and_that_more_than_the_file() {
         "node-flag",
         "--hostname",
         "host-flag",
+        "--probe-advertise-address",
+        "192.0.2.13",
         "--log-level",
         "debug",
     ];
@@ -204,6 +207,7 @@ fn each_flag_counts_more_than_its_variable_and_that_more_than_the_file() {
             "heartbeat_interval_seconds",
             "node_id",
             "hostname",
+            "probe_advertise_address",
             "log_level",
         ]
         .map(|name| from[name].clone())
@@ -211,7 +215,15 @@ fn each_flag_counts_more_than_its_variable_and_that_more_than_the_file() {
     let of = |word: &str, n: u64, level: &str| {
         let name = |kind: &str| json!(format!("{kind}-{word}"));
         let gateway = json!([format!("https://{word}:{}", n - 10)]);
-        [gateway, json!(n), name("node"), name("host"), json!(level)]
+        let address = json!(format!("192.0.2.{n}"));
+        [
+            gateway,
+            json!(n),
+            name("node"),
+            name("host"),
+            address,
+            json!(level),
+        ]
     };
     assert_eq!(seen(&checked(&home, &[], &[])), of("file", 11, "error"));
     assert_eq!(seen(&checked(&home, &variables, &[])), of("variable", 12, "warn"));

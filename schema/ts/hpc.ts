@@ -1368,6 +1368,10 @@ export interface RegisterRequest {
    */
   node_id?: NodeId | null;
   /**
+   * IP address at which peers reach that port; default: the one that the node's requests come from.
+   */
+  probe_address?: string | null;
+  /**
    * UDP port that answers latency probes.
    */
   probe_port?: number | null;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::process::{self, Process};
@@ -72,6 +72,7 @@ pub struct Chain {
     log: PathBuf,
     port: u16,
     accounts: Vec<String>,
+    block_time: String,
     process: Option<Process>,
 }
 
@@ -90,6 +91,7 @@ impl Chain {
                 .iter()
                 .map(|a| format!("{a}=1000000000000stake"))
                 .collect(),
+            block_time: BLOCK_TIME.to_owned(),
             process: None,
         };
         chain.resume()?;
@@ -114,6 +116,20 @@ impl Chain {
     /// If it is not running.
     pub fn kill(&mut self) -> Result<()> {
         self.process.take().context("the chain does not run")?.kill()
+    }
+
+    /// Starts an embedded chain again with another time between blocks, such as `5s`.
+    ///
+    /// # Errors
+    /// If it does not come up, or is no embedded chain.
+    pub fn pace(&mut self, block_time: &str) -> Result<()> {
+        ensure!(
+            self.kind == Kind::Embedded,
+            "the time between blocks of wasmd is in its configuration"
+        );
+        block_time.clone_into(&mut self.block_time);
+        self.kill()?;
+        self.resume()
     }
 
     /// Starts it again with the state it has; returns once it has executed a new block.
@@ -187,7 +203,7 @@ impl Chain {
             .arg("start")
             .arg("--home")
             .arg(&self.home)
-            .args(["--block-time", BLOCK_TIME]);
+            .args(["--block-time", &self.block_time]);
         command.args(["--rpc-addr", &format!("127.0.0.1:{}", self.port)]);
         Ok(command)
     }

@@ -34,6 +34,9 @@ impl Check {
                     config.hostname.as_deref().unwrap_or("the host's own")
                 );
                 say!("gateways: {}", gateways.join(", "));
+                if let Some(address) = config.responder.advertised {
+                    say!("peers are told: {address}");
+                }
                 say!("heartbeats: every {interval} s until the gateway says another interval");
                 say!("state: {}", config.state_dir.display());
                 say!("key: {public} ({}), {place}", config.key_path.display());
@@ -43,6 +46,7 @@ impl Check {
                 &json!({
                     "config": self.config.config, "node_id": node, "hostname": config.hostname, "gateways": gateways,
                     "heartbeat_interval_seconds": interval, "log_level": level,
+                    "probe_advertise_address": config.responder.advertised,
                     "state_dir": config.state_dir, "key_path": config.key_path, "public_key": public, "key_place": place,
                 }),
                 format,

@@ -25,6 +25,7 @@ mod status;
 mod store;
 mod tasks;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -156,6 +157,9 @@ pub struct ConfigArguments {
     /// Host name to register
     #[arg(long, env = "VIRTENGINE_NODE_AGENT_HOSTNAME")]
     pub hostname: Option<String>,
+    /// IP address that peers are told for latency probes, where it is not the one that this node reports from
+    #[arg(long, env = "VIRTENGINE_NODE_AGENT_PROBE_ADVERTISE_ADDRESS")]
+    pub probe_advertise_address: Option<IpAddr>,
     /// Least important messages: error, warn, info, debug, trace
     #[arg(long, env = "VIRTENGINE_NODE_AGENT_LOG_LEVEL")]
     pub log_level: Option<String>,
@@ -172,6 +176,7 @@ impl ConfigArguments {
             heartbeat_interval: self.heartbeat_interval,
             node_id: self.node_id.clone(),
             hostname: self.hostname.clone(),
+            probe_advertise_address: self.probe_advertise_address,
             // Never a flag: every user of the machine can read those.
             token: std::env::var("VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN").ok(),
             log_level: self.log_level.clone(),

@@ -84,7 +84,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         roots: roots(agent.roots),
         slurm: super::sources::slurm(slurm, &state_dir)?,
         gpu: super::sources::gpu(gpu)?,
-        responder: super::probe::resolve(&probe),
+        responder: super::probe::resolve(&probe)?,
         commands: super::commands::resolve(commands)?,
         update: super::update::resolve(update)?,
         policy: super::health::policy(&health)?,

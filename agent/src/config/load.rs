@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -17,6 +18,8 @@ pub struct Overrides {
     pub node_id: Option<String>,
     /// `--hostname`, `VIRTENGINE_NODE_AGENT_HOSTNAME`.
     pub hostname: Option<String>,
+    /// `--probe-advertise-address`, `VIRTENGINE_NODE_AGENT_PROBE_ADVERTISE_ADDRESS`.
+    pub probe_advertise_address: Option<IpAddr>,
     /// `VIRTENGINE_NODE_AGENT_REGISTRATION_TOKEN`: never a flag, others could read it there.
     pub token: Option<String>,
     /// `VIRTENGINE_NODE_AGENT_LOG_LEVEL`.
@@ -116,6 +119,7 @@ fn apply(file: &mut File, o: &Overrides) {
         heartbeat_interval,
         node_id,
         hostname,
+        probe_advertise_address,
         token,
         log_level,
         accel: _,
@@ -132,6 +136,7 @@ fn apply(file: &mut File, o: &Overrides) {
     over(&mut file.sampling.base_interval, heartbeat_interval);
     over(&mut file.node.id, node_id);
     over(&mut file.node.hostname, hostname);
+    over(&mut file.probe.advertise_address, probe_advertise_address);
     over(&mut file.agent.registration_token, token);
     over(&mut file.logging.level, log_level);
 }
@@ -283,6 +288,7 @@ logging:
             heartbeat_interval: Some("10s".parse().unwrap()),
             node_id: Some("node-9999".into()),
             hostname: Some("h9".into()),
+            probe_advertise_address: Some("198.51.100.7".parse().unwrap()),
             token: Some("x.y.z".into()),
             log_level: Some("debug".into()),
             accel: None,
@@ -297,6 +303,7 @@ logging:
             (c.node_id.unwrap().as_str(), c.hostname.as_deref()),
             ("node-9999", Some("h9"))
         );
+        assert_eq!(c.responder.advertised, Some("198.51.100.7".parse().unwrap()));
         assert_eq!(
             (c.token.unwrap().secret(), c.logging.level),
             ("x.y.z", tracing::Level::DEBUG)

@@ -2,8 +2,12 @@
 
 use std::net::IpAddr;
 
+use hpc_schema::gateway::is_probe_address;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::ConfigError;
+use super::bounds::refuse;
 
 /// Where agents answer each other.
 pub(super) const DEFAULT_PROBE_PORT: u16 = 9461;
@@ -18,6 +22,9 @@ pub struct Probe {
     /// Address on which it answers; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// IP address that peers are told; default: the one that this node reports from. The gateway learns it at registration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertise_address: Option<IpAddr>,
 }
 
 /// Where this agent answers.
@@ -27,14 +34,31 @@ pub struct ResponderConfig {
     pub port: Option<u16>,
     /// Address; none: all.
     pub address: Option<IpAddr>,
+    /// The address that peers are told; none: the one that the gateway sees.
+    pub advertised: Option<IpAddr>,
 }
 
-pub(super) fn resolve(probe: &Probe) -> ResponderConfig {
+impl ResponderConfig {
+    /// What its socket is bound to: address and port.
+    #[must_use]
+    pub fn bound(&self) -> (Option<IpAddr>, Option<u16>) {
+        (self.address, self.port)
+    }
+}
+
+pub(super) fn resolve(probe: &Probe) -> Result<ResponderConfig, ConfigError> {
     let port = probe.port.unwrap_or(DEFAULT_PROBE_PORT);
-    ResponderConfig {
+    if let Some(address) = probe.advertise_address.filter(|a| !is_probe_address(*a)) {
+        return Err(refuse(
+            "probe.advertise_address",
+            format_args!("{address} is no host's: name the one that peers reach, or leave the key out"),
+        ));
+    }
+    Ok(ResponderConfig {
         port: (port > 0).then_some(port),
         address: probe.address,
-    }
+        advertised: probe.advertise_address,
+    })
 }
 
 #[cfg(test)]
@@ -59,8 +83,24 @@ mod tests {
             "probe: {port: 70000}",
             "probe: {ports: 7}",
             "probe: {address: node7}",
+            "probe: {advertise_address: node7}",
         ] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+        // To listen on all is one thing, to be asked there another.
+        for good in ["198.51.100.7", "2001:db8::7", "127.0.0.1"] {
+            let config = read(&format!("probe: {{address: '::', advertise_address: '{good}'}}")).unwrap();
+            assert_eq!(config.advertised, Some(good.parse().unwrap()));
+            assert_eq!(config.bound(), (Some("::".parse().unwrap()), Some(9461)));
+        }
+        for bad in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"] {
+            let e = read(&format!("probe: {{advertise_address: '{bad}'}}")).unwrap_err();
+            assert!(
+                e.starts_with("probe.advertise_address: ")
+                    && e.contains(bad)
+                    && e.contains("name the one that peers reach"),
+                "{e}"
+            );
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Key, token, registration.
 
+use std::net::IpAddr;
+
 use hpc_schema::code::Code;
 
 use super::Check;
@@ -123,6 +125,42 @@ pub(super) fn probe_port(config: &Config, registered: Option<&Registration>) -> 
         format!(
             "register again (virtengine-provider node-token create --pubkey …), or set probe.port back to {told}"
         ),
+    )
+}
+
+/// Peers ask at the address that the gateway was told at registration, too.
+pub(super) fn probe_address(config: &Config, registered: Option<&Registration>) -> Check {
+    let code = "probe_address";
+    // Whoever answers no probes has no use for an address.
+    let told = registered.filter(|r| r.probe_port.is_some_and(|port| port > 0));
+    let (Some(told), Some(_)) = (told.map(|r| r.probe_address), config.responder.port) else {
+        return Check::skipped(
+            code,
+            "nothing is known of what the gateway was told, or no probes are answered",
+        );
+    };
+    let ours = config.responder.advertised;
+    let shown = |address: Option<IpAddr>| {
+        address.map_or_else(
+            || "the one that this node reports from".to_owned(),
+            |a| a.to_string(),
+        )
+    };
+    if told == ours {
+        return Check::good(code, format!("{}, as registered", shown(ours)));
+    }
+    let back = told.map_or_else(
+        || "take probe.advertise_address away".to_owned(),
+        |told| format!("set probe.advertise_address back to {told}"),
+    );
+    Check::wrong(
+        "probe_address_changed",
+        format!(
+            "the address for probes is {}, and the gateway names {} to peers, as registered",
+            shown(ours),
+            shown(told)
+        ),
+        format!("register again (virtengine-provider node-token create --pubkey …), or {back}"),
     )
 }
 

@@ -107,6 +107,7 @@ pub fn local(config: &Config, unix: u64) -> Vec<Check> {
         identity::token(config, registered, unix),
         identity::interval(config, registered),
         identity::probe_port(config, registered),
+        identity::probe_address(config, registered),
         host::state_dir(config, &user),
         host::memory(&config.roots),
         host::kernel_log(&config.roots, &user),

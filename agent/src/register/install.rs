@@ -62,6 +62,7 @@ pub(super) fn install(
         ca_sha256: claims.ca,
         fingerprint,
         probe_port: Some(config.responder.port.unwrap_or(0)),
+        probe_address: config.responder.advertised,
         registered_at: now,
     };
     // From here on orders are for this node, whenever its first start is; a journal that is there knows more.

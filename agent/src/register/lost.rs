@@ -183,6 +183,7 @@ impl Lost {
             fingerprint,
             // Nothing says what the gateway was told.
             probe_port: None,
+            probe_address: None,
             registered_at: now,
         }
     }

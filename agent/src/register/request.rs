@@ -100,6 +100,7 @@ pub(super) async fn request(
         hardware_fingerprint: fingerprint.map(|f| f.value.clone()),
         agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         probe_port: config.responder.port,
+        probe_address: config.responder.advertised,
         node_id: claims.join.then(|| claims.node_id.clone()),
         registration_nonce: handover.map(|h| h.registration_nonce.clone()),
         rotation_signature: handover.map(|h| h.rotation_signature.clone()),

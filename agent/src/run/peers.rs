@@ -186,6 +186,7 @@ mod tests {
         let on = |port| ResponderConfig {
             port: Some(port),
             address: Some("127.0.0.1".parse().unwrap()),
+            advertised: None,
         };
         one.answer(on(a)).await;
         two.answer(on(b)).await;

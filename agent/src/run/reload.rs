@@ -23,7 +23,7 @@ impl Agent {
         for (key, changed) in [
             ("agent.state_dir", new.state_dir != self.config.state_dir),
             ("agent.key_path", new.key_path != self.config.key_path),
-            ("probe", new.responder != self.config.responder),
+            ("probe", new.responder.bound() != self.config.responder.bound()),
             ("api", new.api != self.config.api),
         ] {
             if changed {

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
@@ -49,6 +50,9 @@ pub struct Registration {
     /// recovered).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_port: Option<u16>,
+    /// The address that peers are told, beside a known port; none: the one that the gateway sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_address: Option<IpAddr>,
     /// When, in UNIX seconds.
     pub registered_at: u64,
 }

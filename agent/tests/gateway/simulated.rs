@@ -81,6 +81,7 @@ impl Site {
             responder: virtengine_node_agent::config::ResponderConfig {
                 port: None,
                 address: None,
+                advertised: None,
             },
             ..home.config(
                 &["https://localhost:1".to_owned()],

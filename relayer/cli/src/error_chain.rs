@@ -64,6 +64,8 @@ impl From<QueryError> for Failure {
                 };
                 failure.abci(&codespace, code)
             }
+            QueryError::NoSimulation => Self::new(Exit::Refused, "chain_error", e.to_string())
+                .remedy("give the gas limit with --gas, switch one of them on, or use another --node"),
             QueryError::Malformed { .. } => Self::new(Exit::Failed, "bad_answer", e.to_string())
                 .remedy("check that --contract is an HPC registry of this version"),
         }

@@ -22,7 +22,9 @@ pub(crate) enum Answer {
     Gas(u64),
     /// The text of a failure.
     Fails(&'static str),
-    /// The endpoint itself does.
+    /// The node has no such service.
+    NoService,
+    /// The endpoint itself fails.
     Breaks,
 }
 
@@ -71,6 +73,10 @@ async fn answer(State(fake): State<Arc<Fake>>, body: String) -> String {
                 Answer::Gas(gas) => {
                     let used = [vec![0x10], varint(gas)].concat();
                     good(&field(0x0a, &used), height)
+                }
+                Answer::NoService => {
+                    let log = "unknown query path: unknown request";
+                    json!({ "code": 6, "codespace": "sdk", "log": log, "height": "0" })
                 }
                 Answer::Breaks => return String::new(),
                 // A refusal says no height.

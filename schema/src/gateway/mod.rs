@@ -17,7 +17,7 @@ pub use heartbeat::{
 pub use problem::Problem;
 pub use register::{
     Attestation, MAX_REGISTER_BYTES, Pcr, RegisterPending, RegisterRequest, RegisterResponse, RegisterStatus,
-    WaitingFor, attestation_data, register_message,
+    WaitingFor, attestation_data, is_probe_address, register_message,
 };
 
 /// Path of registration; server-authenticated TLS.

@@ -1,5 +1,7 @@
 //! Registration: token and certificate request in, certificate and the chain's record out (decision 4).
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -37,6 +39,9 @@ pub struct RegisterRequest {
     /// UDP port that answers latency probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_port: Option<u16>,
+    /// IP address at which peers reach that port; default: the one that the node's requests come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_address: Option<IpAddr>,
     /// The node, with a join token, which names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
@@ -73,6 +78,14 @@ pub struct Pcr {
     pub index: u8,
     /// Its value in lower-case hex.
     pub sha256: String,
+}
+
+/// Whether one host can have this address: probes go nowhere else.
+#[must_use]
+pub fn is_probe_address(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !broadcast
 }
 
 /// What a quote is made over (its qualifying data), so that it is of this registration and this key:
@@ -185,6 +198,31 @@ impl RegisterPending {
             status: RegisterStatus::RegistrationPending,
             code: code.as_str().to_owned(),
             waiting_for: Some(waiting_for),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_probes_is_one_hosts() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for good in ["10.0.0.7", "127.0.0.1", "::1", "fd00::7", "::ffff:10.0.0.7"] {
+            assert!(is_probe_address(ip(good)), "{good}");
+        }
+        for bad in [
+            "0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "::",
+            "ff02::1",
+            "::ffff:0.0.0.0",
+            "::ffff:224.0.0.1",
+            "::ffff:255.255.255.255",
+        ] {
+            assert!(!is_probe_address(ip(bad)), "{bad}");
         }
     }
 }

@@ -44,6 +44,17 @@ struct Args {
 const BATCH_SECONDS: u64 = 60;
 /// Seconds that the daemon may take to get below that once the chain is back.
 const RECOVERY_SECONDS: u64 = 120;
+/// What the store may have on disk for each node, KiB, about: the report that waits with its full heartbeat, and its section
+/// (5); the node as the chain has it, and when it was heard of (2); two heartbeats that came on chain before the halt, kept for
+/// proofs, with their ends (7); the room that SQLite leaves in pages and indexes (6). A node sends twenty heartbeats in the
+/// halt: a store that kept them all would be far beyond.
+const KIB_A_NODE: u64 = 20;
+/// What it may have however few nodes there are, KiB: SQLite's journal until a commit copies it (64 MiB) with what is written
+/// meanwhile, and the two intake journals, which turn after 1 MiB and are in the database within seconds.
+const KIB_FIXED: u64 = 80 * 1024;
+/// From so many seconds of the halt on the store has what it needs, and may not grow by more than so many percent.
+const FULL_SECONDS: u64 = 180;
+const GROWTH_PERCENT: u64 = 10;
 
 fn main() -> Result<()> {
     let mut args = Args::parse();
@@ -73,7 +84,50 @@ struct Look {
     waiting: u64,
     bound: u64,
     oldest_seconds: u64,
-    store_kib: u64,
+    store: Files,
+}
+
+/// The store on disk, bytes.
+#[derive(Debug, Default, Clone, Copy)]
+struct Files {
+    database: u64,
+    /// SQLite's journal and its index.
+    wal: u64,
+    /// What was accepted and is not in the database yet.
+    intake: u64,
+}
+
+impl Files {
+    fn of(folder: &Path) -> Result<Self> {
+        let mut sum = Self::default();
+        for file in fs::read_dir(folder)? {
+            let file = file?;
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let kind = if name.ends_with(".journal") {
+                &mut sum.intake
+            } else if name.ends_with("-wal") || name.ends_with("-shm") {
+                &mut sum.wal
+            } else {
+                &mut sum.database
+            };
+            *kind += file.metadata()?.len();
+        }
+        Ok(sum)
+    }
+
+    fn bytes(self) -> u64 {
+        self.database + self.wal + self.intake
+    }
+
+    fn kib(self) -> u64 {
+        self.bytes() / 1024
+    }
+
+    /// Of the two the one that is larger as a whole.
+    fn most(self, other: Self) -> Self {
+        if other.bytes() > self.bytes() { other } else { self }
+    }
 }
 
 impl Look {
@@ -82,7 +136,7 @@ impl Look {
             waiting: self.waiting.max(other.waiting),
             bound: self.bound.max(other.bound),
             oldest_seconds: self.oldest_seconds.max(other.oldest_seconds),
-            store_kib: self.store_kib.max(other.store_kib),
+            store: self.store.most(other.store),
         }
     }
 }
@@ -103,16 +157,8 @@ fn look(site: &Site) -> Result<Look> {
         waiting: of("reports_waiting")?,
         bound: of("reports_bound")?,
         oldest_seconds: of("oldest_unsettled_seconds")?,
-        store_kib: size(&site.home().join("store"))? / 1024,
+        store: Files::of(&site.home().join("store"))?,
     })
-}
-
-fn size(folder: &Path) -> Result<u64> {
-    let mut sum = 0;
-    for file in fs::read_dir(folder)? {
-        sum += file?.metadata()?.len();
-    }
-    Ok(sum)
 }
 
 fn measure(args: &Args, scene: &Scene) -> Result<Value> {
@@ -150,7 +196,11 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     );
     site.chain.kill()?;
     eprintln!("the chain stands still for {} s", args.outage);
-    let outage = watch(&site, Duration::from_secs(args.outage), |_| false)?.1;
+    let full = args.outage.min(FULL_SECONDS);
+    let early = watch(&site, Duration::from_secs(full), |_| false)?.1;
+    let late = watch(&site, Duration::from_secs(args.outage - full), |_| false)?.1;
+    let end = look(&site)?.store;
+    let outage = early.most(late);
     site.chain.resume()?;
     eprintln!("the chain is back");
     let limit = Duration::from_secs(RECOVERY_SECONDS);
@@ -173,6 +223,20 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
             "{most} reports of {nodes_count} nodes {what}"
         );
     }
+    let grown = late.store.bytes().saturating_sub(early.store.bytes());
+    let growth_percent = (grown * 100).div_ceil(early.store.bytes().max(1));
+    let kib_most = KIB_FIXED + KIB_A_NODE * nodes_count;
+    ensure!(
+        end.kib() <= kib_most,
+        "the store has {} KiB at the end of the halt, target {kib_most}: {end:?}",
+        end.kib()
+    );
+    ensure!(
+        growth_percent <= GROWTH_PERCENT,
+        "the store grew by {growth_percent} % after {full} s of the halt, target {GROWTH_PERCENT}: {:?}, then {:?}",
+        early.store,
+        late.store
+    );
     let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
     Ok(json!({
         "nodes": args.nodes,
@@ -182,8 +246,16 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         "refused": count(&seen.refused),
         "connections_broken": count(&seen.broken),
         "slowest_answer_ms": count(&seen.slowest_us) / 1000,
-        "store_kib_steady": steady.store_kib,
-        "store_kib_outage": outage.store_kib,
+        "store_kib_steady": steady.store.kib(),
+        "store_kib_outage": outage.store.kib(),
+        "store_kib_end": end.kib(),
+        "store_kib_end_target": kib_most,
+        "store_kib_end_database": end.database / 1024,
+        "store_kib_end_wal": end.wal / 1024,
+        "store_kib_end_intake": end.intake / 1024,
+        "store_bytes_a_node_end": end.bytes() / nodes_count.max(1),
+        "store_growth_percent": growth_percent,
+        "store_growth_percent_target": GROWTH_PERCENT,
         "waiting_most": outage.waiting,
         "bound_most": outage.bound,
         "oldest_s_steady": steady.oldest_seconds,

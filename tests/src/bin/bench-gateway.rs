@@ -45,6 +45,9 @@ struct Args {
     /// Handshakes in a stretch.
     #[arg(long, default_value_t = 3_000)]
     handshakes: usize,
+    /// Time between the chain's blocks while heartbeats come: CometBFT's own. Nodes are registered on a faster one.
+    #[arg(long, default_value = "5s")]
+    block_time: String,
     /// CPU of the servers; the load generator and the chain get another.
     #[arg(long, default_value_t = 0)]
     cpu: u32,
@@ -121,6 +124,7 @@ async fn world(args: &Args, scene: &Scene) -> Result<World> {
     site.pin(args.cpu);
     eprintln!("registering {} nodes", args.nodes);
     let nodes = known::register(&site, args.nodes).await?;
+    site.chain.pace(&args.block_time)?;
     let first = nodes.first().context("no nodes")?;
     // A token makes the daemon serve the cluster; it finds the nodes on the chain.
     site.token("node-unused", &fleet::public(&first.key)?.to_base64(), "1h")?;
@@ -279,6 +283,7 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     Ok(json!({
         "nodes": m.args.nodes,
         "connections": m.args.connections,
+        "block_time": m.args.block_time,
         "heartbeats_per_s_per_core": rate,
         "heartbeats_per_s": of(&m.full, &|s| s.done * 1_000_000 / micros(s.took).max(1))?,
         "cpu_s_per_1000_heartbeats": table::thousandths(1_000_000_000 / rate.max(1)) / 1000.0,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use hpc_schema::gateway::Peer;
+use hpc_schema::gateway::{Peer, is_probe_address};
 use hpc_schema::id::ClusterId;
 use ring::hmac;
 use tokio::net::UdpSocket;
@@ -184,9 +184,7 @@ pub fn average(measured: &[Measured]) -> Option<u64> {
 }
 
 fn unicast(text: &str) -> Option<IpAddr> {
-    let ip: IpAddr = text.parse().ok()?;
-    let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
-    (!ip.is_multicast() && !ip.is_unspecified() && !broadcast).then_some(ip)
+    text.parse::<IpAddr>().ok().filter(|ip| is_probe_address(*ip))
 }
 
 #[cfg(test)]

@@ -15,10 +15,6 @@ const ACCOUNT: &str = "/cosmos.auth.v1beta1.Query/Account";
 const BALANCE: &str = "/cosmos.bank.v1beta1.Query/Balance";
 const SIMULATE: &str = "/cosmos.tx.v1beta1.Service/Simulate";
 
-/// A node registers the service only with one of its other ports.
-const NO_SIMULATION: &str = "this node simulates nothing (grpc.enable and api.enable are off in its app.toml): give the \
-                             gas limit with --gas, enable one of them, or use another --node";
-
 /// What signing needs of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
@@ -80,7 +76,8 @@ impl Chain {
     /// The gas that a transaction would use now.
     ///
     /// # Errors
-    /// [`QueryError::Contract`], [`QueryError::Refused`] with the verdict of what would go wrong.
+    /// [`QueryError::Contract`], [`QueryError::Refused`] with the verdict of what would go wrong;
+    /// [`QueryError::NoSimulation`].
     pub async fn simulate(&self, tx: Vec<u8>) -> Result<u64, QueryError> {
         let question = SimulateRequest {
             tx_bytes: tx,
@@ -96,20 +93,9 @@ impl Chain {
             .await
         {
             Err(QueryError::Refused {
-                path,
-                codespace,
-                code,
-                verdict,
-                log,
+                codespace, code, log, ..
             }) if code::is_unknown_path(&codespace, code, &log) => {
-                let log = NO_SIMULATION.to_owned();
-                return Err(QueryError::Refused {
-                    path,
-                    codespace,
-                    code,
-                    verdict,
-                    log,
-                });
+                return Err(QueryError::NoSimulation);
             }
             other => other?,
         };

@@ -53,6 +53,9 @@ pub enum QueryError {
         /// The chain's text.
         log: String,
     },
+    /// The node has no service that simulates: it registers that only with one of its other ports.
+    #[error("this node simulates nothing: grpc.enable and api.enable are off in its app.toml")]
+    NoSimulation,
     /// The answer does not have the shape that was expected.
     #[error("unreadable answer to {path}: {reason}")]
     Malformed {
@@ -70,7 +73,9 @@ impl QueryError {
         match self {
             Self::Rpc(e) => e.class(),
             Self::Refused { verdict, .. } => verdict.class().unwrap_or(Class::Rejected),
-            Self::Contract { .. } | Self::NotFound { .. } | Self::Malformed { .. } => Class::Rejected,
+            Self::Contract { .. } | Self::NotFound { .. } | Self::NoSimulation | Self::Malformed { .. } => {
+                Class::Rejected
+            }
         }
     }
 }

@@ -310,6 +310,7 @@ mod tests {
             code: 0,
             codespace: String::new(),
             log: String::new(),
+            gas_used: 0,
         };
         settle::step(
             &mut sender.state,

@@ -24,6 +24,7 @@ pub fn inclusion(tx: &TxAnswer) -> Inclusion {
         code: tx.result.code,
         codespace: tx.result.codespace.clone(),
         log: tx.result.log.chars().take(MAX_LOG).collect(),
+        gas_used: tx.result.gas_used,
     }
 }
 
@@ -204,6 +205,7 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inc
                 code: result.code,
                 codespace: result.codespace.clone(),
                 log: result.log.chars().take(MAX_LOG).collect(),
+                gas_used: result.gas_used,
             });
         }
         height = height.saturating_add(1);

@@ -79,6 +79,9 @@ pub struct Inclusion {
     pub codespace: String,
     /// The result's text, cut by the driver to what is worth keeping.
     pub log: String,
+    /// Gas that it used; 0: not known.
+    #[serde(default)]
+    pub gas_used: u64,
 }
 
 /// What [`super::Action::Sign`] asks for.

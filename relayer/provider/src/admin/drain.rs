@@ -20,11 +20,15 @@ use super::pay::{otherwise, pay};
 use super::{Admin, node};
 use crate::audit::Actor;
 use crate::daemon::{client, load_key, prefix_of};
+use crate::settle::fit;
 
 /// How long the transaction is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One transaction of the operator key at a time.
+/// What is said where the key's turn does not come in that time.
+const BUSY: &str = "other transactions of the operator key are under way; try again";
+
+/// One transaction of the operator key at a time in this process.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// A drain, or its end.
@@ -125,8 +129,12 @@ impl Admin {
         // Two at a time would want the same sequence number. A closed semaphore gives no place; this one never closes.
         let _turn = timeout(PATIENCE, TURN.acquire())
             .await
-            .map_err(|_| chain(&"other transactions of the operator key are under way; try again"))?
+            .map_err(|_| chain(&BUSY))?
             .map_err(|e| chain(&e))?;
+        // The other gateways of a shared store have the same key.
+        let Some(_signing) = self.store.signing_turn(&address, PATIENCE).await? else {
+            return Err(chain(&BUSY));
+        };
         loop {
             let e = match send_and_wait(client.chain(), &*key, &options, anys.clone()).await {
                 Ok(sent) => return Ok(sent.tx.hash.to_string()),
@@ -134,6 +142,11 @@ impl Admin {
                 Err(SendError::Unread { hash, .. }) => return Ok(hash.to_string()),
                 Err(e) => e,
             };
+            // What the chain would refuse is then in a block.
+            if matches!(e, SendError::Query(QueryError::NoSimulation)) {
+                options.gas = Gas::Fixed(Adjustment::default().apply(fit::of_acts(messages)));
+                continue;
+            }
             // What is refused for its fee is nowhere: it may be signed anew.
             match otherwise(&options.pay, &e, ceiling.as_ref()) {
                 Some(pay) => options.pay = pay,

@@ -61,6 +61,9 @@ pub struct NodeRow {
     /// UDP port that answers latency probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_port: Option<u16>,
+    /// Where peers reach that port, if the node has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_address: Option<String>,
     /// The newest refusal, here or on chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refusal: Option<Refused>,
@@ -275,6 +278,7 @@ fn row(listed: &Listed) -> NodeRow {
         last_heartbeat_on_chain: (heartbeat.0 > 0).then(|| heartbeat.to_string()),
         address: known.contact.address.map(|a| a.to_string()),
         probe_port: known.contact.probe_port,
+        probe_address: known.contact.probe_address.map(|a| a.to_string()),
         last_refusal: newest.map(|(_, r)| r),
     }
 }

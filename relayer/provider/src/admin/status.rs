@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
-use crate::ops::Reason;
+use crate::ops::{Readiness, Reason};
 use crate::store::StoreError;
 use crate::{clock, settle, spool};
 
@@ -15,6 +15,9 @@ pub struct Status {
     pub ready: bool,
     /// What does.
     pub reasons: Vec<Reason>,
+    /// What is wrong besides: it works all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Reason>,
     /// Reports that wait for a transaction.
     pub reports_waiting: u64,
     /// Reports in transactions that have not ended.
@@ -31,12 +34,19 @@ impl Admin {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn status(&self, reasons: Option<Vec<Reason>>) -> Result<Status, StoreError> {
+    pub async fn status(&self, said: Option<Readiness>) -> Result<Status, StoreError> {
         let depth = spool::depth(self.store.reader()).await?;
+        let running = said.is_some();
+        let Readiness {
+            ready,
+            reasons,
+            notices,
+        } = said.unwrap_or_default();
         Ok(Status {
-            running: reasons.is_some(),
-            ready: reasons.as_ref().is_some_and(Vec::is_empty),
-            reasons: reasons.unwrap_or_default(),
+            running,
+            ready,
+            reasons,
+            notices,
             reports_waiting: depth.waiting,
             reports_in_transactions: depth.bound,
             open_transactions: settle::open_transactions(self.store.reader()).await?,

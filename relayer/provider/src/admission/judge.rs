@@ -96,6 +96,12 @@ impl Judge {
         self.spool.behind()
     }
 
+    /// The last row of a node that could not be read and was written anew, for a day.
+    #[must_use]
+    pub fn mended(&self) -> Option<String> {
+        self.spool.mended()
+    }
+
     /// How full the spool's queue is, in thousandths.
     #[must_use]
     pub fn load_permille(&self) -> usize {

@@ -14,13 +14,14 @@ use crate::store::{Store, StoreError};
 pub(super) const UNWRITABLE: &str = "store_failing";
 
 /// Troubles that each of several gateways has for itself; of the others the one that settles knows.
-const OF_EACH: [&str; 8] = [
+const OF_EACH: [&str; 9] = [
     "certificate_expiring",
     "controls_failing",
     "endpoint_lost",
     "key_unusable",
     "not_synced",
     "reload_failed",
+    "row_unreadable",
     "server_certificate",
     UNWRITABLE,
 ];

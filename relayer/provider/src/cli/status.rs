@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -9,20 +8,15 @@ use super::desk::Desk;
 use super::output::Output;
 use crate::admin::Admin;
 use crate::config::Config;
-use crate::ops::Reason;
+use crate::ops::Readiness;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_ANSWER: u64 = 65_536;
 
-#[derive(Deserialize)]
-struct Readiness {
-    reasons: Vec<Reason>,
-}
-
 pub(super) async fn run(desk: &Desk, out: Output) -> anyhow::Result<()> {
     let asked = async |admin: &Admin| {
         let asked = timeout(PATIENCE, readiness(&admin.config)).await;
-        asked.ok().and_then(Result::ok).map(|r| r.reasons)
+        asked.ok().and_then(Result::ok)
     };
     out.value(&desk.status(asked).await?)
 }

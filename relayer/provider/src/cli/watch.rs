@@ -107,6 +107,7 @@ mod tests {
             last_heartbeat_on_chain: None,
             address: None,
             probe_port: None,
+            probe_address: None,
             last_refusal: None,
         }
     }

@@ -99,7 +99,10 @@ fn says_nothing(e: &QueryError) -> bool {
         QueryError::Refused {
             codespace, code, log, ..
         } => (codespace.as_str(), *code) != ("sdk", 18) && !is_unknown_path(codespace, *code, log),
-        QueryError::Contract { .. } | QueryError::NotFound { .. } | QueryError::Malformed { .. } => false,
+        QueryError::Contract { .. }
+        | QueryError::NotFound { .. }
+        | QueryError::NoSimulation
+        | QueryError::Malformed { .. } => false,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, events, prove, slot, spool, task};
+use crate::{clock, command, enrol, events, prove, slot, spool, task};
 
 use super::check::{ServerState, server_state};
 use super::reload::Reload;
@@ -32,7 +32,9 @@ const CONTROL_EVERY: Duration = Duration::from_millis(250);
 const COMMANDS_KEPT_SECONDS: u64 = 30 * 24 * 3600;
 /// How long the chain's events of our nodes stay on record.
 const EVENTS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
-/// How often the gateway's certificate is looked at.
+/// How long tokens that have expired, and registrations that have ended, stay on record.
+const ENROLMENTS_KEPT_SECONDS: u64 = 90 * 24 * 3600;
+/// How often the gateway's certificate is looked at, and what is longer past than that is forgotten.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the tasks share.
@@ -208,11 +210,15 @@ pub(super) async fn keep(
         }
         if let Some(gateway) = gateway.upgrade() {
             gateway.judge.prune(clock::now());
+            shared.health.set("row_unreadable", gateway.judge.mended());
             // Leases that are over.
             wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {
                 looked = Instant::now();
                 renew(&shared, &gateway, &certificate);
+                if let Err(e) = forget_enrolments(&shared.store).await {
+                    tracing::warn!(error = %e, "old tokens and registrations are forgotten later");
+                }
             }
         }
         let stops = tokio::select! {
@@ -255,6 +261,16 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     let kept = live.get().agents.proofs_kept_ms();
     prove::prune(&mut tx, clock::now_ms().saturating_sub(kept)).await?;
     tx.commit().await?;
+    Ok(())
+}
+
+async fn forget_enrolments(store: &Store) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    let rows = enrol::prune(&mut tx, clock::now().minus(ENROLMENTS_KEPT_SECONDS)).await?;
+    tx.commit().await?;
+    if rows > 0 {
+        tracing::info!(rows, "old tokens and registrations are forgotten");
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod certificates;
 mod join;
 mod network;
 mod outside;
+mod prune;
 mod registration;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ pub use certificates::{
 pub use join::{JoinRow, JoinTerms, Joined, insert_join, join, list_joins, revoke_join, use_id};
 pub use network::{Network, NetworkError};
 pub use outside::{Outside, record_outside};
+pub use prune::prune;
 pub use registration::{
     Claimed, NewRegistration, Registration, RegistrationState, approve, bind_to_batch, claim, hardware, held,
     in_batch, on_chain as record_on_chain, queued, refused as record_refused, release, store_certificate,

@@ -1,17 +1,7 @@
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::ops::Reason;
-
-/// Whether anything keeps the daemon from its work.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema")]
-struct Readiness {
-    /// Nothing does.
-    ready: bool,
-    /// What does.
-    reasons: Vec<Reason>,
-}
+use crate::ops::Readiness;
 
 pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerator) {
     let readiness = generator.subschema_for::<Readiness>();

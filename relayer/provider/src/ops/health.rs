@@ -44,7 +44,9 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("not_synced", Severity::Warning, true),
     ("reload_failed", Severity::Warning, true),
     ("reports_unsettled", Severity::Critical, false),
+    ("row_unreadable", Severity::Warning, false),
     ("server_certificate", Severity::Critical, true),
+    ("simulation_missing", Severity::Warning, false),
     ("store_failing", Severity::Critical, true),
     ("transactions_refused", Severity::Critical, true),
 ];
@@ -58,13 +60,25 @@ fn kind(code: &str) -> (Severity, bool) {
         })
 }
 
-/// Why the daemon is not ready, and what to do.
+/// What is wrong, such as why the daemon is not ready, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// Stable word, such as `chain_unreachable`.
     pub code: Cow<'static, str>,
     /// For people.
     pub message: String,
+}
+
+/// Whether anything keeps the daemon from its work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Readiness {
+    /// Nothing does.
+    pub ready: bool,
+    /// What does.
+    pub reasons: Vec<Reason>,
+    /// What is wrong besides: the daemon works all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Reason>,
 }
 
 /// Something that is wrong, whether or not it keeps the daemon from being ready.
@@ -143,12 +157,27 @@ impl Health {
         }
     }
 
+    /// Whether the daemon is ready, and what is wrong with it.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let reasons = self.reasons();
+        Readiness {
+            ready: reasons.is_empty(),
+            reasons,
+            notices: self.those(false),
+        }
+    }
+
     /// Every reason not to be ready; none: ready.
     #[must_use]
     pub fn reasons(&self) -> Vec<Reason> {
+        self.those(true)
+    }
+
+    fn those(&self, that_block: bool) -> Vec<Reason> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         map.iter()
-            .filter(|((code, _), _)| kind(code).1)
+            .filter(|((code, _), _)| kind(code).1 == that_block)
             .map(|((code, _), message)| Reason {
                 code: Cow::Borrowed(code),
                 message: message.clone(),
@@ -189,10 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_keep_the_daemon_from_its_work_is_a_trouble_and_no_reason() {
+    fn what_does_not_keep_the_daemon_from_its_work_is_a_notice_and_no_reason() {
         let health = Health::default();
         health.raise_of("endpoint_lost", "http://a", "does not answer");
-        assert!(health.reasons().is_empty());
+        let said = health.readiness();
+        assert!(said.ready && said.reasons.is_empty());
+        assert_eq!(said.notices[0].code, "endpoint_lost");
         assert_eq!(health.troubles().len(), 1);
     }
 

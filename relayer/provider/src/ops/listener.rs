@@ -102,20 +102,15 @@ async fn connection(stream: TcpStream, router: Router) {
     }
 }
 
-/// 200 if everything works, else 503; both with the reasons.
+/// 200 if nothing keeps the daemon from its work, else 503; both with what is wrong.
 async fn ready(State((health, _)): State<Shared>) -> Response {
-    let reasons = health.reasons();
-    let ready = reasons.is_empty();
-    let status = if ready {
+    let readiness = health.readiness();
+    let status = if readiness.ready {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (
-        status,
-        axum::Json(serde_json::json!({ "ready": ready, "reasons": reasons })),
-    )
-        .into_response()
+    (status, axum::Json(readiness)).into_response()
 }
 
 async fn expose(State((_, metrics)): State<Shared>) -> Response {

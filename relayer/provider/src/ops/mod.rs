@@ -4,6 +4,6 @@ mod health;
 mod listener;
 mod metrics;
 
-pub use health::{Health, Reason, Severity, TROUBLES, Trouble};
+pub use health::{Health, Readiness, Reason, Severity, TROUBLES, Trouble};
 pub use listener::serve;
 pub use metrics::{EventLabels, HeartbeatLabels, Metrics, ReportLabels, RequestLabels, TxLabels};

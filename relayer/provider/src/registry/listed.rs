@@ -35,8 +35,8 @@ pub struct Which<'a> {
 pub async fn listed(pool: &Pool, which: Which<'_>, window: Window<'_>) -> Result<Page<Listed>, StoreError> {
     let [cluster, node] = window.texts::<2>()?;
     // What is not asked for stands in no condition: either index can then be used.
-    let mut sql = "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
-                c.refusal_code, c.refusal_at, d.reason AS disabled_reason, i.epoch AS intake_epoch,
+    let mut sql = "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
+                c.order_until_s, c.refusal_code, c.refusal_at, d.reason AS disabled_reason, i.epoch AS intake_epoch,
                 i.acked_sequence, i.received_at AS intake_at, i.refusal_code AS chain_code, i.refusal_at AS chain_at
          FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
          LEFT JOIN intake i ON i.cluster_id = n.cluster_id AND i.node_id = n.node_id

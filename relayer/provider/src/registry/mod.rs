@@ -2,6 +2,7 @@
 //! beside the chain (address, orders). In memory for admission, on disk for a start without the chain.
 
 mod clusters;
+mod contacts;
 mod listed;
 mod node;
 mod others;
@@ -14,10 +15,11 @@ mod task_keys;
 mod view;
 
 pub use clusters::{ask_clusters, clusters, clusters_of, told_clusters};
+pub use contacts::{keep_probe, save_contacts};
 pub use listed::{Listed, Which, listed};
-pub use node::{Contact, Node, Order, OrderKind};
+pub use node::{Contact, Node, Order, OrderKind, Probed};
 pub use others::{Mark, catch_up, heard_elsewhere};
-pub use store::{Known, cluster_owner, keep_probe, known, load, save_contacts};
+pub use store::{Known, cluster_owner, known, load};
 pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;
 pub use view::{Registry, Tip};

@@ -65,10 +65,23 @@ pub struct Contact {
     pub address: Option<IpAddr>,
     /// UDP port that answers latency probes.
     pub probe_port: Option<u16>,
+    /// Where peers reach that port, if the node has said so.
+    pub probe_address: Option<IpAddr>,
     /// The provider's newest order.
     pub order: Option<Order>,
     /// What the gateway itself last turned away, and when (UNIX milliseconds).
     pub refusal: Option<(Code, u64)>,
+}
+
+/// What a node says of its probes when it registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probed {
+    /// UDP port that answers them.
+    pub port: Option<u16>,
+    /// Where peers reach it; none: at `from`, and later where the heartbeats come from.
+    pub address: Option<IpAddr>,
+    /// Where the request came from.
+    pub from: IpAddr,
 }
 
 /// An order that the node has to be told.

@@ -30,8 +30,8 @@ pub async fn catch_up(
     }
     let from = mark.0;
     let nodes = db::query(
-        "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
-                c.refusal_code, c.refusal_at
+        "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
+                c.order_until_s, c.refusal_code, c.refusal_at
          FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
          WHERE n.changed > ? ORDER BY n.changed LIMIT ?",
     )
@@ -46,6 +46,9 @@ pub async fn catch_up(
         registry.set_node(&node.cluster_id, node.chain, node.height, now);
         if unknown {
             registry.set_contact(&node.cluster_id, &node.node_id, node.contact);
+        } else {
+            // It may have registered anew there.
+            registry.take_probe(&node.cluster_id, &node.node_id, &node.contact);
         }
         reached = reached.max(row.try_get("changed")?);
     }

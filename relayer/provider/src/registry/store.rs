@@ -1,14 +1,13 @@
-use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
-use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::{Cluster, Drain, Params, RelayView};
 use hpc_schema::time::UnixSeconds;
 
-use super::node::{Contact, Node, Order, OrderKind};
+use super::contacts;
+use super::node::{Contact, Node};
 use super::view::Registry;
 use crate::db::many::{self, Sized};
 use crate::db::{self, Conn, Pool, Row};
@@ -74,8 +73,8 @@ pub struct Known {
 /// If the store fails.
 pub async fn known(pool: &Pool) -> Result<Vec<Known>, StoreError> {
     let rows = db::query(
-        "SELECT n.*, c.address, c.probe_port, c.order_kind, c.order_id, c.order_at_s, c.order_until_s,
-                c.refusal_code, c.refusal_at
+        "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
+                c.order_until_s, c.refusal_code, c.refusal_at
          FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
          ORDER BY n.cluster_id, n.node_id",
     )
@@ -130,41 +129,7 @@ pub(super) fn read(row: &Row) -> Result<Known, StoreError> {
         node_id,
         chain,
         height: uint(row, "height")?,
-        contact: contact(row)?,
-    })
-}
-
-fn contact(row: &Row) -> Result<Contact, StoreError> {
-    let address: Option<String> = row.try_get("address")?;
-    let kind: Option<String> = row.try_get("order_kind")?;
-    let kind = match kind.as_deref() {
-        Some("drain") => Some(OrderKind::Drain),
-        Some("resume") => Some(OrderKind::Resume),
-        _ => None,
-    };
-    let id: Option<String> = row.try_get("order_id")?;
-    let order = match (
-        kind,
-        id,
-        opt_uint(row, "order_at_s")?,
-        opt_uint(row, "order_until_s")?,
-    ) {
-        (Some(kind), Some(id), Some(at), Some(until)) => Some(Order {
-            kind,
-            id,
-            at: UnixSeconds(at),
-            until: UnixSeconds(until),
-        }),
-        _ => None,
-    };
-    let code = opt_uint(row, "refusal_code")?
-        .and_then(|n| u8::try_from(n).ok())
-        .and_then(Code::from_number);
-    Ok(Contact {
-        address: address.and_then(|a| a.parse().ok()),
-        probe_port: opt_uint(row, "probe_port")?.and_then(|p| u16::try_from(p).ok()),
-        order,
-        refusal: code.zip(opt_uint(row, "refusal_at")?),
+        contact: contacts::read(row)?,
     })
 }
 
@@ -250,98 +215,5 @@ pub(super) async fn delete_node(
         .bind(node.as_str())
         .execute(conn)
         .await?;
-    Ok(())
-}
-
-/// Keeps what a registering node says of its probes, whether or not it is on record already.
-///
-/// # Errors
-/// If the store fails.
-pub async fn keep_probe(
-    conn: &mut Conn,
-    cluster: &ClusterId,
-    node: &NodeId,
-    port: Option<u16>,
-    from: IpAddr,
-) -> Result<(), StoreError> {
-    db::query(
-        "INSERT INTO contact (cluster_id, node_id, address, probe_port) VALUES (?, ?, ?, ?)
-         ON CONFLICT (cluster_id, node_id) DO UPDATE SET address = excluded.address, probe_port = excluded.probe_port",
-    )
-    .bind(cluster.as_str())
-    .bind(node.as_str())
-    .bind(from.to_string())
-    .bind(port.map(i64::from))
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// What is known of a node beside the chain, if anything.
-pub(super) async fn contact_of(
-    conn: &mut Conn,
-    cluster: &ClusterId,
-    node: &NodeId,
-) -> Result<Option<Contact>, StoreError> {
-    let row = db::query("SELECT * FROM contact WHERE cluster_id = ? AND node_id = ?")
-        .bind(cluster.as_str())
-        .bind(node.as_str())
-        .fetch_optional(conn)
-        .await?;
-    row.as_ref().map(contact).transpose()
-}
-
-/// Writes what has changed of nodes beside the chain.
-///
-/// # Errors
-/// If the store fails; then it is tried again with the next call.
-pub async fn save_contacts(store: &Store, registry: &Registry) -> Result<(), StoreError> {
-    let dirty = registry.take_dirty();
-    if dirty.is_empty() {
-        return Ok(());
-    }
-    let saved = write_contacts(store, &dirty).await;
-    if saved.is_err() {
-        registry.mark_dirty(&dirty);
-    }
-    saved
-}
-
-async fn write_contacts(store: &Store, nodes: &[Arc<Node>]) -> Result<(), StoreError> {
-    let mut tx = store.begin().await?;
-    for node in nodes {
-        save_contact(&mut tx, node).await?;
-    }
-    tx.commit().await?;
-    Ok(())
-}
-
-async fn save_contact(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
-    let Contact {
-        address,
-        probe_port,
-        order,
-        refusal,
-    } = &node.contact;
-    db::query(
-        "INSERT INTO contact (cluster_id, node_id, address, probe_port, order_kind, order_id,
-         order_at_s, order_until_s, refusal_code, refusal_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (cluster_id, node_id) DO UPDATE SET address = excluded.address,
-           probe_port = excluded.probe_port, order_kind = excluded.order_kind, order_id = excluded.order_id,
-           order_at_s = excluded.order_at_s, order_until_s = excluded.order_until_s,
-           refusal_code = excluded.refusal_code, refusal_at = excluded.refusal_at",
-    )
-    .bind(node.cluster_id.as_str())
-    .bind(node.node_id.as_str())
-    .bind(address.map(|a| a.to_string()))
-    .bind(probe_port.map(i64::from))
-    .bind(order.as_ref().map(|o| o.kind.as_str()))
-    .bind(order.as_ref().map(|o| o.id.as_str()))
-    .bind(order.as_ref().map(|o| int(o.at.0)))
-    .bind(order.as_ref().map(|o| int(o.until.0)))
-    .bind(refusal.map(|(code, _)| i64::from(code.number())))
-    .bind(refusal.map(|(_, at)| int(at)))
-    .execute(conn)
-    .await?;
     Ok(())
 }

@@ -12,8 +12,8 @@ use hpc_schema::time::UnixSeconds;
 use tokio::task::yield_now;
 
 use super::node::Node;
-use super::store;
 use super::view::Registry;
+use super::{contacts, store};
 use crate::db;
 use crate::store::{Store, StoreError};
 use crate::{command, spool};
@@ -98,7 +98,7 @@ pub async fn sync(
     now_ms: u64,
 ) -> Result<(), SyncError> {
     // Before the chain is asked: it may not answer.
-    store::save_contacts(db, registry).await?;
+    contacts::save_contacts(db, registry).await?;
     let params = client.params().await?.value;
     registry.set_params(params.clone());
     let mut tx = db.begin().await?;
@@ -263,7 +263,7 @@ async fn store_all(db: &Store, registry: &Registry, read: Read<'_>, now_ms: u64)
         let before = registry.node(cluster, &id);
         let changed = registry.set_node(cluster, view, height, UnixSeconds(now_ms / 1000));
         if before.is_none()
-            && let Some(contact) = store::contact_of(&mut tx, cluster, &id).await?
+            && let Some(contact) = contacts::contact_of(&mut tx, cluster, &id).await?
         {
             registry.adopt_contact(cluster, &id, &contact);
         }
@@ -299,7 +299,7 @@ mod round_tests;
 mod tests {
 
     use super::*;
-    use crate::registry::scene;
+    use crate::registry::{Probed, scene};
 
     fn view(epoch: u64) -> RelayView {
         let view = scene::view();
@@ -382,7 +382,12 @@ mod tests {
             registry.set_node(&cluster, view, 1, UnixSeconds(0));
             let heard = if n % 5 == 0 { 0 } else { 1_000_000 };
             registry.accepted(&cluster, &named(n), 1, 2, heard, at);
-            registry.set_probe_port(&cluster, &named(n), (n % 7 != 0).then_some(9000), at);
+            let probed = Probed {
+                port: (n % 7 != 0).then_some(9000),
+                address: None,
+                from: at,
+            };
+            registry.set_probe(&cluster, &named(n), probed);
         }
         registry.refresh_peers(1_000_001).await;
         let all = registry.neighbours(&cluster, &named(0), u8::MAX, UnixSeconds(0));

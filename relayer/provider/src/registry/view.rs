@@ -12,7 +12,7 @@ use hpc_schema::registry::{Cluster, Params, RelayView};
 use hpc_schema::report::Tag;
 use hpc_schema::time::UnixSeconds;
 
-use super::node::{Contact, Node, Order};
+use super::node::{Contact, Node, Order, Probed};
 use super::peers;
 use crate::spool::Intake;
 
@@ -270,11 +270,21 @@ impl Registry {
     }
 
     /// The node says where it answers latency probes.
-    pub fn set_probe_port(&self, cluster: &ClusterId, node: &NodeId, port: Option<u16>, from: IpAddr) {
+    pub fn set_probe(&self, cluster: &ClusterId, node: &NodeId, probed: Probed) {
         self.change(cluster, node, |n| {
-            n.contact.probe_port = port;
-            n.contact.address = Some(from);
+            n.contact.probe_port = probed.port;
+            n.contact.probe_address = probed.address;
+            n.contact.address = Some(probed.from);
             true
+        });
+    }
+
+    /// What another gateway has kept of the node's newest registration.
+    pub fn take_probe(&self, cluster: &ClusterId, node: &NodeId, kept: &Contact) {
+        self.change(cluster, node, |n| {
+            n.contact.probe_port = kept.probe_port;
+            n.contact.probe_address = kept.probe_address;
+            false
         });
     }
 
@@ -310,7 +320,11 @@ impl Registry {
         self.change(cluster, node, |n| {
             let contact = &mut n.contact;
             contact.address = contact.address.or(kept.address);
-            contact.probe_port = contact.probe_port.or(kept.probe_port);
+            // Both are of one registration.
+            if contact.probe_port.is_none() && contact.probe_address.is_none() {
+                contact.probe_port = kept.probe_port;
+                contact.probe_address = kept.probe_address;
+            }
             contact.refusal = contact.refusal.or(kept.refusal);
             false
         });

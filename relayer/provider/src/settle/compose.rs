@@ -6,6 +6,7 @@ use hpc_chain::keys::{KeyError, Signer};
 use hpc_chain::msg::{Any, EncodeError};
 use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
+use hpc_schema::node::NodeState;
 use hpc_schema::registration::NodeIdentity;
 use hpc_schema::registry::{ExecuteMsg, ReportGroup};
 use hpc_schema::report::Report;
@@ -13,6 +14,8 @@ use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::driver::Driver;
+use super::duty::would_step;
+use super::fit::{CHECK_AGAIN, Load, STEP};
 use super::plan::{Decision, plan};
 use super::queue::{self, Queue};
 use crate::clock::NoRandomness;
@@ -50,7 +53,9 @@ pub(super) struct Reports {
     pub(super) message: Any,
     /// In the order of the items.
     pub(super) members: Vec<Member>,
-    /// Gas beyond the simulation, for what may change until the batch is included.
+    /// What its gas depends on.
+    pub(super) load: Load,
+    /// Gas beyond it, for what may change until the batch is included.
     pub(super) margin: u64,
 }
 
@@ -125,17 +130,35 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
     // As long as it lives, and a few seconds for clocks.
     let until = now_ms / 1000 + driver.machine.lifetime_ms / 1000 + 10;
-    let stepping = queue::may_step(&registry.nodes(), &nodes, &registry.params(), until);
-    // A transition costs 1,300; a bad signature in the batch costs every item a second check.
-    let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
+    let params = registry.params();
+    let stepping = queue::may_step(&registry.nodes(), &nodes, &params, until);
+    // A bad signature in the batch costs every item a second check.
     let margin = stepping
-        .saturating_mul(1_300)
-        .saturating_add(count.saturating_mul(250));
+        .saturating_mul(STEP)
+        .saturating_add(count(items.len()).saturating_mul(CHECK_AGAIN));
+    let pages = nodes.chunk_by(|a, b| (&a.cluster_id, a.chain.page) == (&b.cluster_id, b.chain.page));
+    let now = UnixSeconds(now_ms / 1000);
+    let steps = nodes
+        .iter()
+        .filter(|n| n.chain.recorded_state != NodeState::Active || would_step(n, &params, now));
+    let sections = || items.iter().filter_map(|(_, _, section, _)| section.as_ref());
+    let load = Load::Reports {
+        pages: count(pages.count()),
+        reports: count(items.len()),
+        sections: count(sections().count()),
+        section_bytes: count(sections().map(Vec::len).sum()),
+        steps: count(steps.count()),
+    };
     Ok(Some(Reports {
         message,
         members: items.into_iter().map(|i| i.0).collect(),
+        load,
         margin,
     }))
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 /// The signed registration of a node, or why there can be none.

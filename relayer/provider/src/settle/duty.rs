@@ -62,6 +62,17 @@ pub fn sweeps(
         .collect()
 }
 
+/// How many pages the nodes of a cluster are in, and how many nodes a sweep signed at `now` would step.
+#[must_use]
+pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: UnixSeconds) -> (u64, u64) {
+    let of: Vec<_> = nodes.iter().filter(|n| n.cluster_id == *cluster).collect();
+    let soon = now.plus(AHEAD_SECONDS);
+    let pages: BTreeSet<u16> = of.iter().map(|n| n.chain.page).collect();
+    let steps = of.iter().filter(|n| would_step(n, params, soon)).count();
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    (count(pages.len()), count(steps))
+}
+
 /// The contract counts whole seconds of its block's time, which may be a little behind.
 const PRUNE_SLACK_SECONDS: u64 = 15;
 /// Most that a gateway lets another one go before it.
@@ -140,6 +151,34 @@ mod tests {
         let due = sweeps(&registry.nodes(), &held, &p, UnixSeconds(2_000));
         let wanted = [(named("hpc-cluster-1"), true), (named("hpc-cluster-3"), false)];
         assert_eq!(due, BTreeMap::from(wanted));
+    }
+
+    #[test]
+    fn a_sweep_is_as_large_as_the_clusters_pages_and_those_that_lapse_while_it_is_under_way() {
+        let registry = Registry::new("c", "k");
+        for (cluster, name, page, last) in [
+            ("hpc-cluster-1", "node-a", 0, 1_000),
+            ("hpc-cluster-1", "node-b", 2, 1_870),
+            ("hpc-cluster-1", "node-c", 2, 1_990),
+            ("hpc-cluster-2", "node-a", 1, 1_000),
+        ] {
+            let silent = RelayView {
+                page,
+                ..node(name, NodeState::Active, last)
+            };
+            registry.set_node(&cluster.parse().unwrap(), silent, 1, UnixSeconds(0));
+        }
+        let of = |cluster: &str| {
+            let cluster = cluster.parse().unwrap();
+            extent(
+                &registry.nodes(),
+                &cluster,
+                &Params::default(),
+                UnixSeconds(1_980),
+            )
+        };
+        assert_eq!([of("hpc-cluster-1"), of("hpc-cluster-2")], [(2, 2), (1, 1)]);
+        assert_eq!(of("hpc-cluster-3"), (0, 0));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod compose;
 mod driver;
 pub mod duty;
 mod ending;
+pub mod fit;
 mod former;
 mod heads;
 pub mod outcome;

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use hpc_schema::id::ClusterId;
 use hpc_schema::report::batch::ITEM_LEN;
 
+use super::fit::ReportGas;
+
 /// From so many reports on (of a page's 64) writing a page is worth it before its reports are due.
 pub(super) const WORTH_WRITING: usize = 11;
 /// A state that would lapse brings a report forward to this part of the interval at the earliest.
@@ -17,12 +19,6 @@ pub(super) const EARLIEST_PART: u64 = 4;
 const TX_FRAME: u64 = 600;
 /// Bytes around one page and one cluster, in base64.
 const PAGE_FRAME: u64 = 100;
-/// Gas of a transaction, a page, a report, a section byte: generous round figures for the caps only; the
-/// limit that is signed comes from a simulation.
-const TX_GAS: u64 = 150_000;
-const PAGE_GAS: u64 = 60_000;
-const REPORT_GAS: u64 = 4_000;
-const SECTION_BYTE_GAS: u64 = 100;
 
 /// A report that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +52,8 @@ pub struct Limits {
     pub max_tx_bytes: u64,
     /// Cap of a transaction.
     pub max_gas: u64,
+    /// What is signed for its parts.
+    pub gas: ReportGas,
 }
 
 /// What to do now.
@@ -121,19 +119,19 @@ fn due_at(w: &Waiting, limits: &Limits) -> u64 {
 /// Takes pages whole while they fit; the first goes in part if it does not fit at all.
 fn fill(waiting: &[Waiting], pages: &[Page], limits: &Limits) -> Vec<usize> {
     let mut taken: Vec<usize> = Vec::new();
-    let (mut bytes, mut gas) = (TX_FRAME, TX_GAS);
+    let (mut bytes, mut gas) = (TX_FRAME, limits.gas.tx);
     let (mut from, mut to) = (u32::MAX, 0u32);
     for page in pages {
         let mark = (taken.len(), bytes, gas, from, to);
         bytes += PAGE_FRAME;
-        gas += PAGE_GAS;
+        gas += limits.gas.page;
         let mut items = page.items.clone();
         items.sort_by_key(|i| waiting.get(*i).map(|w| w.queued_at));
         let mut whole = true;
         for i in items {
             let Some(w) = waiting.get(i) else { continue };
             let next_bytes = bytes + item_bytes(w);
-            let next_gas = gas + REPORT_GAS + u64::from(w.section_len) * SECTION_BYTE_GAS;
+            let next_gas = gas + limits.gas.of(w.section_len);
             let (next_from, next_to) = (from.min(w.time), to.max(w.time));
             let fits = taken.len() < limits.batch_limit
                 && next_bytes <= limits.max_tx_bytes

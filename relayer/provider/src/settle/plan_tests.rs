@@ -3,6 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 
 use super::*;
+use crate::settle::fit::{Fit, Load};
 
 const LIMITS: Limits = Limits {
     max_size: 50,
@@ -10,6 +11,13 @@ const LIMITS: Limits = Limits {
     batch_limit: 1024,
     max_tx_bytes: 400_000,
     max_gas: 20_000_000,
+    gas: ReportGas {
+        tx: 116_300,
+        page: 10_300,
+        report: 2_700,
+        section: 5_500,
+        section_byte: 42,
+    },
 };
 
 fn report(cluster: u8, page: u16, slot: u8, queued_at: u64) -> Waiting {
@@ -114,6 +122,37 @@ fn reports_too_far_apart_in_time_do_not_share_a_batch() {
         panic!("waits")
     };
     assert_eq!(sent.len(), 1);
+}
+
+#[test]
+fn what_reports_were_seen_to_take_bounds_how_many_go_together() {
+    let load = Load::Reports {
+        pages: 1,
+        reports: 64,
+        sections: 0,
+        section_bytes: 0,
+        steps: 0,
+    };
+    let w: Vec<_> = (0..640u16)
+        .map(|i| report(1, i / 64, (i % 64) as u8, 0))
+        .collect();
+    let sent_after = |permille: u64| {
+        let mut fit = Fit::default();
+        let used = fit.gas(load) * permille / 1_000;
+        for _ in 0..64 {
+            fit.learn(load, used);
+        }
+        let limits = Limits {
+            max_gas: 1_000_000,
+            gas: fit.report_gas("1.1".parse().unwrap()),
+            ..LIMITS
+        };
+        let Decision::Send(sent) = plan(&w, &limits, 60_000) else {
+            panic!("waits")
+        };
+        sent.len()
+    };
+    assert_eq!([500, 1_000, 2_000].map(sent_after), [8 * 64, 4 * 64, 64]);
 }
 
 fn any_waiting() -> impl Strategy<Value = Vec<Waiting>> {

@@ -8,13 +8,18 @@ const MOST_HALVINGS: u32 = 10;
 /// No transaction of one report is smaller.
 const LEAST_BYTES: u64 = 2_000;
 
+/// What the gas of reports is multiplied with as a rule: little in them is left to chance.
+pub(super) fn usual_for_reports() -> Adjustment {
+    "1.1".parse().unwrap_or_default()
+}
+
 /// What a signing key has learnt.
 #[derive(Debug, Clone)]
 pub(super) struct Sizing {
     halvings: u32,
     /// The chain refused a transaction of twice this size: it will not take a larger one tomorrow either.
     most_bytes: Option<u64>,
-    /// The last one ran out of gas although it was simulated.
+    /// The last one ran out of gas.
     short_of_gas: bool,
     price: GasPrice,
     /// The price is raised up to this where a node asks for more.
@@ -42,7 +47,7 @@ impl Sizing {
         self.most_bytes.map_or(configured, |most| most.min(configured))
     }
 
-    /// What simulated gas is multiplied with.
+    /// What simulated or fitted gas is multiplied with.
     pub(super) fn adjustment(&self, usual: Adjustment) -> Adjustment {
         if self.short_of_gas {
             "2".parse().unwrap_or(usual)

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::accept::{Accept, accept};
 use super::history::{self, End, EndedAs};
 use super::journal::Applied;
+use super::mend::mend;
 use super::pending::Pending;
 use super::together::accept_all;
 use crate::db::{self, Conn, Query};
@@ -32,6 +33,8 @@ const URGENT_SLICE: usize = 512;
 const STUCK: Duration = Duration::from_secs(60);
 /// After a failure.
 const AGAIN: Duration = Duration::from_secs(1);
+/// For so long it is said that a row could not be read.
+const SAID_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Between the writer of the journal and who takes in what it holds.
 #[derive(Debug, Default)]
@@ -51,6 +54,8 @@ struct Inner {
     pressed: bool,
     /// Nothing more comes.
     ended: bool,
+    /// The last row that could not be read, and when it was written anew.
+    mended: Option<(Instant, String)>,
 }
 
 impl Handover {
@@ -83,6 +88,18 @@ impl Handover {
     /// Whether that is long.
     pub(super) fn is_stuck(&self) -> bool {
         self.behind() > STUCK
+    }
+
+    /// A row could not be read and was written anew.
+    pub(super) fn mended(&self, what: String) {
+        self.inner().mended = Some((Instant::now(), what));
+    }
+
+    /// The last such of a day.
+    pub(super) fn last_mended(&self) -> Option<String> {
+        let inner = self.inner();
+        let (at, what) = inner.mended.as_ref()?;
+        (at.elapsed() < SAID_FOR).then(|| what.clone())
     }
 
     /// Nothing more comes.
@@ -159,7 +176,7 @@ pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applie
         };
         let rounds = taken.rounds();
         let reports = rounds.iter().map(Vec::len).sum();
-        let mut done = take_in(&store, &rounds, upto).await;
+        let mut done = take_in_mended(&store, &rounds, upto, &handover).await;
         if done.is_err() && noted(store.reader()).await.is_ok_and(|noted| noted >= upto) {
             // The answer alone was lost.
             done = Ok(());
@@ -185,6 +202,27 @@ pub(super) async fn apply(store: Store, handover: Arc<Handover>, applied: Applie
             }
         }
     }
+}
+
+/// Like [`take_in`]; what cannot be read of one node is written anew, and keeps nobody else's out.
+///
+/// # Errors
+/// If the store fails.
+async fn take_in_mended(
+    store: &Store,
+    rounds: &[Vec<&Accept>],
+    number: u64,
+    handover: &Handover,
+) -> Result<(), StoreError> {
+    let done = take_in(store, rounds, number).await;
+    if !done.as_ref().is_err_and(StoreError::is_unreadable) {
+        return done;
+    }
+    let Some(what) = mend(store, rounds.iter().flatten().copied()).await? else {
+        return done;
+    };
+    handover.mended(what);
+    take_in(store, rounds, number).await
 }
 
 /// Takes in reports, and notes that the database holds every group up to `number`: both or neither.

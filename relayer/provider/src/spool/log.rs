@@ -12,6 +12,7 @@ use super::accept::{Accept, Accepted};
 use super::apply::{Handover, apply, noted, one_by_one};
 use super::group::{Reply, group, tell, turn_away};
 use super::journal::{Applied, Journal, read_all};
+use super::mend::mend;
 use super::{journal, rows};
 use crate::fault;
 use crate::settle::Wake;
@@ -26,6 +27,8 @@ pub struct Log {
     journal: Journal,
     newest: HashMap<ClusterId, HashMap<NodeId, Newest>>,
     entries: Vec<u8>,
+    /// A row that could not be read at the start and was written anew.
+    mended: Option<String>,
 }
 
 /// What was the newest of a node before one of a group.
@@ -48,6 +51,7 @@ impl Log {
         let on_record = noted(store.reader()).await?;
         let opened = spawn_blocking(move || Journal::open(&dir, on_record));
         let (journal, groups) = opened.await.map_err(io::Error::other)??;
+        let mut mended = None;
         if let Some(last) = groups.last() {
             let mut reports = Vec::new();
             for group in &groups {
@@ -59,7 +63,13 @@ impl Log {
                 };
                 reports.extend(read_all(&group.entries).ok_or_else(broken)?);
             }
-            one_by_one(store, reports.iter(), last.number).await?;
+            match one_by_one(store, reports.iter(), last.number).await {
+                Err(e) if e.is_unreadable() => {
+                    mended = mend(store, reports.iter()).await?;
+                    one_by_one(store, reports.iter(), last.number).await?;
+                }
+                taken => taken?,
+            }
             journal.applied().set(last.number);
             tracing::info!(
                 reports = reports.len(),
@@ -75,18 +85,22 @@ impl Log {
             journal,
             newest,
             entries: Vec::new(),
+            mended,
         }))
     }
 
     /// Takes in what comes; ends when all of it is in the database.
     pub(super) async fn write(
-        self,
+        mut self,
         store: Store,
         rx: mpsc::Receiver<(Accept, Reply)>,
         wake: Arc<Wake>,
         handover: Arc<Handover>,
     ) {
         let applied: Applied = self.journal.applied();
+        if let Some(what) = self.mended.take() {
+            handover.mended(what);
+        }
         let applying = apply(store, Arc::clone(&handover), applied, wake);
         tokio::join!(applying, self.take(rx, &handover));
     }
@@ -110,6 +124,7 @@ impl Log {
                 mut journal,
                 entries,
                 newest,
+                mended,
             } = self;
             let written = spawn_blocking(move || {
                 let written = journal.write(&entries);
@@ -123,6 +138,7 @@ impl Log {
                 journal,
                 entries,
                 newest,
+                mended,
             };
             match written {
                 Ok(number) => {

@@ -11,6 +11,7 @@ mod group;
 mod history;
 mod journal;
 mod log;
+mod mend;
 mod pending;
 mod rows;
 mod together;

@@ -37,7 +37,8 @@ fn sized(rows: usize) -> Sized {
             OR (excluded.epoch = intake.epoch AND excluded.acked_sequence > intake.acked_sequence)",
         values("(?, ?, ?, ?, ?, ?, ?, ?)")
     );
-    // Like `enqueue`: the newest wins, those before it are counted. One of another epoch is not for here.
+    // Like `enqueue`: the newest wins, those before it are counted. One of another epoch is not for here, nor one that
+    // cannot be read: settlement reads all that wait.
     let waiting = format!(
         "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at, received_at, superseded_from, superseded_count, heartbeat)
          VALUES {}
@@ -46,7 +47,8 @@ fn sized(rows: usize) -> Sized {
            superseded_count = waiting.superseded_count + 1 + excluded.superseded_count,
            sequence = excluded.sequence, report = excluded.report, signature = excluded.signature,
            received_at = excluded.received_at, heartbeat = excluded.heartbeat
-         WHERE waiting.epoch = excluded.epoch",
+         WHERE waiting.epoch = excluded.epoch AND waiting.superseded_count >= 0 AND waiting.queued_at >= 0
+           AND coalesce(waiting.superseded_from, waiting.sequence) BETWEEN 0 AND 4294967295",
         values("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
     );
     Sized {

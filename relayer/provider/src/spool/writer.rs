@@ -8,6 +8,7 @@ use super::accept::{Accept, Accepted, accept};
 use super::apply::{Backlog, Handover};
 use super::group::{Reply, group, tell, turn_away};
 use super::log::Log;
+use super::mend::mend;
 use super::together::accept_all;
 use crate::fault;
 use crate::settle::Wake;
@@ -33,7 +34,7 @@ impl Spool {
         let handover = Arc::new(Handover::default());
         let task = match log {
             Some(log) => tokio::spawn(log.write(store, rx, wake, Arc::clone(&handover))),
-            None => tokio::spawn(write(store, rx, wake)),
+            None => tokio::spawn(write(store, rx, wake, Arc::clone(&handover))),
         };
         (Self { tx, handover }, task)
     }
@@ -54,7 +55,13 @@ impl Spool {
         self.handover.behind()
     }
 
-    /// Tells the same to who must not keep the writer from ending.
+    /// The last row of a node that could not be read and was written anew, for a day.
+    #[must_use]
+    pub fn mended(&self) -> Option<String> {
+        self.handover.last_mended()
+    }
+
+    /// Tells how far it is behind to who must not keep the writer from ending.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         Backlog::of(&self.handover)
@@ -67,9 +74,14 @@ impl Spool {
     }
 }
 
-async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>, wake: Arc<Wake>) {
+async fn write(
+    store: Store,
+    mut rx: mpsc::Receiver<(Accept, Reply)>,
+    wake: Arc<Wake>,
+    handover: Arc<Handover>,
+) {
     while let Some((reports, replies)) = group(&mut rx).await {
-        match commit(&store, &reports).await {
+        match commit_mended(&store, &reports, &handover).await {
             Ok(answers) => {
                 fault::point("spool.committed");
                 wake.reports(answers.iter().filter(|a| a.accepted).count());
@@ -78,6 +90,23 @@ async fn write(store: Store, mut rx: mpsc::Receiver<(Accept, Reply)>, wake: Arc<
             Err(e) => turn_away(replies, &e),
         }
     }
+}
+
+/// Like [`commit`]; what cannot be read of one node is written anew, and keeps nobody else's out.
+async fn commit_mended(
+    store: &Store,
+    reports: &[Accept],
+    handover: &Handover,
+) -> Result<Vec<Accepted>, StoreError> {
+    let done = commit(store, reports).await;
+    if !done.as_ref().is_err_and(StoreError::is_unreadable) {
+        return done;
+    }
+    let Some(what) = mend(store, reports.iter()).await? else {
+        return done;
+    };
+    handover.mended(what);
+    commit(store, reports).await
 }
 
 pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {

@@ -35,6 +35,7 @@ macro_rules! scripts {
             script!($of, 68, "scheduled tasks", "0068_scheduled_tasks"),
             script!($of, 69, "registration quote", "0069_registration_quote"),
             script!($of, 71, "revoked before", "0071_revoked_before"),
+            script!($of, 72, "probe address", "0072_probe_address"),
         ]
     };
 }

@@ -7,6 +7,7 @@ mod lease;
 mod migrations;
 mod news;
 mod postgres;
+mod signing;
 mod value;
 
 use std::path::Path;
@@ -23,6 +24,7 @@ pub(crate) use lease::HOLDS;
 pub use lease::Lease;
 pub use news::{Heard, News};
 pub use postgres::{Changes, check_url};
+pub use signing::SigningTurn;
 pub(crate) use value::{bytes, int, opt_uint, sequence, text, uint};
 
 use crate::config;

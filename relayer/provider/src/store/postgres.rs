@@ -178,7 +178,7 @@ impl Store {
             .map_err(|e| unusable(e, &options))?;
         migrations::postgres().run(&write).await?;
         let read = pool(4).connect_lazy_with(options.clone());
-        let aside = pool(3).connect_lazy_with(options);
+        let aside = pool(4).connect_lazy_with(options);
         Ok(Self {
             write: Write::Postgres { pool: write, aside },
             read: Pool::Postgres(read),

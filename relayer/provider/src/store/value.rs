@@ -1,6 +1,23 @@
 use super::StoreError;
 use crate::db::Row;
 
+impl StoreError {
+    /// The column whose value cannot be read, if that is what is wrong.
+    pub(crate) fn column(&self) -> Option<&str> {
+        match self {
+            Self::Value { column, .. } => Some(*column),
+            // The name stands in quotes there.
+            Self::Sql(sqlx::Error::ColumnDecode { index, .. }) => Some(index.trim_matches('"')),
+            _ => None,
+        }
+    }
+
+    /// Whether a row, and not the store, is what fails.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.column().is_some()
+    }
+}
+
 /// A count or time as the stores' integer.
 pub(crate) fn int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)

@@ -2,12 +2,15 @@
 
 use hpc_chain::msg;
 use hpc_chain::send::{Gas, Pay, SendOptions, send_and_wait};
+use hpc_schema::node::NodeState;
+use reqwest::Client;
+use serde_json::{Value, json};
 use virtengine_provider::daemon::load_key;
 use virtengine_provider::home::Home;
 
-use crate::proxy::{Fault, check_tx};
+use crate::proxy::{Fault, SIMULATE, check_tx, query_fails};
 use crate::scene::{Scene, Setting};
-use crate::site::Site;
+use crate::site::{Site, run};
 
 #[tokio::test]
 async fn a_fee_that_is_too_low_rises_until_it_is_taken() {
@@ -140,5 +143,62 @@ async fn a_transaction_that_runs_out_of_gas_is_split_and_given_more() {
     scene.signed(before + 1).await;
     scene.proxies[0].always("broadcast_tx_sync", None);
     scene.settled().await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn where_a_node_simulates_nothing_all_settles_by_fitted_gas_and_what_is_missing_is_named() {
+    let setting = Setting {
+        agents: 3,
+        ..Setting::default()
+    };
+    let mut scene = Scene::prepare(setting).await;
+    // As wasmd answers where grpc.enable and api.enable are off.
+    let unknown = query_fails(6, "unknown query path: unknown request");
+    scene.proxies[0].always(SIMULATE, Some(Fault::Instead(unknown)));
+    scene.enrol().await;
+    scene.says("simulates nothing, gas limits are fitted").await;
+    for _ in 0..3 {
+        scene.beat().await;
+        scene.settled().await;
+    }
+    // So does an act of the operator key.
+    let args = ["admin-token", "create", "--name", "o", "--role", "operator"];
+    let (token, err, code) = run(&scene.site.home(), &scene.site.env(), &args);
+    assert_eq!(code, 0, "{err}");
+    let addr = scene.site.daemon.as_ref().unwrap().admin_addr().unwrap();
+    let (http, url) = (Client::new(), format!("http://{addr}/api/v1/admin"));
+    let drain = http.post(format!("{url}/nodes/node-0002/drain"));
+    let drain = drain.bearer_auth(token.trim()).json(&json!({ "reason": "disk" }));
+    let drained = drain.send().await.unwrap();
+    let (status, said) = (drained.status().as_u16(), drained.text().await.unwrap());
+    assert_eq!(status, 200, "{said}");
+    let state = scene.site.node("node-0002").await.state;
+    assert!(
+        matches!(state, NodeState::Draining | NodeState::Drained),
+        "{state:?}"
+    );
+    // It works, and says what it works without.
+    let (status, body) = scene.site.ops("/readyz").await;
+    assert_eq!(status, 200, "{body}");
+    assert!(
+        body.contains("simulation_missing") && body.contains("grpc.enable"),
+        "{body}"
+    );
+    let told = http.get(format!("{url}/status")).bearer_auth(token.trim());
+    let told: Value = told.send().await.unwrap().json().await.unwrap();
+    let notices = told["notices"].to_string();
+    assert!(notices.contains("simulation_missing"), "{told}");
+    for fault in ["nothing is signed now", "a batch is refused as it is"] {
+        assert!(scene.logs.lines(fault).is_empty(), "{}", scene.logs.text());
+    }
+    scene.proxies[0].always(SIMULATE, None);
+    scene.beat().await;
+    scene.settled().await;
+    scene
+        .waits("the end of it", async || {
+            !scene.site.ops("/readyz").await.1.contains("simulation_missing")
+        })
+        .await;
     scene.ends().await;
 }

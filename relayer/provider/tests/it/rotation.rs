@@ -154,7 +154,7 @@ async fn a_token_revoked_while_its_registration_waits_registers_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nodes_probe_port_survives_a_restart_between_request_and_chain() {
+async fn where_a_node_is_probed_survives_a_restart_between_request_and_chain() {
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.chain.rpc = vec!["http://127.0.0.1:1".into()];
@@ -162,7 +162,8 @@ async fn a_nodes_probe_port_survives_a_restart_between_request_and_chain() {
     let agent = Agent::new("node-0001");
     let token = site.token("node-0001", &agent.public(), "1h");
     let open = client(&site.ca(), None);
-    let body = agent.register_body(&token, &csr(&agent.tls));
+    let mut body = agent.register_body(&token, &csr(&agent.tls));
+    body["probe_address"] = json!("198.51.100.7");
     assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
     site.stop_daemon().await;
     // The agent does not ask again; the node comes on record all the same.
@@ -176,7 +177,7 @@ async fn a_nodes_probe_port_survives_a_restart_between_request_and_chain() {
     assert_eq!(code, 0, "{err}");
     let shown: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        (&shown["probe_port"], &shown["address"]),
-        (&json!(9001), &json!("127.0.0.1"))
+        (&shown["probe_port"], &shown["probe_address"], &shown["address"]),
+        (&json!(9001), &json!("198.51.100.7"), &json!("127.0.0.1"))
     );
 }

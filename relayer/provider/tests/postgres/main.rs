@@ -13,6 +13,7 @@
 mod agent;
 mod alerts;
 mod backup;
+mod operator;
 mod pair;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "shared with another suite")]

@@ -44,6 +44,24 @@ async fn the_duties_and_a_key_are_one_gateways_until_it_is_silent_or_gives_them_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_all_have_signs_for_one_gateway_at_a_time() {
+    let (_site, one, other) = two().await;
+    let (patience, now) = (Duration::from_secs(20), Duration::ZERO);
+    let held = one.signing_turn("a", patience).await.unwrap().unwrap();
+    assert!(other.signing_turn("a", now).await.unwrap().is_none());
+    assert!(one.signing_turn("a", now).await.unwrap().is_none());
+    // Another account is free, and writing waits for none of it.
+    let beside = other.signing_turn("b", now).await.unwrap();
+    assert!(beside.is_some());
+    other.begin().await.unwrap().rollback().await.unwrap();
+    let waits = tokio::spawn(async move { other.signing_turn("a", patience).await });
+    sleep(Duration::from_millis(500)).await;
+    assert!(!waits.is_finished());
+    drop(held);
+    assert!(waits.await.unwrap().unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn writers_of_all_gateways_exclude_each_other_and_the_audit_log_has_no_gap() {
     let (_site, one, other) = two().await;
     let held = one.begin().await.unwrap();

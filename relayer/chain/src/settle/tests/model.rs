@@ -113,6 +113,7 @@ impl Chain {
                     code,
                     codespace,
                     log: String::new(),
+                    gas_used: 0,
                 });
             };
             if height > field(&bytes, 16) {

@@ -104,6 +104,7 @@ impl Driver {
             code,
             codespace: String::new(),
             log: String::new(),
+            gas_used: 0,
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) async fn document(call: Call<Nothing, Nothing, Nothing>) -> Answer<Ma
 }
 
 pub(super) async fn status(call: Call<Nothing, Nothing, Nothing>) -> Answer<Status> {
-    Ok(call.desk.status(Some(call.api.health.reasons())).await?)
+    Ok(call.desk.status(Some(call.api.health.readiness())).await?)
 }
 
 pub(super) async fn node(call: Call<OfNode, HowMuch, Nothing>) -> Answer<NodeFull> {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use remote::Remote;
 
 use crate::admin::{Admin, AdminError, Status};
-use crate::ops::Reason;
+use crate::ops::Readiness;
 use crate::page::{MAX_PAGE, Page, Window};
 use crate::store::News;
 
@@ -81,13 +81,13 @@ impl Desk {
         }
     }
 
-    /// `reasons`: what the daemon of this machine says, if it is asked by itself.
+    /// `says`: what the daemon of this machine says, if it is asked by itself.
     pub(super) async fn status(
         &self,
-        reasons: impl AsyncFn(&Admin) -> Option<Vec<Reason>>,
+        says: impl AsyncFn(&Admin) -> Option<Readiness>,
     ) -> Result<Status, AdminError> {
         match self {
-            Self::Here(admin, _) => Ok(admin.status(reasons(admin).await).await?),
+            Self::Here(admin, _) => Ok(admin.status(says(admin).await).await?),
             Self::There(remote) => remote.get(&["status"], &[]).await,
         }
     }

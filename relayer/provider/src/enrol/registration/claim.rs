@@ -48,10 +48,9 @@ pub async fn claim(
         TokenState::Used if now_ms / 1000 >= token.expires_at.0 => return Ok(Claimed::Expired),
         TokenState::Open | TokenState::Used => {}
     }
-    let (port, from) = new.probe;
     let Some(found) = by_jti(&mut *conn, new.jti).await? else {
         insert(&mut *conn, new, now_ms).await?;
-        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, port, from).await?;
+        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
         return ours(conn, new.jti).await;
     };
     let rotation = found.rotation.as_ref().map(|(n, s)| (n.as_str(), s.as_str()));
@@ -60,12 +59,13 @@ pub async fn claim(
         if !same {
             return Ok(Claimed::Used);
         }
-        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, port, from).await?;
+        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
         if new.quoted_by.is_some() && found.quoted_by.as_deref() != new.quoted_by {
             keep_quote(&mut *conn, found.id, new.quoted_by).await?;
         }
         return Ok(Claimed::Ours(Box::new(found)));
     }
+    registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
     if same && now_ms.saturating_sub(found.updated_at) < retry_ms {
         return Ok(Claimed::Ours(Box::new(found)));
     }

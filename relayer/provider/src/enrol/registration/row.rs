@@ -1,10 +1,9 @@
-use std::net::IpAddr;
-
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 
 use crate::db::Row;
+use crate::registry::Probed;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// How far a registration is.
@@ -55,8 +54,8 @@ pub struct NewRegistration<'a> {
     pub hardware_fingerprint: Option<&'a str>,
     /// For a rotation: what the provider is to sign, and the old key's signature, both base64.
     pub rotation: Option<(&'a str, &'a str)>,
-    /// UDP port that answers latency probes, and where the request came from.
-    pub probe: (Option<u16>, IpAddr),
+    /// Where it answers latency probes.
+    pub probed: Probed,
     /// Waits for the operator's approval first.
     pub held: bool,
     /// The attestation key that it quotes by, checked.

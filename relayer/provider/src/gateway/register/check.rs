@@ -2,7 +2,7 @@
 
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
-use hpc_schema::gateway::{RegisterRequest, attestation_data, register_message};
+use hpc_schema::gateway::{RegisterRequest, attestation_data, is_probe_address, register_message};
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registration::key_rotation_message;
@@ -93,6 +93,13 @@ pub(super) fn check(
         return Err(Failure::new(
             400,
             Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
+        ));
+    }
+    if let Some(address) = request.probe_address.filter(|a| !is_probe_address(*a)) {
+        let what = format!("must be the address at which peers reach the node, is {address}");
+        return Err(Failure::new(
+            400,
+            Refusal::field(Code::InvalidField, "probe_address", what),
         ));
     }
     Ok(Checked {

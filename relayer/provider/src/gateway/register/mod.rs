@@ -25,6 +25,7 @@ use crate::clock;
 use crate::db::Conn;
 use crate::enrol::{self, Claimed, NewRegistration, RegistrationState};
 use crate::identity::Claims;
+use crate::registry::Probed;
 
 /// After a refusal by the chain, a repeated request is tried anew after so long.
 const RETRY_REFUSED_MS: u64 = 10_000;
@@ -58,6 +59,12 @@ pub(super) async fn register(
             use_of(joined)?
         }
     };
+    let probed = Probed {
+        port: request.probe_port,
+        // v4 as v4, as that of the connection.
+        address: request.probe_address.map(|a| a.to_canonical()),
+        from: connection.ip(),
+    };
     let new = NewRegistration {
         jti: &claims.jti,
         cluster_id: &claims.cluster_id,
@@ -70,7 +77,7 @@ pub(super) async fn register(
             .registration_nonce
             .as_deref()
             .zip(request.rotation_signature.as_deref()),
-        probe: (request.probe_port, connection.ip()),
+        probed,
         held,
         quoted_by: quoted.as_ref().map(|q| q.key.as_str()),
     };
@@ -114,12 +121,9 @@ pub(super) async fn register(
             ));
         }
     };
-    gateway.registry.set_probe_port(
-        &claims.cluster_id,
-        &claims.sub,
-        request.probe_port,
-        connection.ip(),
-    );
+    gateway
+        .registry
+        .set_probe(&claims.cluster_id, &claims.sub, probed);
     match registration.state {
         RegistrationState::Queued | RegistrationState::Sent => {
             gateway.wake.call();

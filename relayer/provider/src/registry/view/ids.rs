@@ -120,7 +120,10 @@ impl Registry {
 
 /// Where a node can be measured, if it can.
 fn peer(node: &Node, now_ms: u64) -> Option<Peer> {
-    let (address, port) = (node.contact.address?, node.contact.probe_port?);
+    let contact = &node.contact;
+    // What the node says counts: behind NAT, or in another network, it is not reached where it reports from.
+    let address = contact.probe_address.or(contact.address)?;
+    let port = contact.probe_port?;
     if node.is_deregistered() || now_ms.saturating_sub(node.received_at) > PEER_SILENCE_MS {
         return None;
     }

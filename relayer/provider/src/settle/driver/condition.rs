@@ -112,6 +112,18 @@ impl Driver {
             .raise_of("insufficient_funds", &self.signers.name, message);
     }
 
+    /// Gas limits are fitted, and what the chain would refuse is found out in a block: everything goes on.
+    pub(in crate::settle) fn simulates_nothing(&self) {
+        let message = "the node of chain.rpc simulates nothing, gas limits are fitted: set grpc.enable or api.enable in its \
+                       app.toml, or put an endpoint first that has one of them";
+        self.health.raise("simulation_missing", message);
+    }
+
+    /// The node simulates, as it should.
+    pub(in crate::settle) fn simulates(&self) {
+        self.health.clear("simulation_missing");
+    }
+
     /// Nodes refuse it for a reason that has no remedy of its own.
     pub(in crate::settle) fn not_taken(&self, why: &str) {
         self.health

@@ -5,6 +5,7 @@ use hpc_chain::settle::{BatchId, End, Input, step};
 
 use super::super::apart::may_be_its_fault;
 use super::super::ending::{self, Ending, EndingError, Fate};
+use super::super::fit::{self, Load};
 use super::super::rota::Duty;
 use super::super::store::{self, Kind};
 use super::{BACKOFF_MS, Driver, DriverError};
@@ -68,6 +69,7 @@ impl Driver {
             let kind = planned.map_or(stored, |(_, kind, _)| *kind);
             self.after_reports(&ending, end);
             let duty = self.duty_of(batch);
+            self.learn_gas(batch, end);
             self.after(kind, duty.as_ref(), end, u64::try_from(size).unwrap_or(u64::MAX));
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
             tracing::info!(
@@ -111,6 +113,36 @@ impl Driver {
         if may_be_its_fault(&verdict) && !once_more {
             self.put_apart(alone, verdict.remedy());
         }
+    }
+
+    /// What the end says about the gas of the next transaction.
+    fn learn_gas(&mut self, batch: BatchId, end: &End) {
+        let Some((_, load)) = self.load.take_if(|(of, _)| *of == batch) else {
+            return;
+        };
+        let used = match end {
+            End::Included(i) => i.gas_used,
+            // At least so much.
+            End::Failed(i) if code::of_abci(&i.codespace, i.code, &i.log) == Verdict::OutOfGas => i.gas_used,
+            End::Failed(_) | End::Expired { .. } | End::Consumed { .. } => 0,
+        };
+        if used > 0 {
+            self.measured(load, used);
+        }
+    }
+
+    /// A simulation, or a block, has shown what a transaction takes.
+    pub(in crate::settle) fn measured(&mut self, load: Load, used: u64) {
+        let fitted = self.fit.gas(load);
+        if fit::is_off(fitted, used) {
+            tracing::debug!(
+                ?load,
+                fitted,
+                used,
+                "the fitted gas was off by more than a quarter"
+            );
+        }
+        self.fit.learn(load, used);
     }
 
     /// What the end says about the next transaction.

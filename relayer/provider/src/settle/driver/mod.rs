@@ -19,6 +19,7 @@ pub use parts::{DriverParts, Shared, Signers};
 
 use super::apart::{Apart, NodeKey};
 use super::claims::Claims;
+use super::fit::{Fit, Load};
 use super::heads::Heads;
 use super::rota::Rota;
 use super::sign::bound::Bound;
@@ -58,6 +59,9 @@ pub struct Driver {
     pub(super) job: Option<(BatchId, Kind, Option<ClusterId>)>,
     pub(super) backoff_until: u64,
     pub(super) sizing: Sizing,
+    pub(super) fit: Fit,
+    /// What the gas of the transaction under way depends on.
+    pub(super) load: Option<(BatchId, Load)>,
     /// Registrations that let others pass.
     pub(super) aside: Apart<u64>,
     /// Nodes whose reports do.
@@ -156,6 +160,8 @@ impl Driver {
             backoff_until: 0,
             rota: Rota::new(Sizing::new(price.clone(), None)),
             sizing: Sizing::new(price, ceiling),
+            fit: Fit::default(),
+            load: None,
             aside: Apart::at_most(MOST_ASIDE),
             apart: Apart::at_most(MOST_APART),
             backlog,

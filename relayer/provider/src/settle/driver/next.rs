@@ -6,6 +6,7 @@ use hpc_schema::id::ClusterId;
 use super::super::plan::{self, Decision, Limits, plan};
 use super::super::queue;
 use super::super::rota::Duty;
+use super::super::sizing::usual_for_reports;
 use super::super::store::{self, Kind};
 use super::{Driver, DriverError};
 use crate::store::StoreError;
@@ -142,6 +143,7 @@ impl Driver {
             batch_limit: self.sizing.items(most),
             max_tx_bytes: self.sizing.bytes(u64::from(batch.max_tx_bytes)),
             max_gas: batch.max_gas,
+            gas: self.fit.report_gas(self.sizing.adjustment(usual_for_reports())),
         }
     }
 }

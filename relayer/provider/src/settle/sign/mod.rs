@@ -1,4 +1,4 @@
-//! Plans a transaction finally, simulates it once, signs it.
+//! Plans a transaction finally, simulates it once where the node does that, signs it.
 
 pub(super) mod bound;
 mod prune;
@@ -23,6 +23,7 @@ use bound::{Bound, Content};
 
 use super::compose::ComposeError;
 use super::driver::{BACKOFF_MS, Driver, DriverError};
+use super::fit::Load;
 use super::store::{self, Kind, SignedRow};
 use crate::store::StoreError;
 use crate::{clock, fault};
@@ -31,7 +32,9 @@ use crate::{clock, fault};
 struct Composed {
     messages: Vec<Any>,
     content: Content,
-    /// Simulated gas.
+    /// What its gas depends on.
+    load: Load,
+    /// Simulated gas, or fitted.
     gas: u64,
     margin: u64,
     adjustment: Adjustment,
@@ -80,7 +83,10 @@ impl Driver {
             None => Ok(None),
         };
         let signed = match composed {
-            Ok(Some(composed)) => self.seal(request, composed).await.map(Some),
+            Ok(Some(composed)) => {
+                self.load = Some((request.batch, composed.load));
+                self.seal(request, composed).await.map(Some)
+            }
             Ok(None) => Ok(None),
             Err(e) => Err(e),
         };
@@ -120,6 +126,7 @@ impl Driver {
         let Composed {
             messages,
             content,
+            load: _,
             gas,
             margin,
             adjustment,
@@ -183,6 +190,22 @@ impl Driver {
             timeout_height,
             fee,
         })
+    }
+
+    /// The gas of these messages: what a simulation shows or, where the node has none, the fit.
+    async fn gas(&mut self, request: SignRequest, messages: Vec<Any>, load: Load) -> Result<u64, SignError> {
+        match self.simulate(request, messages).await {
+            Ok(used) => {
+                self.simulates();
+                self.measured(load, used);
+                Ok(used)
+            }
+            Err(SignError::Query(QueryError::NoSimulation)) => {
+                self.simulates_nothing();
+                Ok(self.fit.gas(load))
+            }
+            Err(e) => Err(e),
+        }
     }
 
     async fn simulate(&self, request: SignRequest, messages: Vec<Any>) -> Result<u64, SignError> {

@@ -3,6 +3,7 @@ use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
+use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::{Composed, SignError};
 
@@ -19,7 +20,13 @@ impl Driver {
             return Ok(None);
         }
         let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
-        self.compose_upkeep(request, &Duty::Prune, PRUNE_NODES, prune)
+        let nodes = self.registry.nodes();
+        let gone = nodes.iter().filter(|n| n.is_deregistered()).count();
+        let gone = u64::try_from(gone).unwrap_or(u64::MAX);
+        let carries = |limit| Load::Prune {
+            nodes: gone.min(limit),
+        };
+        self.compose_upkeep(request, &Duty::Prune, PRUNE_NODES, prune, carries)
             .await
     }
 }

@@ -10,6 +10,7 @@ use hpc_schema::time::UnixSeconds;
 
 use super::super::compose::{self, ComposeError};
 use super::super::driver::Driver;
+use super::super::fit::Load;
 use super::bound::Content;
 use super::{Composed, SignError, size};
 use crate::attest;
@@ -46,7 +47,7 @@ impl Driver {
         if good.is_empty() {
             return Ok(None);
         }
-        let gas = match self.simulate(request, messages(&good)).await {
+        let gas = match self.gas(request, messages(&good), load(&good)).await {
             Ok(gas) => gas,
             Err(e) if e.verdict().is_none() => return Err(e),
             Err(_) => {
@@ -54,7 +55,7 @@ impl Driver {
                 if good.is_empty() {
                     return Ok(None);
                 }
-                match self.simulate(request, messages(&good)).await {
+                match self.gas(request, messages(&good), load(&good)).await {
                     Ok(gas) => gas,
                     Err(e) => {
                         // Each is sound alone, all together are too many.
@@ -73,6 +74,7 @@ impl Driver {
         Ok(Some(Composed {
             messages: messages(&good),
             content: Content::Register(ids),
+            load: load(&good),
             gas,
             margin: 0,
             adjustment: self.sizing.adjustment(Adjustment::default()),
@@ -153,7 +155,8 @@ impl Driver {
     async fn sound(&mut self, request: SignRequest, all: Good, now: u64) -> Result<Good, SignError> {
         let mut sound = Good::new();
         for (id, any) in all {
-            match self.simulate(request, vec![any.clone()]).await {
+            let alone = Load::Register { nodes: 1 };
+            match self.gas(request, vec![any.clone()], alone).await {
                 Ok(_) => sound.push((id, any)),
                 Err(SignError::Query(QueryError::Contract { code, message })) => {
                     let code = code.unwrap_or(Code::NotAuthorized);
@@ -193,6 +196,12 @@ fn sign_error(e: SyncError) -> SignError {
 
 fn messages(good: &[(u64, Any)]) -> Vec<Any> {
     good.iter().map(|(_, any)| any.clone()).collect()
+}
+
+fn load(good: &[(u64, Any)]) -> Load {
+    Load::Register {
+        nodes: u64::try_from(good.len()).unwrap_or(u64::MAX),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use hpc_schema::code::Code;
 use super::super::apart::may_be_its_fault;
 use super::super::compose::{self, ComposeError};
 use super::super::driver::Driver;
+use super::super::sizing::usual_for_reports;
 use super::bound::Content;
 use super::{Composed, SignError, size};
 use crate::clock;
@@ -21,16 +22,16 @@ impl Driver {
             return Ok(None);
         };
         let messages = vec![reports.message];
-        let refused = match self.simulate(request, messages.clone()).await {
+        let load = reports.load;
+        let refused = match self.gas(request, messages.clone(), load).await {
             Ok(gas) => {
-                // The fitted gas times 1.1.
-                let usual = "1.1".parse().unwrap_or_default();
                 return Ok(Some(Composed {
                     messages,
                     content: Content::Reports(reports.members),
+                    load,
                     gas,
                     margin: reports.margin,
-                    adjustment: self.sizing.adjustment(usual),
+                    adjustment: self.sizing.adjustment(usual_for_reports()),
                 }));
             }
             Err(e) => e,

@@ -1,8 +1,11 @@
 use hpc_chain::settle::SignRequest;
 use hpc_schema::registry::ExecuteMsg;
+use hpc_schema::report::batch::PAGE_SLOTS;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
+use super::super::duty::extent;
+use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::{Composed, SignError};
 
@@ -27,8 +30,16 @@ impl Driver {
             cluster_id: Some(cluster_id.clone()),
             limit: Some(limit),
         };
+        let registry = &self.registry;
+        let now = registry.tip().time;
+        let (pages, steps) = extent(&registry.nodes(), &cluster_id, &registry.params(), now);
+        let carries = |limit: u64| Load::Sweep {
+            pages: pages.min(limit),
+            steps: steps.min(limit.saturating_mul(u64::from(PAGE_SLOTS))),
+        };
         let duty = Duty::Sweep(cluster_id.clone());
-        self.compose_upkeep(request, &duty, SWEEP_PAGES, sweep).await
+        self.compose_upkeep(request, &duty, SWEEP_PAGES, sweep, carries)
+            .await
     }
 }
 

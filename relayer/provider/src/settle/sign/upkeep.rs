@@ -4,6 +4,7 @@ use hpc_schema::registry::ExecuteMsg;
 
 use super::super::apart::may_be_its_fault;
 use super::super::driver::Driver;
+use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::bound::Content;
 use super::{Composed, SignError};
@@ -11,13 +12,15 @@ use crate::clock;
 
 impl Driver {
     /// The message of a duty, alone in its transaction: about as many of `most` pages or nodes as `batch.max_gas` and the
-    /// chain's own limit suffice for. None: it is not taken as it is, and lets others pass.
+    /// chain's own limit suffice for; `carries` says what so many make of it. None: it is not taken as it is, and lets
+    /// others pass.
     pub(super) async fn compose_upkeep(
         &mut self,
         request: SignRequest,
         duty: &Duty,
         most: usize,
         message: impl Fn(u32) -> ExecuteMsg,
+        carries: impl Fn(u64) -> Load,
     ) -> Result<Option<Composed>, SignError> {
         let max_gas = self.live.get().batch.max_gas;
         // Ends: it is halved until it is of one.
@@ -26,12 +29,14 @@ impl Driver {
             let adjustment = self.rota.adjustment(duty);
             let limit = u32::try_from(items).unwrap_or(u32::MAX);
             let messages = vec![self.message(&message(limit))?];
-            let why = match self.simulate(request, messages.clone()).await {
+            let load = carries(u64::from(limit));
+            let why = match self.gas(request, messages.clone(), load).await {
                 // What is too much for one of them is signed all the same, as a report's is.
                 Ok(gas) if items <= 1 || adjustment.apply(gas) <= max_gas => {
                     return Ok(Some(Composed {
                         messages,
                         content: Content::Upkeep,
+                        load,
                         gas,
                         margin: 0,
                         adjustment,
@@ -62,6 +67,7 @@ mod tests {
     use serde_json::Value;
 
     use super::super::super::driver::tests::driver;
+    use super::super::super::fit::Fit;
     use super::*;
     use crate::fake_chain::{Answer, chain};
 
@@ -85,7 +91,11 @@ mod tests {
         });
         d.client = RegistryClient::new(fake.await, "wasm1contract");
         let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
-        let composed = d.compose_upkeep(REQUEST, &Duty::Prune, 32, prune).await.unwrap();
+        let removed = |nodes| Load::Prune { nodes };
+        let composed = d
+            .compose_upkeep(REQUEST, &Duty::Prune, 32, prune, removed)
+            .await
+            .unwrap();
         let limits = limits.lock().unwrap().clone();
         (limits, composed.map(|c| c.gas), d)
     }
@@ -117,6 +127,22 @@ mod tests {
         })
         .await;
         assert_eq!((limits, gas), (vec![32, 16, 8, 4], Some(7)));
+    }
+
+    #[tokio::test]
+    async fn what_the_node_simulates_is_learnt_and_what_it_does_not_is_fitted_and_said() {
+        let load = |nodes| Load::Prune { nodes };
+        let fresh = Fit::default().gas(load(32));
+        let (_, gas, d) = tried(|_| Answer::Gas(3_000_000)).await;
+        assert_eq!(gas, Some(3_000_000));
+        assert!(d.fit.gas(load(32)) > fresh && d.health.troubles().is_empty());
+        let (limits, gas, d) = tried(|_| Answer::NoService).await;
+        assert_eq!((limits, gas), (vec![32], Some(fresh)));
+        let said: Vec<_> = d.health.troubles().into_iter().map(|t| t.code).collect();
+        assert_eq!(said, ["simulation_missing"]);
+        assert!(d.health.reasons().is_empty(), "the daemon works all the same");
+        d.simulates();
+        assert!(d.health.troubles().is_empty());
     }
 
     #[tokio::test]

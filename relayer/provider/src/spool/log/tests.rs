@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::accept::accept;
 use super::super::tests::{groups, report, rows};
-use super::super::{Spool, depth, ends_of, intakes, supersede_older};
+use super::super::{Spool, depth, ends_of, intakes, metas, supersede_older};
 use super::*;
 
 async fn open(path: &std::path::Path) -> (Store, Log) {
@@ -125,6 +125,94 @@ async fn a_report_of_a_registration_that_ended_before_the_database_had_it_ends_o
             .len(),
         1
     );
+}
+
+async fn damage(store: &Store, sql: &'static str) {
+    let mut tx = store.begin().await.unwrap();
+    let done = crate::db::query(sql).execute(&mut *tx).await.unwrap();
+    assert_eq!(done.rows_affected(), 1);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_keeps_no_other_node_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, log) = open(&dir.path().join("p.db")).await;
+    let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    let of = |node: u32, sequence: u32| Accept {
+        node_id: format!("node-{node:04}").parse().unwrap(),
+        ..report(1, sequence, u64::from(sequence))
+    };
+    let until = async |reports: u64| {
+        let taken_in = async {
+            while depth(store.reader()).await.unwrap().waiting < reports || !spool.behind().is_zero() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), taken_in).await.unwrap();
+    };
+    for node in [1, 2] {
+        assert!(spool.accept(of(node, 4)).await.unwrap().accepted);
+    }
+    until(2).await;
+    assert_eq!(spool.mended(), None);
+    for sql in [
+        "UPDATE waiting SET epoch = -1 WHERE node_id = 'node-0001'",
+        "UPDATE intake SET acked_sequence = 5000000000 WHERE node_id = 'node-0002'",
+    ] {
+        damage(&store, sql).await;
+    }
+    for node in [1, 2, 3] {
+        assert!(spool.accept(of(node, 5)).await.unwrap().accepted);
+    }
+    until(3).await;
+    let what = spool.mended().unwrap();
+    assert!(what.contains("hpc-cluster-1"), "{what}");
+    drop(spool);
+    task.await.unwrap();
+    let acked: Vec<u32> = intakes(store.reader())
+        .await
+        .unwrap()
+        .iter()
+        .map(|i| i.acked_sequence)
+        .collect();
+    assert_eq!(acked, [5, 5, 5]);
+}
+
+#[tokio::test]
+async fn a_start_takes_in_what_the_journal_holds_of_a_node_whose_row_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.db");
+    let (store, log) = open(&path).await;
+    let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    assert!(spool.accept(report(1, 4, 7)).await.unwrap().accepted);
+    drop(spool);
+    task.await.unwrap();
+    let log = Log::open(&store).await.unwrap();
+    let (spool, task) = Spool::start(store.clone(), log, Arc::default());
+    let held = store.begin().await.unwrap();
+    assert!(spool.accept(report(1, 5, 8)).await.unwrap().accepted);
+    task.abort();
+    drop((spool, task.await));
+    drop(held);
+    damage(&store, "UPDATE waiting SET epoch = -1").await;
+    store.close().await;
+    let (store, log) = open(&path).await;
+    let waits = metas(store.reader()).await.unwrap();
+    assert_eq!((waits.len(), waits[0].epoch, waits[0].sequence), (1, 1, 5));
+    let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    let said = timeout(Duration::from_secs(20), async {
+        loop {
+            match spool.mended() {
+                Some(what) => return what,
+                None => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    let said = said.await.unwrap();
+    assert!(said.contains("waiting.epoch"), "{said}");
+    drop(spool);
+    task.await.unwrap();
 }
 
 #[tokio::test]
