@@ -185,6 +185,27 @@ impl Site {
             assert!(gap <= allowed, "no heartbeat for {gap:?} after {why:?}");
         }
     }
+
+    /// Longest time between two heartbeats that came, while the agent's clock was off and each was refused for it.
+    fn judge_wrong_clocks(&self) {
+        let asked = self.gateway.seen().asked.clone();
+        let off = |d: &&Disturbed| matches!(d.what, Fault::ClockOff(_));
+        let mut refused = 0;
+        for d in self.disturbed.iter().filter(off) {
+            let meanwhile = asked.iter().filter(|at| (d.from..d.until).contains(*at));
+            let moments: Vec<Instant> = [d.from]
+                .into_iter()
+                .chain(meanwhile.copied())
+                .chain([d.until])
+                .collect();
+            refused += moments.len() - 2;
+            for pair in moments.windows(2) {
+                let gap = pair[1] - pair[0];
+                assert!(gap <= INTERVAL + SLACK, "silent for {gap:?} during {:?}", d.what);
+            }
+        }
+        assert!(refused > 50, "{refused}");
+    }
 }
 
 /// A disk that takes nothing: no byte can be written beyond the limit, into whatever file.
@@ -242,6 +263,7 @@ async fn a_day_of_outages_renewals_clock_jumps_and_a_full_disk_leaves_no_gap_and
     let end = instant();
     let grown = resident().saturating_sub(warm);
     site.judge(end);
+    site.judge_wrong_clocks();
     stop.send(Signal::Stop).await.unwrap();
     running.await.unwrap();
     let seen = site.gateway.seen();

@@ -122,7 +122,7 @@ impl Chain {
     ///
     /// # Errors
     /// If it does not come up, or is no embedded chain.
-    pub fn pace(&mut self, block_time: &str) -> Result<()> {
+    pub fn set_block_time(&mut self, block_time: &str) -> Result<()> {
         ensure!(
             self.kind == Kind::Embedded,
             "the time between blocks of wasmd is in its configuration"

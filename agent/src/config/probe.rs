@@ -22,7 +22,7 @@ pub struct Probe {
     /// Address on which it answers; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// IP address that peers are told; default: the one that this node reports from. The gateway learns it at registration.
+    /// IP address that peers are told, none of IPv6's `fe80::/10`; default: the one that this node reports from. The gateway learns it at registration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise_address: Option<IpAddr>,
 }
@@ -51,7 +51,9 @@ pub(super) fn resolve(probe: &Probe) -> Result<ResponderConfig, ConfigError> {
     if let Some(address) = probe.advertise_address.filter(|a| !is_probe_address(*a)) {
         return Err(refuse(
             "probe.advertise_address",
-            format_args!("{address} is no host's: name the one that peers reach, or leave the key out"),
+            format_args!(
+                "{address} is unspecified, multicast, broadcast or link-local: name the one that peers reach, or leave the key out"
+            ),
         ));
     }
     Ok(ResponderConfig {
@@ -93,7 +95,14 @@ mod tests {
             assert_eq!(config.advertised, Some(good.parse().unwrap()));
             assert_eq!(config.bound(), (Some("::".parse().unwrap()), Some(9461)));
         }
-        for bad in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"] {
+        for bad in [
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "ff02::1",
+            "fe80::7",
+            "255.255.255.255",
+        ] {
             let e = read(&format!("probe: {{advertise_address: '{bad}'}}")).unwrap_err();
             assert!(
                 e.starts_with("probe.advertise_address: ")

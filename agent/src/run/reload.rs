@@ -30,6 +30,11 @@ impl Agent {
                 tracing::warn!("{key} has changed; it takes effect at the next start");
             }
         }
+        if new.responder.advertised != self.config.responder.advertised {
+            tracing::warn!(
+                "probe.advertise_address has changed; peers are told it once the node registers again"
+            );
+        }
         if let Some(log) = &self.log {
             log.apply(&new.logging);
         }

@@ -123,6 +123,8 @@ pub struct Seen {
     /// Whether each of them carried its section.
     pub with_section: Vec<bool>,
     pub arrived: Vec<Instant>,
+    /// When each heartbeat came, accepted or not.
+    pub asked: Vec<Instant>,
     /// Sequence numbers of everything that was signed well, accepted or not.
     pub sequences: Vec<u32>,
     pub refusals: Vec<String>,

@@ -283,6 +283,7 @@ async fn heartbeat(
     });
     let mut behaviour = s.behaviour.lock().unwrap();
     let mut seen = s.seen.lock().unwrap();
+    seen.asked.push(instant());
     // Sequence numbers rise within an epoch.
     let same = seen.keys.last() == key.as_ref();
     let highest = seen

@@ -80,12 +80,16 @@ pub struct Pcr {
     pub sha256: String,
 }
 
-/// Whether one host can have this address: probes go nowhere else.
+/// Whether one host can be reached at this address: probes go nowhere else.
 #[must_use]
 pub fn is_probe_address(address: IpAddr) -> bool {
     let address = address.to_canonical();
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !address.is_unspecified() && !address.is_multicast() && !broadcast
+    let nowhere = match address {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        // On which link cannot be said.
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !address.is_unspecified() && !address.is_multicast() && !nowhere
 }
 
 /// What a quote is made over (its qualifying data), so that it is of this registration and this key:
@@ -209,7 +213,14 @@ mod tests {
     #[test]
     fn an_address_for_probes_is_one_hosts() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        for good in ["10.0.0.7", "127.0.0.1", "::1", "fd00::7", "::ffff:10.0.0.7"] {
+        for good in [
+            "10.0.0.7",
+            "127.0.0.1",
+            "::1",
+            "fd00::7",
+            "fec0::7",
+            "::ffff:10.0.0.7",
+        ] {
             assert!(is_probe_address(ip(good)), "{good}");
         }
         for bad in [
@@ -218,6 +229,8 @@ mod tests {
             "224.0.0.1",
             "::",
             "ff02::1",
+            "fe80::7",
+            "febf::7",
             "::ffff:0.0.0.0",
             "::ffff:224.0.0.1",
             "::ffff:255.255.255.255",

@@ -9,11 +9,11 @@ use cosmrs::proto::cosmos::vesting::v1beta1::{
 use cosmrs::proto::traits::Message;
 
 use super::{At, Chain, QueryError};
-use crate::code;
+use crate::rpc::RpcError;
 
 const ACCOUNT: &str = "/cosmos.auth.v1beta1.Query/Account";
 const BALANCE: &str = "/cosmos.bank.v1beta1.Query/Balance";
-const SIMULATE: &str = "/cosmos.tx.v1beta1.Service/Simulate";
+pub(super) const SIMULATE: &str = "/cosmos.tx.v1beta1.Service/Simulate";
 
 /// What signing needs of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +73,11 @@ impl Chain {
         Ok(answer.map(|_| amount))
     }
 
-    /// The gas that a transaction would use now.
+    /// The gas that a transaction would use now; an endpoint that simulates nothing is passed over.
     ///
     /// # Errors
     /// [`QueryError::Contract`], [`QueryError::Refused`] with the verdict of what would go wrong;
-    /// [`QueryError::NoSimulation`].
+    /// [`QueryError::NoSimulation`] if no endpoint that answers simulates.
     pub async fn simulate(&self, tx: Vec<u8>) -> Result<u64, QueryError> {
         let question = SimulateRequest {
             tx_bytes: tx,
@@ -92,11 +92,7 @@ impl Chain {
             )
             .await
         {
-            Err(QueryError::Refused {
-                codespace, code, log, ..
-            }) if code::is_unknown_path(&codespace, code, &log) => {
-                return Err(QueryError::NoSimulation);
-            }
+            Err(QueryError::Rpc(RpcError::NoService { .. })) => return Err(QueryError::NoSimulation),
             other => other?,
         };
         let info = answer.value.gas_info;

@@ -53,7 +53,7 @@ pub enum QueryError {
         /// The chain's text.
         log: String,
     },
-    /// The node has no service that simulates: it registers that only with one of its other ports.
+    /// No node that answers has a service that simulates: it registers that only with one of its other ports.
     #[error("this node simulates nothing: grpc.enable and api.enable are off in its app.toml")]
     NoSimulation,
     /// The answer does not have the shape that was expected.
@@ -221,6 +221,10 @@ async fn at_least(
     if answer.code != 0 && code::is_not_ready(&answer.log) {
         let endpoint = client.name().to_owned();
         return Err(RpcError::NotReady { endpoint });
+    }
+    if path == account::SIMULATE && code::is_unknown_path(&answer.codespace, answer.code, &answer.log) {
+        let endpoint = client.name().to_owned();
+        return Err(RpcError::NoService { endpoint });
     }
     let proven = if answer.code == 0 || answer.height > 0 {
         answer.height

@@ -187,7 +187,7 @@ impl Endpoints {
     /// Calls `ask` on the best endpoint, and on the next one while the failure is transient.
     ///
     /// # Errors
-    /// The last failure.
+    /// The last failure; that a service is missing ([`RpcError::NoService`]) if every endpoint that answers says so.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -195,6 +195,7 @@ impl Endpoints {
         E: AsRpcError + From<RpcError>,
     {
         let mut last = E::from(RpcError::NoEndpoint);
+        let mut no_service = None;
         for id in self.order() {
             let Some(client) = self.get(id) else { continue };
             if let Err(e) = self.verify(id, client).await {
@@ -204,16 +205,24 @@ impl Endpoints {
             match ask(client.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => {
-                    // To be behind, or not to execute yet, is no failure: other questions are answered as well as ever.
-                    if !matches!(e.rpc(), Some(RpcError::Behind { .. } | RpcError::NotReady { .. })) {
+                    // To be behind, not to execute yet or to have no such service is no failure: other questions are
+                    // answered as well as ever.
+                    let lacks = matches!(e.rpc(), Some(RpcError::NoService { .. }));
+                    if !lacks && !matches!(e.rpc(), Some(RpcError::Behind { .. } | RpcError::NotReady { .. }))
+                    {
                         self.failed(id);
                     }
-                    last = e;
+                    if lacks {
+                        no_service = Some(e);
+                    } else {
+                        last = e;
+                    }
                 }
                 Err(e) => return Err(e),
             }
         }
-        Err(last)
+        // An endpoint that is down, maybe for good, keeps nobody from knowing what the others lack.
+        Err(no_service.unwrap_or(last))
     }
 
     async fn verify(&self, id: EndpointId, client: &Client) -> Result<(), RpcError> {

@@ -91,6 +91,14 @@ pub enum RpcError {
         /// Which endpoint.
         endpoint: String,
     },
+    /// The node has no service that answers this question; another one may have it.
+    #[error(
+        "{endpoint}: has no service for this question; switch on grpc.enable or api.enable in its app.toml"
+    )]
+    NoService {
+        /// Which endpoint.
+        endpoint: String,
+    },
     /// The request is larger than the endpoint takes.
     #[error("{endpoint}: takes no request of this size to {method}; raise rpc.max_body_bytes of the node")]
     RequestTooLarge {
@@ -117,7 +125,8 @@ impl RpcError {
             | Self::Malformed { .. }
             | Self::WrongChain { .. }
             | Self::Behind { .. }
-            | Self::NotReady { .. } => Class::Transient,
+            | Self::NotReady { .. }
+            | Self::NoService { .. } => Class::Transient,
             Self::Response { .. } | Self::TooLarge { .. } | Self::RequestTooLarge { .. } => Class::Rejected,
             Self::Url { .. } | Self::TooMany | Self::NoEndpoint => Class::Fatal,
         }

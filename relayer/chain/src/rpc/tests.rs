@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::code::{Class, Verdict};
 use crate::hash::TxHash;
+use crate::query::{Chain, QueryError};
 use crate::settle::EndpointId;
 
 /// Answers every request with this body, once a connection.
@@ -170,6 +171,33 @@ async fn the_next_endpoint_is_asked_when_one_is_down() {
         alive,
         "the one that failed is asked last from now on"
     );
+}
+
+#[tokio::test]
+async fn an_endpoint_that_simulates_nothing_is_passed_over_and_has_not_failed() {
+    let log = "unknown query path: unknown request";
+    let lacks = json!({ "response": { "code": 6, "codespace": "sdk", "log": log, "height": "0" } });
+    // 7 gas used.
+    let simulates = json!({ "response": { "code": 0, "value": "CgIQBw==", "height": "5" } });
+    let up = async |answer: &serde_json::Value| server(result(answer).to_string()).await;
+    let (first, second, good) = (up(&lacks).await, up(&lacks).await, up(&simulates).await);
+    let dead = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    for (urls, simulated) in [
+        ([&first, &good], Ok(7)),
+        ([&dead, &good], Ok(7)),
+        ([&first, &second], Err(QueryError::NoSimulation)),
+        ([&first, &dead], Err(QueryError::NoSimulation)),
+        ([&dead, &first], Err(QueryError::NoSimulation)),
+    ] {
+        let chain = Chain::new(Endpoints::new(&urls, ClientOptions::default()).unwrap());
+        assert_eq!(chain.simulate(vec![1]).await, simulated, "{urls:?}");
+        let best = chain.endpoints().best().unwrap();
+        let up = urls.into_iter().find(|url| **url != dead).unwrap();
+        assert_eq!(best.name(), up, "it answers as well as before");
+    }
 }
 
 #[tokio::test]

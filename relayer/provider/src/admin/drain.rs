@@ -12,7 +12,7 @@ use hpc_schema::registry::ExecuteMsg;
 use hpc_schema::time::UnixSeconds;
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::act::Act;
 use super::error::AdminError;
@@ -22,7 +22,7 @@ use crate::audit::Actor;
 use crate::daemon::{client, load_key, prefix_of};
 use crate::settle::fit;
 
-/// How long the transaction is waited for.
+/// How long the key's turn is waited for, and after that the transaction.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is said where the key's turn does not come in that time.
@@ -127,12 +127,14 @@ impl Admin {
             deadline: PATIENCE,
         };
         // Two at a time would want the same sequence number. A closed semaphore gives no place; this one never closes.
-        let _turn = timeout(PATIENCE, TURN.acquire())
+        let until = Instant::now() + PATIENCE;
+        let _turn = timeout_at(until, TURN.acquire())
             .await
             .map_err(|_| chain(&BUSY))?
             .map_err(|e| chain(&e))?;
         // The other gateways of a shared store have the same key.
-        let Some(_signing) = self.store.signing_turn(&address, PATIENCE).await? else {
+        let left = until.saturating_duration_since(Instant::now());
+        let Some(_signing) = self.store.signing_turn(&address, left).await? else {
             return Err(chain(&BUSY));
         };
         loop {

@@ -4,6 +4,7 @@ mod answer;
 mod body;
 mod budget;
 mod certificate;
+mod certificate_cache;
 mod challenge;
 mod claim;
 mod connection;
@@ -22,7 +23,6 @@ mod shown;
 mod task_key;
 mod tasks;
 mod tls;
-mod vouched;
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};

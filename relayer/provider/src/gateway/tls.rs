@@ -13,7 +13,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, We
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, RootCertStore, ServerConfig};
 
-use super::vouched::Vouched;
+use super::certificate_cache::CachingVerifier;
 use crate::identity::Anchors;
 
 /// The TLS side cannot be set up.
@@ -114,7 +114,7 @@ pub fn server_config(
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     let provider = Arc::new(provider);
-    let verifier = Arc::new(Vouched::by(verifier(anchors, Arc::clone(&provider))?));
+    let verifier = Arc::new(CachingVerifier::new(verifier(anchors, Arc::clone(&provider))?));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)

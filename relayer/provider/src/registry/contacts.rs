@@ -7,7 +7,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 
-use super::node::{Contact, Node, Order, OrderKind, Probed};
+use super::node::{Contact, Node, Order, OrderKind, ProbeEndpoint};
 use super::view::Registry;
 use crate::db::{self, Conn, Row};
 use crate::store::{Store, StoreError, int, opt_uint};
@@ -58,7 +58,7 @@ pub async fn keep_probe(
     conn: &mut Conn,
     cluster: &ClusterId,
     node: &NodeId,
-    probed: Probed,
+    probed: ProbeEndpoint,
 ) -> Result<(), StoreError> {
     db::query(
         "INSERT INTO contact (cluster_id, node_id, address, probe_port, probe_address) VALUES (?, ?, ?, ?, ?)
@@ -184,7 +184,7 @@ mod tests {
         }
 
         async fn registers(&self, at: &Registry, address: Option<IpAddr>) {
-            let probed = Probed {
+            let probed = ProbeEndpoint {
                 port: Some(9461),
                 address,
                 from: NAT,

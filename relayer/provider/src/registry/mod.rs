@@ -17,7 +17,7 @@ mod view;
 pub use clusters::{ask_clusters, clusters, clusters_of, told_clusters};
 pub use contacts::{keep_probe, save_contacts};
 pub use listed::{Listed, Which, listed};
-pub use node::{Contact, Node, Order, OrderKind, Probed};
+pub use node::{Contact, Node, Order, OrderKind, ProbeEndpoint};
 pub use others::{Mark, catch_up, heard_elsewhere};
 pub use store::{Known, cluster_owner, known, load};
 pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};

@@ -75,7 +75,7 @@ pub struct Contact {
 
 /// What a node says of its probes when it registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Probed {
+pub struct ProbeEndpoint {
     /// UDP port that answers them.
     pub port: Option<u16>,
     /// Where peers reach it; none: at `from`, and later where the heartbeats come from.

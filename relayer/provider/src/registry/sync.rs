@@ -299,7 +299,7 @@ mod round_tests;
 mod tests {
 
     use super::*;
-    use crate::registry::{Probed, scene};
+    use crate::registry::{ProbeEndpoint, scene};
 
     fn view(epoch: u64) -> RelayView {
         let view = scene::view();
@@ -382,7 +382,7 @@ mod tests {
             registry.set_node(&cluster, view, 1, UnixSeconds(0));
             let heard = if n % 5 == 0 { 0 } else { 1_000_000 };
             registry.accepted(&cluster, &named(n), 1, 2, heard, at);
-            let probed = Probed {
+            let probed = ProbeEndpoint {
                 port: (n % 7 != 0).then_some(9000),
                 address: None,
                 from: at,

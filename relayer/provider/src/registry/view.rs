@@ -12,7 +12,7 @@ use hpc_schema::registry::{Cluster, Params, RelayView};
 use hpc_schema::report::Tag;
 use hpc_schema::time::UnixSeconds;
 
-use super::node::{Contact, Node, Order, Probed};
+use super::node::{Contact, Node, Order, ProbeEndpoint};
 use super::peers;
 use crate::spool::Intake;
 
@@ -270,7 +270,7 @@ impl Registry {
     }
 
     /// The node says where it answers latency probes.
-    pub fn set_probe(&self, cluster: &ClusterId, node: &NodeId, probed: Probed) {
+    pub fn set_probe(&self, cluster: &ClusterId, node: &NodeId, probed: ProbeEndpoint) {
         self.change(cluster, node, |n| {
             n.contact.probe_port = probed.port;
             n.contact.probe_address = probed.address;

@@ -1,4 +1,5 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,19 +9,19 @@ use hpc_schema::code::Code;
 use hpc_schema::id::ClusterId;
 use hpc_schema::node::NodeState;
 use hpc_schema::registration::NodeIdentity;
-use hpc_schema::registry::{ExecuteMsg, ReportGroup};
+use hpc_schema::registry::{ExecuteMsg, Params, ReportGroup};
 use hpc_schema::report::Report;
 use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::driver::Driver;
 use super::duty::would_step;
-use super::fit::{CHECK_AGAIN, Load, STEP};
+use super::fit::{CHECK_AGAIN, Load, ReportLoad, STEP};
 use super::plan::{Decision, plan};
 use super::queue::{self, Queue};
 use crate::clock::NoRandomness;
 use crate::enrol::Registration;
-use crate::registry::Registry;
+use crate::registry::{Node, Registry};
 use crate::spool::{self, Member};
 use crate::store::StoreError;
 
@@ -63,7 +64,7 @@ pub(super) struct Reports {
 pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Reports>, ComposeError> {
     let (store, registry) = (&driver.store, &driver.registry);
     let signer = &driver.signers.name;
-    let free = queue::read(store, registry, now_ms)
+    let free = queue::read(store, registry, &driver.backlog, now_ms)
         .await?
         .without(&driver.claims.others(signer))
         .past(&driver.apart, now_ms);
@@ -82,8 +83,13 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     let chosen: Vec<_> = chosen.iter().filter_map(|i| of.get(*i)).collect();
     let nodes: Vec<_> = chosen.iter().map(|(m, _)| (&m.cluster_id, &m.node_id)).collect();
     let mut conn = store.reader().acquire().await.map_err(StoreError::from)?;
-    let mut found: HashMap<_, _> = spool::waiting_of(&mut conn, &nodes)
-        .await?
+    let found = spool::waiting_of(&mut conn, &nodes).await?;
+    drop(conn);
+    if found.broken {
+        driver.backlog.mend(store).await?;
+    }
+    let mut found: HashMap<_, _> = found
+        .rows
         .into_iter()
         .map(|found| ((found.0.cluster_id.clone(), found.0.node_id.clone()), found))
         .collect();
@@ -100,7 +106,6 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
         let section = section.filter(|s| report.section_digest != node.section_digest && report.covers(s));
         items.push((member, report, section, node));
     }
-    drop(conn);
     if items.is_empty() {
         return Ok(None);
     }
@@ -127,34 +132,57 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     let message = driver
         .client
         .execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
-    let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
     // As long as it lives, and a few seconds for clocks.
     let until = now_ms / 1000 + driver.machine.lifetime_ms / 1000 + 10;
-    let params = registry.params();
-    let stepping = queue::may_step(&registry.nodes(), &nodes, &params, until);
+    let (known, params) = (registry.nodes(), registry.params());
+    let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
+    let beside = queue::beside(&known, &nodes);
+    let stepping = queue::may_step(&beside, &params, until);
     // A bad signature in the batch costs every item a second check.
     let margin = stepping
         .saturating_mul(STEP)
         .saturating_add(count(items.len()).saturating_mul(CHECK_AGAIN));
-    let pages = nodes.chunk_by(|a, b| (&a.cluster_id, a.chain.page) == (&b.cluster_id, b.chain.page));
-    let now = UnixSeconds(now_ms / 1000);
-    let steps = nodes
+    let carried: Vec<_> = items
         .iter()
-        .filter(|n| n.chain.recorded_state != NodeState::Active || would_step(n, &params, now));
-    let sections = || items.iter().filter_map(|(_, _, section, _)| section.as_ref());
-    let load = Load::Reports {
-        pages: count(pages.count()),
-        reports: count(items.len()),
-        sections: count(sections().count()),
-        section_bytes: count(sections().map(Vec::len).sum()),
-        steps: count(steps.count()),
-    };
+        .map(|(_, _, section, node)| (*node, section.as_ref().map(Vec::len)))
+        .collect();
+    let load = load(&carried, beside.slots, &params, UnixSeconds(now_ms / 1000));
     Ok(Some(Reports {
         message,
         members: items.into_iter().map(|i| i.0).collect(),
         load,
         margin,
     }))
+}
+
+/// What the gas of reports of these nodes depends on, each with the length of the section that travels with it; their pages
+/// have so many slots more.
+fn load(carried: &[(&Arc<Node>, Option<usize>)], others: u64, params: &Params, now: UnixSeconds) -> Load {
+    let sections: Vec<_> = carried
+        .iter()
+        .filter_map(|(n, len)| Some((*n, (*len)?)))
+        .collect();
+    let stepping: Vec<_> = carried
+        .iter()
+        .map(|(n, _)| *n)
+        .filter(|n| n.chain.recorded_state != NodeState::Active || would_step(n, params, now))
+        .collect();
+    Load::Reports(ReportLoad {
+        pages: pages(carried.iter().map(|(n, _)| *n)),
+        others,
+        reports: count(carried.len()),
+        section_pages: pages(sections.iter().map(|(n, _)| *n)),
+        sections: count(sections.len()),
+        section_bytes: count(sections.iter().map(|(_, len)| *len).sum()),
+        stepped_pages: pages(stepping.iter().copied()),
+        steps: count(stepping.len()),
+    })
+}
+
+/// In how many pages they are.
+fn pages<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> u64 {
+    let pages: BTreeSet<_> = nodes.map(|n| (&n.cluster_id, n.chain.page)).collect();
+    count(pages.len())
 }
 
 fn count(n: usize) -> u64 {
@@ -212,5 +240,57 @@ pub(super) async fn registration(
         })),
         Err(KeyError::Field(e)) => Ok(Err((Code::InvalidField, e.to_string()))),
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::registry::RelayView;
+
+    use super::*;
+    use crate::registry::scene::view;
+
+    #[test]
+    fn what_reports_carry_is_told_by_pages_and_nodes() {
+        let registry = Registry::new("c", "k");
+        let cluster = "hpc-cluster-1".parse().unwrap();
+        for (name, page, state, last) in [
+            ("node-a", 0, NodeState::Active, 1_000),
+            ("node-b", 0, NodeState::Offline, 100),
+            ("node-c", 2, NodeState::Active, 1_000),
+            // Its state has lapsed.
+            ("node-d", 2, NodeState::Active, 100),
+            ("node-e", 3, NodeState::Active, 1_000),
+        ] {
+            let node = RelayView {
+                node_id: name.parse().unwrap(),
+                page,
+                recorded_state: state,
+                last_heartbeat: UnixSeconds(last),
+                ..view()
+            };
+            registry.set_node(&cluster, node, 1, UnixSeconds(0));
+        }
+        let nodes = registry.nodes();
+        let of = |name: &str, len| (nodes.iter().find(|n| n.node_id.as_str() == name).unwrap(), len);
+        let carried = [
+            of("node-a", Some(50)),
+            of("node-b", Some(70)),
+            of("node-c", None),
+            of("node-d", None),
+            of("node-e", None),
+        ];
+        let told = load(&carried, 7, &Params::default(), UnixSeconds(1_010));
+        let wanted = ReportLoad {
+            pages: 3,
+            others: 7,
+            reports: 5,
+            section_pages: 1,
+            sections: 2,
+            section_bytes: 120,
+            stepped_pages: 2,
+            steps: 2,
+        };
+        assert_eq!(told, Load::Reports(wanted));
     }
 }

@@ -62,15 +62,43 @@ pub fn sweeps(
         .collect()
 }
 
-/// How many pages the nodes of a cluster are in, and how many nodes a sweep signed at `now` would step.
+/// How much a sweep of a cluster finds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Pages that its nodes are in.
+    pub pages: u64,
+    /// Those with a node that is stepped.
+    pub stepped_pages: u64,
+    /// Nodes that fall to STALE or OFFLINE.
+    pub steps: u64,
+    /// Nodes that are deregistered.
+    pub deregistered: u64,
+}
+
+/// What a sweep of a cluster that is signed at `now` finds.
 #[must_use]
-pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: UnixSeconds) -> (u64, u64) {
+pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: UnixSeconds) -> Extent {
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let pages = |of: &[&Arc<Node>]| {
+        let pages: BTreeSet<u16> = of.iter().map(|n| n.chain.page).collect();
+        count(pages.len())
+    };
     let of: Vec<_> = nodes.iter().filter(|n| n.cluster_id == *cluster).collect();
     let soon = now.plus(AHEAD_SECONDS);
-    let pages: BTreeSet<u16> = of.iter().map(|n| n.chain.page).collect();
-    let steps = of.iter().filter(|n| would_step(n, params, soon)).count();
-    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-    (count(pages.len()), count(steps))
+    let stepped: Vec<_> = of
+        .iter()
+        .copied()
+        .filter(|n| would_step(n, params, soon))
+        .collect();
+    // From OFFLINE there is one step.
+    let offline = |n: &&&Arc<Node>| n.chain.recorded_state == NodeState::Offline;
+    let deregistered = stepped.iter().filter(offline).count();
+    Extent {
+        pages: pages(&of),
+        stepped_pages: pages(&stepped),
+        steps: count(stepped.len().saturating_sub(deregistered)),
+        deregistered: count(deregistered),
+    }
 }
 
 /// The contract counts whole seconds of its block's time, which may be a little behind.
@@ -156,29 +184,33 @@ mod tests {
     #[test]
     fn a_sweep_is_as_large_as_the_clusters_pages_and_those_that_lapse_while_it_is_under_way() {
         let registry = Registry::new("c", "k");
-        for (cluster, name, page, last) in [
-            ("hpc-cluster-1", "node-a", 0, 1_000),
-            ("hpc-cluster-1", "node-b", 2, 1_870),
-            ("hpc-cluster-1", "node-c", 2, 1_990),
-            ("hpc-cluster-2", "node-a", 1, 1_000),
+        for (cluster, name, page, last, offline) in [
+            ("hpc-cluster-1", "node-a", 0, 1_000, None),
+            ("hpc-cluster-1", "node-b", 2, 1_870, None),
+            ("hpc-cluster-1", "node-c", 2, 1_990, None),
+            ("hpc-cluster-1", "node-d", 3, 1_990, None),
+            ("hpc-cluster-2", "node-a", 1, 1_000, None),
+            ("hpc-cluster-3", "node-a", 0, 1_000, None),
+            ("hpc-cluster-3", "node-b", 1, 9, Some(1_000)),
         ] {
+            let state = offline.map_or(NodeState::Active, |_| NodeState::Offline);
             let silent = RelayView {
                 page,
-                ..node(name, NodeState::Active, last)
+                offline_since: offline.map(UnixSeconds),
+                ..node(name, state, last)
             };
             registry.set_node(&cluster.parse().unwrap(), silent, 1, UnixSeconds(0));
         }
-        let of = |cluster: &str| {
+        let of = |cluster: &str, now| {
             let cluster = cluster.parse().unwrap();
-            extent(
-                &registry.nodes(),
-                &cluster,
-                &Params::default(),
-                UnixSeconds(1_980),
-            )
+            let found = extent(&registry.nodes(), &cluster, &Params::default(), UnixSeconds(now));
+            [found.pages, found.stepped_pages, found.steps, found.deregistered]
         };
-        assert_eq!([of("hpc-cluster-1"), of("hpc-cluster-2")], [(2, 2), (1, 1)]);
-        assert_eq!(of("hpc-cluster-3"), (0, 0));
+        assert_eq!(of("hpc-cluster-1", 1_980), [3, 2, 2, 0]);
+        assert_eq!(of("hpc-cluster-2", 1_980), [1, 1, 1, 0]);
+        assert_eq!(of("hpc-cluster-3", 1_980), [2, 1, 1, 0]);
+        assert_eq!(of("hpc-cluster-3", 9_000), [2, 2, 1, 1]);
+        assert_eq!(of("hpc-cluster-4", 1_980), [0; 4]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct Limits {
     pub max_tx_bytes: u64,
     /// Cap of a transaction.
     pub max_gas: u64,
-    /// What is signed for its parts.
+    /// The most that is signed for its parts.
     pub gas: ReportGas,
 }
 
@@ -127,11 +127,14 @@ fn fill(waiting: &[Waiting], pages: &[Page], limits: &Limits) -> Vec<usize> {
         gas += limits.gas.page;
         let mut items = page.items.clone();
         items.sort_by_key(|i| waiting.get(*i).map(|w| w.queued_at));
-        let mut whole = true;
+        let (mut whole, mut sections) = (true, false);
         for i in items {
             let Some(w) = waiting.get(i) else { continue };
             let next_bytes = bytes + item_bytes(w);
-            let next_gas = gas + limits.gas.of(w.section_len);
+            let mut next_gas = gas + limits.gas.of(w.section_len);
+            if w.section_len > 0 && !sections {
+                next_gas += limits.gas.section_page;
+            }
             let (next_from, next_to) = (from.min(w.time), to.max(w.time));
             let fits = taken.len() < limits.batch_limit
                 && next_bytes <= limits.max_tx_bytes
@@ -143,6 +146,7 @@ fn fill(waiting: &[Waiting], pages: &[Page], limits: &Limits) -> Vec<usize> {
                 break;
             }
             (bytes, gas, from, to) = (next_bytes, next_gas, next_from, next_to);
+            sections |= w.section_len > 0;
             taken.push(i);
         }
         if !whole {

@@ -1,9 +1,10 @@
 use std::collections::{BTreeSet, HashMap};
 
+use hpc_chain::gas::Adjustment;
 use proptest::prelude::*;
 
 use super::*;
-use crate::settle::fit::{Fit, Load};
+use crate::settle::fit::{CHECK_AGAIN, Fit, Load, ReportLoad, STEP};
 
 const LIMITS: Limits = Limits {
     max_size: 50,
@@ -15,7 +16,8 @@ const LIMITS: Limits = Limits {
         tx: 116_300,
         page: 10_300,
         report: 2_700,
-        section: 5_500,
+        section_page: 37_000,
+        section: 4_600,
         section_byte: 42,
     },
 };
@@ -126,13 +128,11 @@ fn reports_too_far_apart_in_time_do_not_share_a_batch() {
 
 #[test]
 fn what_reports_were_seen_to_take_bounds_how_many_go_together() {
-    let load = Load::Reports {
+    let load = Load::Reports(ReportLoad {
         pages: 1,
         reports: 64,
-        sections: 0,
-        section_bytes: 0,
-        steps: 0,
-    };
+        ..ReportLoad::default()
+    });
     let w: Vec<_> = (0..640u16)
         .map(|i| report(1, i / 64, (i % 64) as u8, 0))
         .collect();
@@ -152,7 +152,49 @@ fn what_reports_were_seen_to_take_bounds_how_many_go_together() {
         };
         sent.len()
     };
-    assert_eq!([500, 1_000, 2_000].map(sent_after), [8 * 64, 4 * 64, 64]);
+    assert_eq!([500, 1_000, 2_000].map(sent_after), [4 * 64, 2 * 64, 64]);
+}
+
+#[test]
+fn no_more_goes_together_than_max_gas_suffices_for_whatever_else_is_in_the_pages() {
+    let adjustment = "1.1".parse::<Adjustment>().unwrap();
+    let fit = Fit::default();
+    for (each, section_len) in [(1u16, 0), (11, 300), (32, 0), (64, 4_000)] {
+        let w: Vec<_> = (0..40 * each)
+            .map(|i| Waiting {
+                section_len: if i % each == 0 { section_len } else { 0 },
+                ..report(1, i / each, u8::try_from(i % each).unwrap(), 0)
+            })
+            .collect();
+        let limits = Limits {
+            max_gas: 2_000_000,
+            max_tx_bytes: 4_000_000,
+            gas: fit.report_gas(adjustment),
+            ..LIMITS
+        };
+        let Decision::Send(sent) = plan(&w, &limits, 60_000) else {
+            panic!("waits")
+        };
+        let pages: BTreeSet<_> = sent.iter().map(|i| w[*i].page).collect();
+        let sections = sent.iter().filter(|i| w[**i].section_len > 0);
+        let (pages, reports) = (pages.len() as u64, sent.len() as u64);
+        let sections = sections.count() as u64;
+        assert!(pages > 1 && reports < u64::from(each) * 40, "{each}");
+        // Full pages, all nodes of which change their state.
+        let load = ReportLoad {
+            pages,
+            others: pages * 64 - reports,
+            reports,
+            section_pages: sections,
+            sections,
+            section_bytes: sections * u64::from(section_len),
+            stepped_pages: pages,
+            steps: reports,
+        };
+        let margin = load.others * STEP + reports * CHECK_AGAIN;
+        let signed = adjustment.apply(fit.gas(Load::Reports(load))) + margin;
+        assert!(signed <= limits.max_gas, "{each}: {signed}");
+    }
 }
 
 fn any_waiting() -> impl Strategy<Value = Vec<Waiting>> {

@@ -6,13 +6,16 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
+use hpc_schema::report::batch::PAGE_SLOTS;
+use hpc_schema::time::UnixSeconds;
 
 use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
+use super::duty::would_step;
 use super::plan::Waiting;
 use crate::db;
 use crate::registry::{Node, Registry};
-use crate::spool::{self, End, EndedAs, Meta};
+use crate::spool::{self, Backlog, End, EndedAs, Meta};
 use crate::store::{Store, StoreError, text};
 
 /// A state that would lapse within this time brings its report forward.
@@ -58,12 +61,22 @@ impl Queue {
     }
 }
 
-/// Reads what waits. Reports that the chain would not count any more, or has counted already, end here.
-pub(super) async fn read(store: &Store, registry: &Registry, now_ms: u64) -> Result<Queue, StoreError> {
+/// Reads what waits. Reports that the chain would not count any more, or has counted already, end here. A row that cannot be
+/// read is mended for the next look.
+pub(super) async fn read(
+    store: &Store,
+    registry: &Registry,
+    backlog: &Backlog,
+    now_ms: u64,
+) -> Result<Queue, StoreError> {
     let params = registry.params();
     let mut queue = Queue::default();
     let mut over = Vec::new();
-    for meta in spool::metas(store.reader()).await? {
+    let metas = spool::metas(store.reader()).await?;
+    if metas.broken {
+        backlog.mend(store).await?;
+    }
+    for meta in metas.rows {
         // Not read from the chain yet, or a newer epoch's: the next sync decides, unless time has.
         let node = registry
             .node(&meta.cluster_id, &meta.node_id)
@@ -152,9 +165,12 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
     )
     .fetch_all(store.reader())
     .await?;
-    rows.iter()
-        .map(|row| Ok((text(row, "cluster_id")?, text(row, "node_id")?)))
-        .collect()
+    let of = |row: &db::Row| -> Result<NodeKey, StoreError> {
+        Ok((text(row, "cluster_id")?, text(row, "node_id")?))
+    };
+    // What names no node is of none.
+    let known = |of: &Result<NodeKey, StoreError>| !of.as_ref().is_err_and(StoreError::is_unreadable);
+    rows.iter().map(of).filter(known).collect()
 }
 
 /// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet, from the request's
@@ -172,19 +188,166 @@ pub(super) fn just_accepted(
         .map(|n| (n.cluster_id.clone(), n.node_id.clone()))
 }
 
-/// How many other nodes of the written pages may change state before `until` (UNIX seconds): they cost gas
-/// that a simulation now does not see.
-pub(super) fn may_step(nodes: &[Arc<Node>], chosen: &[&Arc<Node>], params: &Params, until: u64) -> u64 {
-    let pages: HashMap<(&ClusterId, u16), ()> = chosen
+/// What else is in the pages of some nodes.
+#[derive(Debug)]
+pub(super) struct Beside<'n> {
+    /// The other nodes there.
+    nodes: Vec<&'n Arc<Node>>,
+    /// Slots without one of those chosen, as far as the pages are long.
+    pub(super) slots: u64,
+}
+
+/// What is in the pages of `chosen` beside them.
+pub(super) fn beside<'n>(known: &'n [Arc<Node>], chosen: &[&Arc<Node>]) -> Beside<'n> {
+    // Slots up to the last one that a known node has.
+    let mut pages: HashMap<(&ClusterId, u16), u64> = chosen
         .iter()
-        .map(|n| ((&n.cluster_id, n.chain.page), ()))
+        .map(|n| ((&n.cluster_id, n.chain.page), 0))
         .collect();
+    let mut last: HashMap<&ClusterId, u16> = HashMap::new();
     let mine: BTreeSet<(&ClusterId, &NodeId)> = chosen.iter().map(|n| (&n.cluster_id, &n.node_id)).collect();
-    let count = nodes
-        .iter()
-        .filter(|n| pages.contains_key(&(&n.cluster_id, n.chain.page)))
-        .filter(|n| !mine.contains(&(&n.cluster_id, &n.node_id)))
-        .filter(|n| super::duty::would_step(n, params, hpc_schema::time::UnixSeconds(until)))
-        .count();
-    u64::try_from(count).unwrap_or(u64::MAX)
+    let mut nodes = Vec::new();
+    for node in known {
+        let page = node.chain.page;
+        let highest = last.entry(&node.cluster_id).or_insert(page);
+        *highest = page.max(*highest);
+        let Some(used) = pages.get_mut(&(&node.cluster_id, page)) else {
+            continue;
+        };
+        *used = (*used).max(u64::from(node.chain.slot).saturating_add(1));
+        if !mine.contains(&(&node.cluster_id, &node.node_id)) {
+            nodes.push(node);
+        }
+    }
+    let mut slots: u64 = 0;
+    for ((cluster, page), used) in &pages {
+        // All pages of a cluster but its last have been full once, and a page never becomes shorter.
+        let full = last.get(cluster).is_some_and(|last| page < last);
+        slots = slots.saturating_add(if full { u64::from(PAGE_SLOTS) } else { *used });
+    }
+    Beside {
+        nodes,
+        slots: slots.saturating_sub(u64::try_from(mine.len()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// How many of those beside may change state before `until` (UNIX seconds): they cost gas that a simulation now does not see.
+pub(super) fn may_step(beside: &Beside<'_>, params: &Params, until: u64) -> u64 {
+    let until = UnixSeconds(until);
+    let steps = beside.nodes.iter().filter(|n| would_step(n, params, until));
+    u64::try_from(steps.count()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::registry::RelayView;
+
+    use super::*;
+    use crate::registry::scene::view;
+    use crate::spool::{Accept, Spool};
+
+    /// The time of [`Accept`]'s report of ones, milliseconds.
+    const NOW: u64 = 0x0101_0101 * 1_000;
+
+    async fn damage(store: &Store, sql: &'static str) {
+        let mut tx = store.begin().await.unwrap();
+        let done = db::query(sql).execute(&mut *tx).await.unwrap();
+        assert_eq!(done.rows_affected(), 1);
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_row_that_cannot_be_read_keeps_no_other_report_from_the_chain_and_is_mended() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let registry = Registry::new("c", "k");
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let (spool, task) = Spool::start(store.clone(), None, Arc::default());
+        for (slot, name) in (0u8..).zip(["node-a", "node-b", "node-c"]) {
+            let node: NodeId = name.parse().unwrap();
+            let known = RelayView {
+                node_id: node.clone(),
+                slot,
+                ..view()
+            };
+            registry.set_node(&cluster, known, 1, UnixSeconds(0));
+            let report = Accept::new((cluster.clone(), node), (1, 2), ([1; 70], [2; 64]), NOW);
+            assert!(spool.accept(report).await.unwrap().accepted);
+        }
+        let backlog = spool.backlog();
+        let names = async |now| -> Vec<String> {
+            let found = read(&store, &registry, &backlog, now).await.unwrap();
+            found.of.iter().map(|(m, _)| m.node_id.to_string()).collect()
+        };
+        // Of one it can be read when it came, the other's report itself is lost.
+        damage(
+            &store,
+            "UPDATE waiting SET queued_at = -1 WHERE node_id = 'node-a'",
+        )
+        .await;
+        damage(
+            &store,
+            "UPDATE waiting SET sequence = -1 WHERE node_id = 'node-b'",
+        )
+        .await;
+        assert_eq!(names(NOW).await, ["node-c"]);
+        assert!(spool.mended().is_some());
+        assert_eq!(names(NOW).await, ["node-a", "node-c"]);
+        // Nor does one hinder the end of those that grow too old.
+        damage(
+            &store,
+            "UPDATE waiting SET superseded_count = -1 WHERE node_id = 'node-a'",
+        )
+        .await;
+        assert!(names(NOW + 3_600_000).await.is_empty());
+        assert_eq!(spool::depth(store.reader()).await.unwrap().waiting, 0);
+        // A row that names no node holds up no sweep.
+        let report = Accept::new(
+            (cluster.clone(), "node-a".parse().unwrap()),
+            (1, 3),
+            ([1; 70], [2; 64]),
+            NOW,
+        );
+        assert!(spool.accept(report).await.unwrap().accepted);
+        damage(&store, "UPDATE waiting SET cluster_id = 'no cluster!'").await;
+        assert!(unsettled(&store).await.unwrap().is_empty());
+        drop((spool, backlog));
+        task.await.unwrap();
+    }
+
+    #[test]
+    fn a_page_is_as_long_as_its_last_slot_and_full_where_another_one_follows() {
+        let registry = Registry::new("c", "k");
+        for (cluster, name, page, slot, last_heartbeat) in [
+            ("hpc-cluster-1", "node-a", 0, 0, 1_000),
+            ("hpc-cluster-1", "node-b", 0, 9, 1_000),
+            ("hpc-cluster-1", "node-c", 1, 0, 1_000),
+            // Silent for longer than the others.
+            ("hpc-cluster-1", "node-d", 1, 4, 100),
+            ("hpc-cluster-2", "node-a", 0, 2, 1_000),
+            ("hpc-cluster-2", "node-b", 5, 0, 1_000),
+        ] {
+            let node = RelayView {
+                node_id: name.parse().unwrap(),
+                page,
+                slot,
+                last_heartbeat: UnixSeconds(last_heartbeat),
+                ..view()
+            };
+            registry.set_node(&cluster.parse().unwrap(), node, 1, UnixSeconds(0));
+        }
+        let nodes = registry.nodes();
+        let of = |chosen: &[(&str, &str)]| {
+            let is = |n: &&Arc<Node>| chosen.contains(&(n.cluster_id.as_str(), n.node_id.as_str()));
+            let chosen: Vec<_> = nodes.iter().filter(is).collect();
+            let beside = beside(&nodes, &chosen);
+            let steps = may_step(&beside, &Params::default(), 1_010);
+            (beside.slots, beside.nodes.len(), steps)
+        };
+        assert_eq!(of(&[("hpc-cluster-1", "node-a")]), (63, 1, 0));
+        assert_eq!(of(&[("hpc-cluster-1", "node-c")]), (4, 1, 1));
+        let all = ["node-a", "node-b", "node-c", "node-d"].map(|node| ("hpc-cluster-1", node));
+        assert_eq!(of(&all), (62 + 3, 0, 0));
+        assert_eq!(of(&[("hpc-cluster-2", "node-b")]), (0, 0, 0));
+    }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::accept::{Accept, accept};
 use super::history::{self, End, EndedAs};
 use super::journal::Applied;
-use super::mend::mend;
+use super::mend::{mend, mend_all};
 use super::pending::Pending;
 use super::together::accept_all;
 use crate::db::{self, Conn, Query};
@@ -131,7 +131,8 @@ impl Inner {
     }
 }
 
-/// Tells how far the database is behind what was accepted. The writer does not wait for who has it.
+/// Tells how far the database is behind what was accepted, and is told of rows that settlement cannot read. The writer does
+/// not wait for who has it.
 #[derive(Debug, Clone, Default)]
 pub struct Backlog(Arc<Handover>);
 
@@ -144,6 +145,17 @@ impl Backlog {
     #[must_use]
     pub fn behind(&self) -> Duration {
         self.0.behind()
+    }
+
+    /// Rows of whatever node that cannot be read are written anew, as far as can be, which is told as such.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn mend(&self, store: &Store) -> Result<(), StoreError> {
+        if let Some(what) = mend_all(store).await? {
+            self.0.mended(what);
+        }
+        Ok(())
     }
 }
 
@@ -218,7 +230,7 @@ async fn take_in_mended(
     if !done.as_ref().is_err_and(StoreError::is_unreadable) {
         return done;
     }
-    let Some(what) = mend(store, rounds.iter().flatten().copied()).await? else {
+    let Some(what) = mend(store, rounds.iter().flatten().copied(), true).await? else {
         return done;
     };
     handover.mended(what);

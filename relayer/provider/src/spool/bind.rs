@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use hpc_schema::code::Code;
 
 use super::history::{self, End, EndedAs};
+use super::mend;
 use super::rows::Member;
 use crate::db::many::{self, Sized};
 use crate::db::{self, Conn};
@@ -156,12 +157,7 @@ pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(
     if m.recorded {
         return Ok(());
     }
-    let newer = db::query("SELECT * FROM waiting WHERE cluster_id = ? AND node_id = ?")
-        .bind(m.cluster_id.as_str())
-        .bind(m.node_id.as_str())
-        .fetch_optional(&mut *conn)
-        .await?;
-    match newer.as_ref().map(Member::read).transpose()? {
+    match mend::held(conn, (m.cluster_id.as_str(), m.node_id.as_str()), now_ms).await? {
         None => {
             db::query(
                 "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,

@@ -3,7 +3,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 
 use super::history::{self, End, EndedAs};
 use super::rows::Member;
-use crate::db::{self, Conn};
+use crate::db::{self, Conn, Row};
 use crate::store::{StoreError, int};
 
 /// Ends a report that waits, without sending it, if it is still this one; whether it was.
@@ -26,8 +26,21 @@ pub async fn drop_waiting(
             .fetch_optional(&mut *conn)
             .await?;
     let Some(row) = row else { return Ok(false) };
-    history::end(conn, &Member::read(&row)?, end, now_ms).await?;
+    ended(conn, &row, end, now_ms).await?;
     Ok(true)
+}
+
+/// A row that is gone ends on record, as far as it can be read.
+async fn ended(conn: &mut Conn, row: &Row, end: &End, now_ms: u64) -> Result<(), StoreError> {
+    match Member::left(row) {
+        Some(member) => history::end(conn, &member, end, now_ms).await,
+        None => {
+            tracing::error!(
+                "a report that waited could not be read and has no end on record; look at the disk"
+            );
+            Ok(())
+        }
+    }
 }
 
 /// A newer registration counts: a waiting report of an older one ends, and the count of sequences begins anew.
@@ -49,7 +62,7 @@ pub async fn supersede_older(
         .await?;
     if let Some(row) = row {
         let end = End::local(EndedAs::Superseded, Some(Code::SupersededByRotation));
-        history::end(&mut *conn, &Member::read(&row)?, &end, now_ms).await?;
+        ended(&mut *conn, &row, &end, now_ms).await?;
     }
     db::query(
         "UPDATE intake SET epoch = ?, acked_sequence = 0 WHERE cluster_id = ? AND node_id = ? AND epoch < ?",

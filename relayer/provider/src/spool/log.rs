@@ -12,7 +12,7 @@ use super::accept::{Accept, Accepted};
 use super::apply::{Handover, apply, noted, one_by_one};
 use super::group::{Reply, group, tell, turn_away};
 use super::journal::{Applied, Journal, read_all};
-use super::mend::mend;
+use super::mend::{mend, mend_all};
 use super::{journal, rows};
 use crate::fault;
 use crate::settle::Wake;
@@ -65,7 +65,7 @@ impl Log {
             }
             match one_by_one(store, reports.iter(), last.number).await {
                 Err(e) if e.is_unreadable() => {
-                    mended = mend(store, reports.iter()).await?;
+                    mended = mend(store, reports.iter(), true).await?;
                     one_by_one(store, reports.iter(), last.number).await?;
                 }
                 taken => taken?,
@@ -76,6 +76,8 @@ impl Log {
                 "what was accepted before is taken in from the journal"
             );
         }
+        // A node of which nothing has come since has nothing in the journal either.
+        mended = mend_all(store).await?.or(mended);
         let mut newest: HashMap<_, HashMap<_, _>> = HashMap::new();
         for i in rows::intakes(store.reader()).await? {
             let of = newest.entry(i.cluster_id).or_default();

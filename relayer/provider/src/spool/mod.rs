@@ -25,7 +25,7 @@ pub use drop::{drop_waiting, supersede_older};
 pub use history::{End, EndRow, EndedAs, Refusal, end, end_bound_on_chain, ends_of, last_refusal, prune};
 pub use journal::NAME as JOURNAL;
 pub use log::{Log, unapplied};
-pub use rows::{Depth, Intake, Member, Meta, depth, intake_of, intakes, metas, waiting_of};
+pub use rows::{Depth, Intake, Member, Meta, Readable, depth, intake_of, intakes, metas, waiting_of};
 pub use writer::Spool;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
 
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
@@ -48,6 +48,27 @@ impl Member {
         }
     }
 
+    /// What can be read of one that waits: of what only counts it or dates it, the rest is as if it had replaced none and had
+    /// waited since it came. None if it does not say which report it is.
+    pub(super) fn left(row: &Row) -> Option<Self> {
+        let (queued_at, received_at) = (uint(row, "queued_at").ok(), uint(row, "received_at").ok());
+        let from = opt_uint(row, "superseded_from").ok().flatten();
+        Some(Self {
+            cluster_id: text(row, "cluster_id").ok()?,
+            node_id: text(row, "node_id").ok()?,
+            epoch: uint(row, "epoch").ok()?,
+            sequence: sequence(row, "sequence").ok()?,
+            report: bytes(row, "report").unwrap_or([0; 70]),
+            signature: bytes(row, "signature").unwrap_or([0; 64]),
+            queued_at: queued_at.or(received_at).unwrap_or(0),
+            received_at: received_at.or(queued_at).unwrap_or(0),
+            superseded_from: from.and_then(|n| u32::try_from(n).ok()),
+            superseded_count: uint(row, "superseded_count").unwrap_or(0),
+            recorded: false,
+            full: row.try_get("heartbeat").unwrap_or(None),
+        })
+    }
+
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let from = opt_uint(row, "superseded_from")?
             .map(u32::try_from)
@@ -74,6 +95,38 @@ impl Member {
     }
 }
 
+/// Rows of a table, as far as they can be read.
+#[derive(Debug)]
+pub struct Readable<T> {
+    /// Those that can.
+    pub rows: Vec<T>,
+    /// Whether one cannot: [`super::Backlog::mend`].
+    pub broken: bool,
+}
+
+impl<T> Readable<T> {
+    fn of(rows: &[Row], read: impl Fn(&Row) -> Result<T, StoreError>) -> Result<Self, StoreError> {
+        let mut all = Self {
+            rows: Vec::with_capacity(rows.len()),
+            broken: false,
+        };
+        for row in rows {
+            match read(row) {
+                Ok(one) => all.rows.push(one),
+                // One that names no node cannot be written anew.
+                Err(e) if e.is_unreadable() => all.broken |= key(row).is_ok(),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Cluster and node of a row as they stand there.
+pub(super) fn key(row: &Row) -> Result<(String, String), StoreError> {
+    Ok((row.try_get("cluster_id")?, row.try_get("node_id")?))
+}
+
 /// What the planner needs of a waiting report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
@@ -95,11 +148,11 @@ pub struct Meta {
     pub section_digest: Option<[u8; 16]>,
 }
 
-/// Every waiting report, in order of cluster and node.
+/// Every waiting report that can be read, in order of cluster and node.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn metas(pool: &Pool) -> Result<Vec<Meta>, StoreError> {
+pub async fn metas(pool: &Pool) -> Result<Readable<Meta>, StoreError> {
     let rows = db::query(
         "SELECT w.cluster_id, w.node_id, w.epoch, w.sequence, w.queued_at, substr(w.report, 1, 4) AS time,
                 length(i.section) AS section_len, i.section_digest
@@ -108,23 +161,22 @@ pub async fn metas(pool: &Pool) -> Result<Vec<Meta>, StoreError> {
     )
     .fetch_all(pool)
     .await?;
-    rows.iter()
-        .map(|row| {
-            let digest: Option<Vec<u8>> = row.try_get("section_digest")?;
-            Ok(Meta {
-                cluster_id: text(row, "cluster_id")?,
-                node_id: text(row, "node_id")?,
-                epoch: uint(row, "epoch")?,
-                sequence: sequence(row, "sequence")?,
-                queued_at: uint(row, "queued_at")?,
-                time: u32::from_be_bytes(bytes(row, "time")?),
-                section_len: opt_uint(row, "section_len")?
-                    .and_then(|n| u32::try_from(n).ok())
-                    .unwrap_or(0),
-                section_digest: digest.and_then(|d| d.try_into().ok()),
-            })
+    Readable::of(&rows, |row| {
+        // Without it the section travels with the report.
+        let digest: Option<Vec<u8>> = row.try_get("section_digest").unwrap_or(None);
+        Ok(Meta {
+            cluster_id: text(row, "cluster_id")?,
+            node_id: text(row, "node_id")?,
+            epoch: uint(row, "epoch")?,
+            sequence: sequence(row, "sequence")?,
+            queued_at: uint(row, "queued_at")?,
+            time: u32::from_be_bytes(bytes(row, "time")?),
+            section_len: opt_uint(row, "section_len")?
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
+            section_digest: digest.and_then(|d| d.try_into().ok()),
         })
-        .collect()
+    })
 }
 
 /// How much waits, and since when.
@@ -145,8 +197,8 @@ pub struct Depth {
 pub async fn depth(pool: &Pool) -> Result<Depth, StoreError> {
     let row = db::query(
         "SELECT (SELECT count(*) FROM waiting) AS waiting, (SELECT count(*) FROM batch_report) AS bound,
-                (SELECT min(q) FROM (SELECT min(queued_at) AS q FROM waiting
-                                     UNION ALL SELECT min(queued_at) FROM batch_report) AS queues) AS oldest",
+                (SELECT min(q) FROM (SELECT min(queued_at) AS q FROM waiting WHERE queued_at >= 0
+                  UNION ALL SELECT min(queued_at) FROM batch_report WHERE queued_at >= 0) AS queues) AS oldest",
     )
     .fetch_one(pool)
     .await?;
@@ -168,25 +220,26 @@ static WAITING_OF: LazyLock<Vec<Sized>> = LazyLock::new(|| {
     })
 });
 
-/// The waiting reports of these nodes, each with the section that is kept; of a node that none waits of there is none.
+/// The waiting reports of these nodes that can be read, each with the section that is kept; of a node that none waits of there
+/// is none.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn waiting_of(
     conn: &mut Conn,
     nodes: &[(&ClusterId, &NodeId)],
-) -> Result<Vec<(Member, Option<Vec<u8>>)>, StoreError> {
-    let mut found = Vec::with_capacity(nodes.len());
+) -> Result<Readable<(Member, Option<Vec<u8>>)>, StoreError> {
+    let mut rows = Vec::with_capacity(nodes.len());
     for (some, statement) in many::split(nodes, &WAITING_OF) {
         let mut query = db::query(statement);
         for (cluster, node) in some {
             query = query.bind(cluster.as_str()).bind(node.as_str());
         }
-        for row in query.fetch_all(&mut *conn).await? {
-            found.push((Member::read(&row)?, row.try_get("section")?));
-        }
+        rows.extend(query.fetch_all(&mut *conn).await?);
     }
-    Ok(found)
+    Readable::of(&rows, |row| {
+        Ok((Member::read(row)?, row.try_get("section").unwrap_or(None)))
+    })
 }
 
 /// What has been accepted of a node.
@@ -226,18 +279,29 @@ impl Intake {
     }
 }
 
-/// What has been accepted of every node.
+/// What has been accepted of every node. A row that cannot be read is passed over, as if nothing had been; the node's next
+/// report has it written anew.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn intakes(pool: &Pool) -> Result<Vec<Intake>, StoreError> {
+    // Gateways that share a store ask again and again.
+    static TOLD: Once = Once::new();
     let rows = db::query(
         "SELECT cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at, refusal_code, refusal_sequence
          FROM intake",
     )
     .fetch_all(pool)
     .await?;
-    rows.iter().map(Intake::read).collect()
+    let all = Readable::of(&rows, Intake::read)?;
+    if all.broken {
+        TOLD.call_once(|| {
+            tracing::error!(
+                "a row of intake cannot be read and is passed over until its node reports; look at the disk"
+            );
+        });
+    }
+    Ok(all.rows)
 }
 
 /// What has been accepted of one node.

@@ -82,7 +82,7 @@ impl Model {
         let mut conn = self.store.reader().acquire().await.unwrap();
         let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
         let found = waiting_of(&mut conn, &[(&cluster, &node)]).await.unwrap();
-        let Some((member, _)) = found.into_iter().next() else {
+        let Some((member, _)) = found.rows.into_iter().next() else {
             return;
         };
         drop(conn);
@@ -490,10 +490,10 @@ proptest! {
 
 async fn waiting_members(store: &Store) -> Vec<Member> {
     let mut conn = store.reader().acquire().await.unwrap();
-    let metas = metas(store.reader()).await.unwrap();
+    let metas = metas(store.reader()).await.unwrap().rows;
     let nodes: Vec<_> = metas.iter().map(|m| (&m.cluster_id, &m.node_id)).collect();
     let found = waiting_of(&mut conn, &nodes).await.unwrap();
-    let mut all: Vec<Member> = found.into_iter().map(|(member, _)| member).collect();
+    let mut all: Vec<Member> = found.rows.into_iter().map(|(member, _)| member).collect();
     assert_eq!(all.len(), metas.len());
     all.sort_by(|a, b| (&a.cluster_id, &a.node_id).cmp(&(&b.cluster_id, &b.node_id)));
     all

@@ -102,7 +102,7 @@ async fn commit_mended(
     if !done.as_ref().is_err_and(StoreError::is_unreadable) {
         return done;
     }
-    let Some(what) = mend(store, reports.iter()).await? else {
+    let Some(what) = mend(store, reports.iter(), false).await? else {
         return done;
     };
     handover.mended(what);

@@ -137,7 +137,7 @@ async fn tokens_that_do_not_count_are_refused_with_their_codes() {
         try_with(&token, &|b| b["hostname"] = json!("a\"b")).await,
         (400, "invalid_field".into())
     );
-    for nobodys in ["0.0.0.0", "ff02::1", "255.255.255.255"] {
+    for nobodys in ["0.0.0.0", "ff02::1", "fe80::7", "255.255.255.255"] {
         assert_eq!(
             try_with(&token, &|b| b["probe_address"] = json!(nobodys)).await,
             (400, "invalid_field".into())

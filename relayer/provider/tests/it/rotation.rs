@@ -45,6 +45,54 @@ async fn enrolled(open: &Client, site: &Site, agent: &mut Agent, body: &Value) {
     .await;
 }
 
+/// The body of a registration of a node that is probed at this address.
+fn probed_at(site: &Site, agent: &Agent, address: &str) -> Value {
+    let token = site.token(&agent.node, &agent.public(), "1h");
+    let mut body = agent.register_body(&token, &agent.csr);
+    body["probe_address"] = json!(address);
+    body
+}
+
+/// Where the store has it that node-0001 is probed; the daemon is down.
+fn on_disk(site: &Site) -> (Value, Value) {
+    let (out, err, code) = site.run(&["node", "show", "node-0001", "-o", "json"]);
+    assert_eq!(code, 0, "{err}");
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    (shown["probe_port"].clone(), shown["probe_address"].clone())
+}
+
+/// A node that asks whom to measure.
+struct Asks {
+    agent: Agent,
+    client: Client,
+    sequence: u32,
+}
+
+impl Asks {
+    async fn enrolled(site: &Site, node: &str) -> Self {
+        let agent = Agent::enrolled(site, node).await;
+        Self {
+            client: agent.client(site),
+            agent,
+            sequence: 0,
+        }
+    }
+
+    /// Where it is told to measure node-0001, once it is told of `node` as well.
+    async fn told_beside(&mut self, site: &Site, node: &str) -> (String, u16) {
+        let mut told = None;
+        eventually("both neighbours", async || {
+            self.sequence += 1;
+            let peers = self.agent.beat(&self.client, site, self.sequence).await.peers;
+            let of = |node: &str| peers.iter().find(|p| p.node_id.as_str() == node);
+            told = of(node).and(of("node-0001")).map(|p| (p.address.clone(), p.port));
+            told.is_some()
+        })
+        .await;
+        told.unwrap()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
     let site = Site::start().await;
@@ -103,16 +151,14 @@ async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certificate_again() {
-    let site = Site::start().await;
+    let mut site = Site::start().await;
     let mut old = Agent::new("node-0001");
-    let token = site.token("node-0001", &old.public(), "1h");
-    let body = old.register_body(&token, &csr(&old.tls));
+    let body = probed_at(&site, &old, "198.51.100.7");
     let open = client(&site.ca(), None);
     enrolled(&open, &site, &mut old, &body).await;
     assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 200);
     let mut new = Agent::new("node-0001");
-    let second = site.token("node-0001", &new.public(), "1h");
-    let mut request = new.register_body(&second, &csr(&new.tls));
+    let mut request = probed_at(&site, &new, "198.51.100.8");
     for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
         request[key] = value;
     }
@@ -121,6 +167,49 @@ async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certific
         problem(post(&open, &site, REGISTER_PATH, &body).await).await,
         (403, "token_used".into())
     );
+    site.stop_daemon().await;
+    // Nor does it say where the node is probed.
+    assert_eq!(on_disk(&site), (json!(9001), json!("198.51.100.8")));
+    site.start_daemon().await;
+    // The same of one of the same key.
+    let third = probed_at(&site, &new, "198.51.100.9");
+    enrolled(&open, &site, &mut new, &third).await;
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &request).await).await,
+        (403, "token_used".into())
+    );
+    site.stop_daemon().await;
+    assert_eq!(on_disk(&site), (json!(9001), json!("198.51.100.9")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_machines_registration_leaves_a_live_node_probed_where_it_was() {
+    let mut site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let mut live = Agent::new("node-0001");
+    let body = probed_at(&site, &live, "198.51.100.7");
+    enrolled(&open, &site, &mut live, &body).await;
+    assert!(live.beat(&live.client(&site), &site, 1).await.accepted);
+    site.wait_sequence(&live.node, 1).await;
+    let mut asks = Asks::enrolled(&site, "node-0002").await;
+
+    let other = Agent::new("node-0001");
+    let mut body = probed_at(&site, &other, "203.0.113.9");
+    body["probe_port"] = json!(9002);
+    eventually("node_exists", async || {
+        let response = post(&open, &site, REGISTER_PATH, &body).await;
+        response.status() != 202 && problem(response).await == (403, "node_exists".into())
+    })
+    .await;
+    // Whoever is told of this one is told what came after that request.
+    let later = Agent::enrolled(&site, "node-0003").await;
+    assert!(later.beat(&later.client(&site), &site, 1).await.accepted);
+    let where_it_was = ("198.51.100.7".to_owned(), 9001);
+    assert_eq!(asks.told_beside(&site, "node-0003").await, where_it_was);
+    site.stop_daemon().await;
+    assert_eq!(on_disk(&site), (json!(9001), json!("198.51.100.7")));
+    site.start_daemon().await;
+    assert_eq!(asks.told_beside(&site, "node-0003").await, where_it_was);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ mod alerts;
 mod backup;
 mod operator;
 mod pair;
+mod probes;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod process;

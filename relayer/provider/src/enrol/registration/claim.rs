@@ -3,7 +3,6 @@ use hpc_schema::time::UnixSeconds;
 use super::super::tokens::{self, TokenState};
 use super::row::{NewRegistration, Registration, RegistrationState};
 use crate::db::{self, Conn};
-use crate::registry;
 use crate::store::{StoreError, int};
 
 /// What [`claim`] found.
@@ -50,7 +49,6 @@ pub async fn claim(
     }
     let Some(found) = by_jti(&mut *conn, new.jti).await? else {
         insert(&mut *conn, new, now_ms).await?;
-        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
         return ours(conn, new.jti).await;
     };
     let rotation = found.rotation.as_ref().map(|(n, s)| (n.as_str(), s.as_str()));
@@ -59,13 +57,11 @@ pub async fn claim(
         if !same {
             return Ok(Claimed::Used);
         }
-        registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
         if new.quoted_by.is_some() && found.quoted_by.as_deref() != new.quoted_by {
             keep_quote(&mut *conn, found.id, new.quoted_by).await?;
         }
         return Ok(Claimed::Ours(Box::new(found)));
     }
-    registry::keep_probe(&mut *conn, new.cluster_id, new.node_id, new.probed).await?;
     if same && now_ms.saturating_sub(found.updated_at) < retry_ms {
         return Ok(Claimed::Ours(Box::new(found)));
     }

@@ -3,7 +3,6 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 
 use crate::db::Row;
-use crate::registry::Probed;
 use crate::store::{StoreError, bytes, opt_uint, text, uint};
 
 /// How far a registration is.
@@ -54,8 +53,6 @@ pub struct NewRegistration<'a> {
     pub hardware_fingerprint: Option<&'a str>,
     /// For a rotation: what the provider is to sign, and the old key's signature, both base64.
     pub rotation: Option<(&'a str, &'a str)>,
-    /// Where it answers latency probes.
-    pub probed: Probed,
     /// Waits for the operator's approval first.
     pub held: bool,
     /// The attestation key that it quotes by, checked.

@@ -23,9 +23,9 @@ use super::{Gateway, body};
 use crate::attest::{self, Quoted};
 use crate::clock;
 use crate::db::Conn;
-use crate::enrol::{self, Claimed, NewRegistration, RegistrationState};
+use crate::enrol::{self, Claimed, NewRegistration, Registration, RegistrationState};
 use crate::identity::Claims;
-use crate::registry::Probed;
+use crate::registry::{self, Node, ProbeEndpoint};
 
 /// After a refusal by the chain, a repeated request is tried anew after so long.
 const RETRY_REFUSED_MS: u64 = 10_000;
@@ -59,12 +59,6 @@ pub(super) async fn register(
             use_of(joined)?
         }
     };
-    let probed = Probed {
-        port: request.probe_port,
-        // v4 as v4, as that of the connection.
-        address: request.probe_address.map(|a| a.to_canonical()),
-        from: connection.ip(),
-    };
     let new = NewRegistration {
         jti: &claims.jti,
         cluster_id: &claims.cluster_id,
@@ -77,21 +71,29 @@ pub(super) async fn register(
             .registration_nonce
             .as_deref()
             .zip(request.rotation_signature.as_deref()),
-        probed,
         held,
         quoted_by: quoted.as_ref().map(|q| q.key.as_str()),
     };
     let claimed = enrol::claim(&mut tx, &new, now_ms, RETRY_REFUSED_MS).await?;
-    if matches!(claimed, Claimed::Ours(_)) {
+    let on_record = gateway.registry.node(&claims.cluster_id, &claims.sub);
+    let mut probed = None;
+    if let Claimed::Ours(registration) = &claimed {
         same_machine(&mut tx, &claims, quoted.as_ref()).await?;
+        if says_where_to_probe(&claims, registration, on_record.as_deref()) {
+            let endpoint = ProbeEndpoint {
+                port: request.probe_port,
+                // v4 as v4, as that of the connection.
+                address: request.probe_address.map(|a| a.to_canonical()),
+                from: connection.ip(),
+            };
+            registry::keep_probe(&mut tx, &claims.cluster_id, &claims.sub, endpoint).await?;
+            probed = Some(endpoint);
+        }
     }
     // Pinned is who is on chain: nobody takes a node's place before that, nor once another has taken it.
     if let (Claimed::Ours(registration), Some(quoted)) = (&claimed, &quoted)
         && registration.state == RegistrationState::OnChain
-        && gateway
-            .registry
-            .node(&claims.cluster_id, &claims.sub)
-            .is_some_and(|n| Some(n.chain.epoch) == registration.epoch)
+        && on_record.is_some_and(|n| Some(n.chain.epoch) == registration.epoch)
     {
         attest::pin(&mut tx, (&claims.cluster_id, &claims.sub), quoted, now.0).await?;
         // Whatever the token asked for: from here on it is this machine's.
@@ -121,9 +123,11 @@ pub(super) async fn register(
             ));
         }
     };
-    gateway
-        .registry
-        .set_probe(&claims.cluster_id, &claims.sub, probed);
+    if let Some(endpoint) = probed {
+        gateway
+            .registry
+            .set_probe(&claims.cluster_id, &claims.sub, endpoint);
+    }
     match registration.state {
         RegistrationState::Queued | RegistrationState::Sent => {
             gateway.wake.call();
@@ -132,6 +136,15 @@ pub(super) async fn register(
         RegistrationState::Refused => Err(refused(&registration)),
         RegistrationState::OnChain => done(&gateway, &claims, &csr, &registration, now_ms).await,
     }
+}
+
+/// Whether this request has a say in where the node is probed. One on record is probed where it said until another
+/// registration counts: a key beside it comes to that with the repeat that follows, and one that was replaced never.
+fn says_where_to_probe(claims: &Claims, registration: &Registration, on_record: Option<&Node>) -> bool {
+    on_record.is_none_or(|node| match registration.epoch {
+        Some(epoch) => epoch >= node.chain.epoch,
+        None => *node.key() == claims.pubkey,
+    })
 }
 
 /// Where a TPM is pinned for the node, or the token names one, the registration must come from that machine.

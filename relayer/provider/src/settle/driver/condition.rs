@@ -114,12 +114,12 @@ impl Driver {
 
     /// Gas limits are fitted, and what the chain would refuse is found out in a block: everything goes on.
     pub(in crate::settle) fn simulates_nothing(&self) {
-        let message = "the node of chain.rpc simulates nothing, gas limits are fitted: set grpc.enable or api.enable in its \
-                       app.toml, or put an endpoint first that has one of them";
+        let message = "what chain.rpc names simulates nothing, gas limits are fitted: set grpc.enable or api.enable in the \
+                       app.toml of one of its nodes, or add an endpoint that has one of them";
         self.health.raise("simulation_missing", message);
     }
 
-    /// The node simulates, as it should.
+    /// A node simulates, as it should.
     pub(in crate::settle) fn simulates(&self) {
         self.health.clear("simulation_missing");
     }

@@ -105,7 +105,7 @@ impl Driver {
         }
         self.looked_at = now;
         self.wake.looks();
-        let waits = queue::read(&self.store, &self.registry, now).await?;
+        let waits = queue::read(&self.store, &self.registry, &self.backlog, now).await?;
         let limits = self.limits();
         self.forget_apart(&waits);
         let free = waits

@@ -202,9 +202,15 @@ impl Driver {
             }
             Err(SignError::Query(QueryError::NoSimulation)) => {
                 self.simulates_nothing();
-                Ok(self.fit.gas(load))
+                Ok(self.fit.most(load))
             }
-            Err(e) => Err(e),
+            Err(e) => {
+                // What is refused by it has been simulated.
+                if let SignError::Query(QueryError::Contract { .. } | QueryError::Refused { .. }) = &e {
+                    self.simulates();
+                }
+                Err(e)
+            }
         }
     }
 

@@ -32,10 +32,15 @@ impl Driver {
         };
         let registry = &self.registry;
         let now = registry.tip().time;
-        let (pages, steps) = extent(&registry.nodes(), &cluster_id, &registry.params(), now);
-        let carries = |limit: u64| Load::Sweep {
-            pages: pages.min(limit),
-            steps: steps.min(limit.saturating_mul(u64::from(PAGE_SLOTS))),
+        let found = extent(&registry.nodes(), &cluster_id, &registry.params(), now);
+        let carries = |limit: u64| {
+            let nodes = limit.saturating_mul(u64::from(PAGE_SLOTS));
+            Load::Sweep {
+                pages: found.pages.min(limit),
+                stepped_pages: found.stepped_pages.min(limit),
+                steps: found.steps.min(nodes),
+                deregistered: found.deregistered.min(nodes),
+            }
         };
         let duty = Duty::Sweep(cluster_id.clone());
         self.compose_upkeep(request, &duty, SWEEP_PAGES, sweep, carries)

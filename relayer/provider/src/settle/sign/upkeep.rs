@@ -81,7 +81,12 @@ mod tests {
     /// The limits that a prune of 32 is simulated with, one after the other, and what comes of it.
     async fn tried(answer: fn(u64) -> Answer) -> (Vec<u64>, Option<u64>, Driver) {
         let dir = tempfile::tempdir().unwrap();
-        let mut d = driver(dir.path()).await;
+        let d = driver(dir.path()).await;
+        tried_by(d, answer).await
+    }
+
+    /// The same by a driver that has tried before.
+    async fn tried_by(mut d: Driver, answer: fn(u64) -> Answer) -> (Vec<u64>, Option<u64>, Driver) {
         let limits = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&limits);
         let fake = chain(Arc::default(), move |asked: &Value| {
@@ -91,7 +96,7 @@ mod tests {
         });
         d.client = RegistryClient::new(fake.await, "wasm1contract");
         let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
-        let removed = |nodes| Load::Prune { nodes };
+        let removed = |nodes| Load::Prune { pages: 1, nodes };
         let composed = d
             .compose_upkeep(REQUEST, &Duty::Prune, 32, prune, removed)
             .await
@@ -131,18 +136,36 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_node_simulates_is_learnt_and_what_it_does_not_is_fitted_and_said() {
-        let load = |nodes| Load::Prune { nodes };
-        let fresh = Fit::default().gas(load(32));
+        let load = Load::Prune { pages: 1, nodes: 32 };
+        let fresh = Fit::default();
         let (_, gas, d) = tried(|_| Answer::Gas(3_000_000)).await;
         assert_eq!(gas, Some(3_000_000));
-        assert!(d.fit.gas(load(32)) > fresh && d.health.troubles().is_empty());
+        assert!(d.fit.gas(load) > fresh.gas(load) && d.health.troubles().is_empty());
         let (limits, gas, d) = tried(|_| Answer::NoService).await;
-        assert_eq!((limits, gas), (vec![32], Some(fresh)));
+        assert_eq!((limits, gas), (vec![32], Some(fresh.most(load))));
         let said: Vec<_> = d.health.troubles().into_iter().map(|t| t.code).collect();
         assert_eq!(said, ["simulation_missing"]);
         assert!(d.health.reasons().is_empty(), "the daemon works all the same");
-        d.simulates();
-        assert!(d.health.troubles().is_empty());
+        let (_, gas, d) = tried_by(d, |_| Answer::Gas(3_000_000)).await;
+        assert!(gas.is_some() && d.health.troubles().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_node_that_refuses_what_it_has_simulated_simulates() {
+        for refusal in [
+            "invalid_field: limit must be 1 to 256, is 0: execute wasm contract failed",
+            "out of gas in location: ReadFlat; gasWanted: 0, gasUsed: 50000001",
+        ] {
+            let (_, _, mut d) = tried(|_| Answer::NoService).await;
+            let said = |d: &Driver| d.health.troubles().iter().any(|t| t.code == "simulation_missing");
+            assert!(said(&d));
+            let fake = chain(Arc::default(), move |_: &Value| Answer::Fails(refusal));
+            d.client = RegistryClient::new(fake.await, "wasm1contract");
+            let message = d.message(&ExecuteMsg::Prune { limit: Some(1) }).unwrap();
+            let load = Load::Prune { pages: 1, nodes: 1 };
+            d.gas(REQUEST, vec![message], load).await.unwrap_err();
+            assert!(!said(&d), "{refusal}");
+        }
     }
 
     #[tokio::test]

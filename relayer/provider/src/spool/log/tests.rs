@@ -198,7 +198,7 @@ async fn a_start_takes_in_what_the_journal_holds_of_a_node_whose_row_cannot_be_r
     damage(&store, "UPDATE waiting SET epoch = -1").await;
     store.close().await;
     let (store, log) = open(&path).await;
-    let waits = metas(store.reader()).await.unwrap();
+    let waits = metas(store.reader()).await.unwrap().rows;
     assert_eq!((waits.len(), waits[0].epoch, waits[0].sequence), (1, 1, 5));
     let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
     let said = timeout(Duration::from_secs(20), async {
@@ -213,6 +213,54 @@ async fn a_start_takes_in_what_the_journal_holds_of_a_node_whose_row_cannot_be_r
     assert!(said.contains("waiting.epoch"), "{said}");
     drop(spool);
     task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_start_mends_the_rows_of_nodes_of_which_nothing_comes_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.db");
+    let (store, log) = open(&path).await;
+    let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    let of = |node: u32| Accept {
+        node_id: format!("node-{node:04}").parse().unwrap(),
+        ..report(1, 4, 7)
+    };
+    for node in 1..=4 {
+        assert!(spool.accept(of(node)).await.unwrap().accepted);
+    }
+    drop(spool);
+    task.await.unwrap();
+    for sql in [
+        "UPDATE waiting SET queued_at = -1 WHERE node_id = 'node-0001'",
+        "UPDATE waiting SET sequence = -1 WHERE node_id = 'node-0002'",
+        "UPDATE intake SET highest_sequence = -1 WHERE node_id = 'node-0003'",
+    ] {
+        damage(&store, sql).await;
+    }
+    // What holds for one is asked of all.
+    let asked = depth(store.reader()).await.unwrap();
+    assert_eq!((asked.waiting, asked.oldest), (4, Some(7)));
+    store.close().await;
+    let (store, log) = open(&path).await;
+    let said = log.mended.clone().unwrap();
+    assert!(said.contains("node-000"), "{said}");
+    let waits = metas(store.reader()).await.unwrap();
+    let names: Vec<_> = waits.rows.iter().map(|m| m.node_id.as_str()).collect();
+    assert_eq!(names, ["node-0001", "node-0003", "node-0004"]);
+    assert!(!waits.broken);
+    let since: Vec<_> = waits.rows.iter().map(|m| m.queued_at).collect();
+    assert_eq!(since, [7, 7, 7]);
+    let intakes = intakes(store.reader()).await.unwrap();
+    assert!(
+        intakes
+            .iter()
+            .all(|i| (i.acked_sequence, i.highest_sequence) == (4, 4))
+    );
+    assert_eq!(intakes.len(), 4);
+    drop(log);
+    store.close().await;
+    let (_, log) = open(&path).await;
+    assert_eq!(log.mended, None, "once");
 }
 
 #[tokio::test]

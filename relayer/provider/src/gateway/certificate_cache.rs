@@ -11,68 +11,68 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use sha2::{Digest as _, Sha256};
 
-/// Chains of one generation; two are kept.
-const GENERATION: usize = 8_192;
+/// Chains of one generation; two are kept: all of so many nodes are remembered, at most twice as many are kept.
+const GENERATION: usize = 16_384;
 
 /// SHA-256 of a chain.
 type Digest = [u8; 32];
 
 /// When a chain has been found good, UNIX seconds, and until when it is.
 #[derive(Debug, Clone, Copy)]
-struct Good {
+struct Validity {
     from: u64,
     until: u64,
 }
 
 /// The chains found good last.
 #[derive(Default)]
-struct Seen {
-    recent: HashMap<Digest, Good>,
-    former: HashMap<Digest, Good>,
+struct Cache {
+    recent: HashMap<Digest, Validity>,
+    former: HashMap<Digest, Validity>,
 }
 
-impl Seen {
-    fn of(&mut self, chain: &Digest) -> Option<Good> {
+impl Cache {
+    fn get(&mut self, chain: &Digest) -> Option<Validity> {
         let known = self.recent.get(chain).copied();
         known.or_else(|| {
-            let good = self.former.remove(chain)?;
-            self.put(*chain, good);
-            Some(good)
+            let validity = self.former.remove(chain)?;
+            self.insert(*chain, validity);
+            Some(validity)
         })
     }
 
-    fn put(&mut self, chain: Digest, good: Good) {
+    fn insert(&mut self, chain: Digest, validity: Validity) {
         if self.recent.len() >= GENERATION {
             self.former = mem::take(&mut self.recent);
         }
-        self.recent.insert(chain, good);
+        self.recent.insert(chain, validity);
     }
 }
 
 /// A verifier that asks another one about each chain once. It lives as long as the CAs that it is of: others are asked anew.
 /// That the other end holds the certificate's key is proven in each handshake.
-pub(super) struct Vouched {
-    by: Arc<dyn ClientCertVerifier>,
-    seen: Mutex<Seen>,
+pub(super) struct CachingVerifier {
+    inner: Arc<dyn ClientCertVerifier>,
+    cache: Mutex<Cache>,
 }
 
-impl Vouched {
-    pub(super) fn by(by: Arc<dyn ClientCertVerifier>) -> Self {
+impl CachingVerifier {
+    pub(super) fn new(inner: Arc<dyn ClientCertVerifier>) -> Self {
         Self {
-            by,
-            seen: Mutex::default(),
+            inner,
+            cache: Mutex::default(),
         }
     }
 
-    fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    fn cache<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        look(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl fmt::Debug for Vouched {
+impl fmt::Debug for CachingVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vouched")
-            .field("by", &self.by)
+        f.debug_struct("CachingVerifier")
+            .field("inner", &self.inner)
             .finish_non_exhaustive()
     }
 }
@@ -96,17 +96,17 @@ fn until(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Option<u64> 
     Some(least)
 }
 
-impl ClientCertVerifier for Vouched {
+impl ClientCertVerifier for CachingVerifier {
     fn offer_client_auth(&self) -> bool {
-        self.by.offer_client_auth()
+        self.inner.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.by.client_auth_mandatory()
+        self.inner.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.by.root_hint_subjects()
+        self.inner.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -117,13 +117,13 @@ impl ClientCertVerifier for Vouched {
     ) -> Result<ClientCertVerified, Error> {
         let (chain, at) = (digest(leaf, rest), now.as_secs());
         // Before it was found good nothing is known: it may not have begun.
-        let known = self.seen(|seen| seen.of(&chain));
-        if known.is_some_and(|good| (good.from..=good.until).contains(&at)) {
+        let known = self.cache(|cache| cache.get(&chain));
+        if known.is_some_and(|known| (known.from..=known.until).contains(&at)) {
             return Ok(ClientCertVerified::assertion());
         }
-        let verified = self.by.verify_client_cert(leaf, rest, now)?;
+        let verified = self.inner.verify_client_cert(leaf, rest, now)?;
         if let Some(until) = until(leaf, rest) {
-            self.seen(|seen| seen.put(chain, Good { from: at, until }));
+            self.cache(|cache| cache.insert(chain, Validity { from: at, until }));
         }
         Ok(verified)
     }
@@ -134,7 +134,7 @@ impl ClientCertVerifier for Vouched {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by.verify_tls12_signature(message, leaf, signed)
+        self.inner.verify_tls12_signature(message, leaf, signed)
     }
 
     fn verify_tls13_signature(
@@ -143,15 +143,15 @@ impl ClientCertVerifier for Vouched {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by.verify_tls13_signature(message, leaf, signed)
+        self.inner.verify_tls13_signature(message, leaf, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
-        self.by.requires_raw_public_keys()
+        self.inner.requires_raw_public_keys()
     }
 }
 
@@ -226,11 +226,11 @@ mod tests {
     #[test]
     fn a_chain_is_judged_once_within_its_time_and_anew_outside_of_it() {
         let counting = Arc::new(Counting::default());
-        let vouched = Vouched::by(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
+        let verifier = CachingVerifier::new(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
         let asked = || counting.asked.load(Ordering::Relaxed);
         let (one, other) = (certificate(), certificate());
         let judge =
-            |leaf, rest: &[CertificateDer<'_>], at| vouched.verify_client_cert(leaf, rest, at).is_ok();
+            |leaf, rest: &[CertificateDer<'_>], at| verifier.verify_client_cert(leaf, rest, at).is_ok();
         for at in [100, 100, 101, 86_400] {
             assert!(judge(&one, &[], after(at)));
         }
@@ -249,23 +249,31 @@ mod tests {
     #[test]
     fn what_is_refused_is_asked_for_again_and_what_connects_is_kept_within_a_bound() {
         let counting = Arc::new(Counting::default());
-        let vouched = Vouched::by(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
+        let verifier = CachingVerifier::new(Arc::clone(&counting) as Arc<dyn ClientCertVerifier>);
         let one = certificate();
         for _ in 0..2 {
-            assert!(vouched.verify_client_cert(&one, &[], after(90_000)).is_err());
+            assert!(verifier.verify_client_cert(&one, &[], after(90_000)).is_err());
         }
         assert_eq!(counting.asked.load(Ordering::Relaxed), 2);
-        let good = Good {
+        let good = Validity {
             from: 0,
             until: u64::MAX,
         };
         let name = |n: usize| -> Digest { Sha256::digest(n.to_be_bytes()).into() };
-        let mut seen = Seen::default();
-        for n in 0..10 * GENERATION {
-            seen.put(name(n), good);
-            assert!(seen.of(&name(0)).is_some(), "it connects all the time");
+        let (mut cache, first) = (Cache::default(), name(0));
+        for n in 0..4 * GENERATION {
+            cache.insert(name(n), good);
+            assert!(cache.get(&first).is_some(), "it connects all the time");
         }
-        assert!(seen.recent.len() + seen.former.len() <= 2 * GENERATION);
-        assert!(seen.of(&name(1)).is_none());
+        assert!(cache.recent.len() + cache.former.len() <= 2 * GENERATION);
+        assert!(cache.get(&name(1)).is_none());
+        // So many nodes that connect in turn, on top of what was there before.
+        let chains: Vec<_> = (1..=GENERATION).map(name).collect();
+        for chain in &chains {
+            cache.insert(*chain, good);
+        }
+        for _ in 0..2 {
+            assert!(chains.iter().all(|chain| cache.get(chain).is_some()));
+        }
     }
 }
