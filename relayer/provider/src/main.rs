@@ -10,7 +10,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages, of which most stay resident for little that is used: a third of the daemon's
+    // The allocator asks for huge pages, of which most stay resident for little that is used: a quarter of the daemon's
     // memory, and no faster. A kernel without them refuses, which is as good.
     rustix::thread::disable_transparent_huge_pages(true).ok();
     ExitCode::from(virtengine_provider::cli::main())

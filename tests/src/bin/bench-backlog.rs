@@ -200,13 +200,9 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     let full = args.outage.min(FULL_SECONDS);
     let early = watch(&site, Duration::from_secs(full), |_| false)?.1;
     let rest = args.outage - full;
-    let late = if rest > 0 {
-        Some(watch(&site, Duration::from_secs(rest), |_| false)?.1)
-    } else {
-        None
-    };
+    let late = watch(&site, Duration::from_secs(rest), |_| false)?.1;
     let end = look(&site)?.store;
-    let outage = early.most(late.unwrap_or_default());
+    let outage = early.most(late);
     site.chain.resume()?;
     eprintln!("the chain is back");
     let limit = Duration::from_secs(RECOVERY_SECONDS);
@@ -229,26 +225,22 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
             "{most} reports of {nodes_count} nodes {what}"
         );
     }
-    let growth_percent = late.map(|late| {
-        let grown = late.store.bytes().saturating_sub(early.store.bytes());
-        (grown * 100).div_ceil(early.store.bytes().max(1))
-    });
+    let grown = late.store.bytes().saturating_sub(early.store.bytes());
+    let growth_percent = (grown * 100).div_ceil(early.store.bytes().max(1));
     let kib_most = KIB_FIXED + KIB_A_NODE * nodes_count;
     ensure!(
         end.kib() <= kib_most,
         "the store has {} KiB at the end of the halt, target {kib_most}: {end:?}",
         end.kib()
     );
-    if let Some(percent) = growth_percent {
-        ensure!(
-            percent <= GROWTH_PERCENT,
-            "the store grew by {percent} % after {full} s of the halt, target {GROWTH_PERCENT}: {:?}, then {:?}",
-            early.store,
-            late.map(|late| late.store)
-        );
-    }
+    ensure!(
+        growth_percent <= GROWTH_PERCENT,
+        "the store grew by {growth_percent} % after {full} s of the halt, target {GROWTH_PERCENT}: {:?}, then {:?}",
+        early.store,
+        late.store
+    );
     let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-    let mut figures = json!({
+    Ok(json!({
         "nodes": args.nodes,
         "interval_s": args.interval,
         "outage_s": args.outage,
@@ -264,6 +256,8 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         "store_kib_end_wal": end.wal / 1024,
         "store_kib_end_intake": end.intake / 1024,
         "store_bytes_a_node_end": end.bytes() / nodes_count.max(1),
+        "store_growth_percent": (rest > 0).then_some(growth_percent),
+        "store_growth_percent_target": (rest > 0).then_some(GROWTH_PERCENT),
         "waiting_most": outage.waiting,
         "bound_most": outage.bound,
         "oldest_s_steady": steady.oldest_seconds,
@@ -272,12 +266,7 @@ fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         "applied_on_chain": applied,
         "applied_twice": 0,
         "blocks": blocks,
-    });
-    if let (Some(percent), Some(figures)) = (growth_percent, figures.as_object_mut()) {
-        figures.insert("store_growth_percent".into(), percent.into());
-        figures.insert("store_growth_percent_target".into(), GROWTH_PERCENT.into());
-    }
-    Ok(figures)
+    }))
 }
 
 /// Looks every second until it is calm or the time is over; how long that took, and the most of everything.

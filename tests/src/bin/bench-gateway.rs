@@ -204,9 +204,9 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         let (nodes, count) = (&world.speaking, args.handshakes);
         // As after an outage: the gateway has met these before.
         shaken.push(shake(world.pid, world.address, nodes, count).await?);
-        let first = new
-            .next()
-            .context("no nodes are left that have not spoken: --nodes must be above --connections")?;
+        let first = new.next().context(
+            "too few nodes are left that have not spoken: --nodes must be above --connections by --rounds at least",
+        )?;
         new_shaken.push(shake(world.pid, world.address, first, first.len()).await?);
         go_shaken.push(shake(peer.process.id(), peer.address, nodes, count / 3).await?);
         floors.push(floor::measure(&setting)?);

@@ -187,7 +187,7 @@ impl Endpoints {
     /// Calls `ask` on the best endpoint, and on the next one while the failure is transient.
     ///
     /// # Errors
-    /// The last failure; that a service is missing ([`RpcError::NoService`]) if every endpoint that answers says so.
+    /// The last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -204,20 +204,16 @@ impl Endpoints {
             }
             match ask(client.clone()).await {
                 Ok(answer) => return Ok(answer),
-                Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => {
-                    // To be behind, not to execute yet or to have no such service is no failure: other questions are
-                    // answered as well as ever.
-                    let lacks = matches!(e.rpc(), Some(RpcError::NoService { .. }));
-                    if !lacks && !matches!(e.rpc(), Some(RpcError::Behind { .. } | RpcError::NotReady { .. }))
-                    {
+                // To be behind, not to execute yet or to have no such service is no failure: other questions are answered
+                // as well as ever.
+                Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => match e.rpc() {
+                    Some(RpcError::NoService { .. }) => no_service = Some(e),
+                    Some(RpcError::Behind { .. } | RpcError::NotReady { .. }) => last = e,
+                    _ => {
                         self.failed(id);
-                    }
-                    if lacks {
-                        no_service = Some(e);
-                    } else {
                         last = e;
                     }
-                }
+                },
                 Err(e) => return Err(e),
             }
         }

@@ -34,7 +34,7 @@ const COMMANDS_KEPT_SECONDS: u64 = 30 * 24 * 3600;
 const EVENTS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 /// How long tokens that have expired, and registrations that have ended, stay on record.
 const ENROLMENTS_KEPT_SECONDS: u64 = 90 * 24 * 3600;
-/// How often the gateway's certificate is looked at, and what is longer past than that is forgotten.
+/// How often the gateway's certificate is looked at, and old tokens and registrations are forgotten.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the tasks share.

@@ -16,7 +16,7 @@ const MOST: i64 = 1000;
 /// # Errors
 /// If the store fails.
 pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<u64, StoreError> {
-    let registrations = db::query(
+    let done = db::query(
         "DELETE FROM registration WHERE id IN (
            SELECT r.id FROM registration r JOIN token t ON t.jti = r.jti
            JOIN (SELECT cluster_id, node_id, max(id) AS id, max(CASE WHEN state = 'on_chain' THEN epoch END) AS epoch
@@ -32,32 +32,25 @@ pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<u64, StoreErr
     .bind(MOST)
     .execute(&mut *conn)
     .await?;
-    let tokens = db::query(
-        "DELETE FROM token WHERE jti IN (
-           SELECT t.jti FROM token t
-           JOIN (SELECT cluster_id, max(jti) AS jti FROM token GROUP BY cluster_id) n ON n.cluster_id = t.cluster_id
-           WHERE t.expires_at_s < ? AND t.jti < n.jti
-             AND NOT EXISTS (SELECT 1 FROM registration r WHERE r.jti = t.jti)
-           LIMIT ?)",
-    )
-    .bind(int(before.0))
-    .bind(MOST)
-    .execute(&mut *conn)
-    .await?;
-    let joins = db::query(
-        "DELETE FROM join_token WHERE jti IN (
-           SELECT j.jti FROM join_token j
-           JOIN (SELECT cluster_id, max(jti) AS jti FROM join_token GROUP BY cluster_id) n ON n.cluster_id = j.cluster_id
-           WHERE j.expires_at_s < ? AND j.jti < n.jti
-             AND NOT EXISTS (SELECT 1 FROM token t WHERE t.parent = j.jti)
-           LIMIT ?)",
-    )
-    .bind(int(before.0))
-    .bind(MOST)
-    .execute(conn)
-    .await?;
-    let gone = [registrations, tokens, joins].map(db::Done::rows_affected);
-    Ok(gone.iter().sum())
+    let mut gone = done.rows_affected();
+    for (table, uses) in [
+        ("token", "registration u WHERE u.jti = t.jti"),
+        ("join_token", "token u WHERE u.parent = t.jti"),
+    ] {
+        let done = db::query(format!(
+            "DELETE FROM {table} WHERE jti IN (
+               SELECT t.jti FROM {table} t
+               JOIN (SELECT cluster_id, max(jti) AS jti FROM {table} GROUP BY cluster_id) n ON n.cluster_id = t.cluster_id
+               WHERE t.expires_at_s < ? AND t.jti < n.jti AND NOT EXISTS (SELECT 1 FROM {uses})
+               LIMIT ?)"
+        ))
+        .bind(int(before.0))
+        .bind(MOST)
+        .execute(&mut *conn)
+        .await?;
+        gone += done.rows_affected();
+    }
+    Ok(gone)
 }
 
 #[cfg(test)]

@@ -197,6 +197,14 @@ mod tests {
             at.set_probe(&self.cluster, &self.node, probed);
         }
 
+        /// What the store has of the node.
+        async fn kept(&self) -> Contact {
+            let mut tx = self.db.begin().await.unwrap();
+            let kept = contact_of(&mut tx, &self.cluster, &self.node).await.unwrap();
+            tx.commit().await.unwrap();
+            kept.unwrap()
+        }
+
         /// What a gateway knows that starts now.
         async fn restarted(&self) -> Registry {
             let registry = Registry::new("c", "k");
@@ -244,14 +252,21 @@ mod tests {
         scene.registers(&other, None).await;
         behind.turned_away(&scene.cluster, &scene.node, Code::RateLimited, 1_700);
         save_contacts(&scene.db, &behind).await.unwrap();
-        let mut tx = scene.db.begin().await.unwrap();
-        let kept = contact_of(&mut tx, &scene.cluster, &scene.node).await.unwrap();
-        tx.commit().await.unwrap();
-        let kept = kept.unwrap();
+        let kept = scene.kept().await;
         assert_eq!((kept.probe_port, kept.probe_address), (Some(9461), None));
         assert_eq!(kept.refusal, Some((Code::RateLimited, 1_700)));
         // As it does once it sees that the node has changed.
         behind.take_probe(&scene.cluster, &scene.node, &kept);
+        assert_eq!(scene.told(&behind).await, NAT.to_string());
+        // It reports to the other one, from elsewhere.
+        other.accepted(&scene.cluster, &scene.node, 1, 2, 1_800, OTHER_NAT);
+        save_contacts(&scene.db, &other).await.unwrap();
+        let moved = scene.kept().await;
+        behind.take_probe(&scene.cluster, &scene.node, &moved);
+        assert_eq!(scene.told(&behind).await, OTHER_NAT.to_string());
+        // And then to this one, which has not written that yet.
+        behind.accepted(&scene.cluster, &scene.node, 1, 3, 1_900, NAT);
+        behind.take_probe(&scene.cluster, &scene.node, &moved);
         assert_eq!(scene.told(&behind).await, NAT.to_string());
     }
 }

@@ -1,7 +1,7 @@
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 
-use super::store::{Known, read};
+use super::store::{COLUMNS, Known, TABLES, read};
 use crate::db::{self, Pool};
 use crate::page::{Page, Window};
 use crate::store::{StoreError, opt_uint, sequence, uint};
@@ -35,14 +35,14 @@ pub struct Which<'a> {
 pub async fn listed(pool: &Pool, which: Which<'_>, window: Window<'_>) -> Result<Page<Listed>, StoreError> {
     let [cluster, node] = window.texts::<2>()?;
     // What is not asked for stands in no condition: either index can then be used.
-    let mut sql = "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
-                c.order_until_s, c.refusal_code, c.refusal_at, d.reason AS disabled_reason, i.epoch AS intake_epoch,
-                i.acked_sequence, i.received_at AS intake_at, i.refusal_code AS chain_code, i.refusal_at AS chain_at
-         FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
+    let mut sql = format!(
+        "SELECT {COLUMNS}, d.reason AS disabled_reason, i.epoch AS intake_epoch, i.acked_sequence,
+                i.received_at AS intake_at, i.refusal_code AS chain_code, i.refusal_at AS chain_at
+         FROM {TABLES}
          LEFT JOIN intake i ON i.cluster_id = n.cluster_id AND i.node_id = n.node_id
          LEFT JOIN disabled d ON d.cluster_id = n.cluster_id AND d.node_id = n.node_id
          WHERE (n.cluster_id, n.node_id) > (?, ?)"
-        .to_owned();
+    );
     if which.cluster.is_some() {
         sql.push_str(" AND n.cluster_id = ?");
     }

@@ -2,7 +2,7 @@
 
 use hpc_schema::time::UnixSeconds;
 
-use super::store::read;
+use super::store::{COLUMNS, TABLES, read};
 use super::view::Registry;
 use crate::db;
 use crate::spool;
@@ -29,12 +29,9 @@ pub async fn catch_up(
         return Ok(());
     }
     let from = mark.0;
-    let nodes = db::query(
-        "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
-                c.order_until_s, c.refusal_code, c.refusal_at
-         FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
-         WHERE n.changed > ? ORDER BY n.changed LIMIT ?",
-    )
+    let nodes = db::query(format!(
+        "SELECT {COLUMNS} FROM {TABLES} WHERE n.changed > ? ORDER BY n.changed LIMIT ?"
+    ))
     .bind(from)
     .bind(AT_ONCE)
     .fetch_all(store.reader())
@@ -64,11 +61,17 @@ pub async fn catch_up(
         .fetch_all(store.reader())
         .await?;
     for row in &refused {
-        let intake = spool::Intake::read(row)?;
-        if let Some((code, sequence)) = intake.refusal {
-            registry.refused(&intake.cluster_id, &intake.node_id, code, sequence);
-        }
         reached = reached.max(row.try_get("changed")?);
+        match spool::Intake::read(row) {
+            Ok(intake) => {
+                if let Some((code, sequence)) = intake.refusal {
+                    registry.refused(&intake.cluster_id, &intake.node_id, code, sequence);
+                }
+            }
+            // It keeps nobody from settling; the node's next report has it written anew.
+            Err(e) if e.is_unreadable() => {}
+            Err(e) => return Err(e),
+        }
     }
     mark.0 = reached;
     Ok(())

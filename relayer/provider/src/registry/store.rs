@@ -67,19 +67,21 @@ pub struct Known {
     pub contact: Contact,
 }
 
+/// What [`read`] reads, of [`TABLES`].
+pub(super) const COLUMNS: &str =
+    "n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
+     c.order_until_s, c.refusal_code, c.refusal_at";
+/// Nodes, with what the gateways know beside the chain.
+pub(super) const TABLES: &str =
+    "node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id";
+
 /// Every node on record, in order of cluster and id.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn known(pool: &Pool) -> Result<Vec<Known>, StoreError> {
-    let rows = db::query(
-        "SELECT n.*, c.address, c.probe_port, c.probe_address, c.order_kind, c.order_id, c.order_at_s,
-                c.order_until_s, c.refusal_code, c.refusal_at
-         FROM node n LEFT JOIN contact c ON c.cluster_id = n.cluster_id AND c.node_id = n.node_id
-         ORDER BY n.cluster_id, n.node_id",
-    )
-    .fetch_all(pool)
-    .await?;
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} ORDER BY n.cluster_id, n.node_id");
+    let rows = db::query(sql).fetch_all(pool).await?;
     rows.iter().map(read).collect()
 }
 

@@ -36,7 +36,7 @@ pub enum SyncError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A cluster, for a reason that is its own.
-    #[error("cluster {0} cannot be read, the others are: {1}")]
+    #[error("cluster {0} cannot be read, which keeps no other from being read: {1}")]
     Cluster(ClusterId, Box<SyncError>),
 }
 

@@ -279,13 +279,20 @@ impl Registry {
         });
     }
 
-    /// What another gateway has kept of the node's newest registration.
+    /// What other gateways have kept of the node: its newest registration, and where it reports from. Of the latter what is not
+    /// written yet here is newer.
     pub fn take_probe(&self, cluster: &ClusterId, node: &NodeId, kept: &Contact) {
-        self.change(cluster, node, |n| {
-            n.contact.probe_port = kept.probe_port;
-            n.contact.probe_address = kept.probe_address;
-            false
-        });
+        let mut inner = self.write();
+        let unwritten = inner.dirty.contains(&(cluster.clone(), node.clone()));
+        let Some(entry) = inner.get_mut(cluster, node) else {
+            return;
+        };
+        let contact = &mut Arc::make_mut(entry).contact;
+        contact.probe_port = kept.probe_port;
+        contact.probe_address = kept.probe_address;
+        if !unwritten {
+            contact.address = kept.address.or(contact.address);
+        }
     }
 
     fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {

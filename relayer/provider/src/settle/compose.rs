@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::driver::Driver;
-use super::duty::would_step;
+use super::duty::{pages, would_step};
 use super::fit::{CHECK_AGAIN, Load, ReportLoad, STEP};
 use super::plan::{Decision, plan};
 use super::queue::{self, Queue};
@@ -177,12 +177,6 @@ fn load(carried: &[(&Arc<Node>, Option<usize>)], others: u64, params: &Params, n
         stepped_pages: pages(stepping.iter().copied()),
         steps: count(stepping.len()),
     })
-}
-
-/// In how many pages they are.
-fn pages<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> u64 {
-    let pages: BTreeSet<_> = nodes.map(|n| (&n.cluster_id, n.chain.page)).collect();
-    count(pages.len())
 }
 
 fn count(n: usize) -> u64 {

@@ -62,6 +62,13 @@ pub fn sweeps(
         .collect()
 }
 
+/// In how many pages these nodes are.
+#[must_use]
+pub fn pages<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> u64 {
+    let pages: BTreeSet<_> = nodes.map(|n| (&n.cluster_id, n.chain.page)).collect();
+    u64::try_from(pages.len()).unwrap_or(u64::MAX)
+}
+
 /// How much a sweep of a cluster finds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -79,10 +86,6 @@ pub struct Extent {
 #[must_use]
 pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: UnixSeconds) -> Extent {
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-    let pages = |of: &[&Arc<Node>]| {
-        let pages: BTreeSet<u16> = of.iter().map(|n| n.chain.page).collect();
-        count(pages.len())
-    };
     let of: Vec<_> = nodes.iter().filter(|n| n.cluster_id == *cluster).collect();
     let soon = now.plus(AHEAD_SECONDS);
     let stepped: Vec<_> = of
@@ -94,8 +97,8 @@ pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: Un
     let offline = |n: &&&Arc<Node>| n.chain.recorded_state == NodeState::Offline;
     let deregistered = stepped.iter().filter(offline).count();
     Extent {
-        pages: pages(&of),
-        stepped_pages: pages(&stepped),
+        pages: pages(of.iter().copied()),
+        stepped_pages: pages(stepped.iter().copied()),
         steps: count(stepped.len().saturating_sub(deregistered)),
         deregistered: count(deregistered),
     }

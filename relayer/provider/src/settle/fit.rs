@@ -7,6 +7,8 @@ use hpc_chain::gas::Adjustment;
 use hpc_schema::registry::ExecuteMsg;
 use hpc_schema::report::batch::PAGE_SLOTS;
 
+use super::duty::Extent;
+
 /// A fee that is paid. All figures are those of `docs/gas.md` (`tests/gas-budget.json`), measured on wasmd with code that is
 /// not pinned; a test holds them to it.
 const FEE: u64 = 18_000;
@@ -55,16 +57,7 @@ pub enum Load {
         nodes: u64,
     },
     /// A sweep.
-    Sweep {
-        /// Pages that it visits.
-        pages: u64,
-        /// Those in which it steps a node.
-        stepped_pages: u64,
-        /// Nodes that it steps to STALE or OFFLINE.
-        steps: u64,
-        /// Nodes that it deregisters.
-        deregistered: u64,
-    },
+    Sweep(Extent),
     /// A prune.
     Prune {
         /// Pages that they are in.
@@ -110,16 +103,11 @@ impl Load {
                 (load.steps, STEP),
             ]),
             Self::Register { nodes } => sum(&[(nodes, REGISTRATION)]),
-            Self::Sweep {
-                pages,
-                stepped_pages,
-                steps,
-                deregistered,
-            } => sum(&[
-                (pages, SWEPT_PAGE),
-                (stepped_pages, SWEPT_STEPPED_PAGE),
-                (steps, SWEPT),
-                (deregistered, DEREGISTERED),
+            Self::Sweep(found) => sum(&[
+                (found.pages, SWEPT_PAGE),
+                (found.stepped_pages, SWEPT_STEPPED_PAGE),
+                (found.steps, SWEPT),
+                (found.deregistered, DEREGISTERED),
             ]),
             Self::Prune { pages, nodes } => sum(&[(pages, PRUNE_PAGE), (nodes, PRUNED)]),
         }
@@ -130,7 +118,7 @@ impl Load {
     fn at_most(self) -> Self {
         match self {
             Self::Prune { nodes, .. } => Self::Prune { pages: nodes, nodes },
-            Self::Reports(_) | Self::Register { .. } | Self::Sweep { .. } => self,
+            Self::Reports(_) | Self::Register { .. } | Self::Sweep(_) => self,
         }
     }
 }
@@ -224,7 +212,7 @@ impl Fit {
         let ratio = match load {
             Load::Reports(_) => self.reports,
             Load::Register { .. } => self.registrations,
-            Load::Sweep { .. } => self.sweeps,
+            Load::Sweep(_) => self.sweeps,
             Load::Prune { .. } => self.prunes,
         };
         ratio.apply(load.figures())
@@ -241,7 +229,7 @@ impl Fit {
         let (ratio, least) = match load {
             Load::Reports(_) => (&mut self.reports, LEAST),
             Load::Register { .. } => (&mut self.registrations, LEAST_OF_REGISTRATIONS),
-            Load::Sweep { .. } => (&mut self.sweeps, LEAST),
+            Load::Sweep(_) => (&mut self.sweeps, LEAST),
             Load::Prune { .. } => (&mut self.prunes, LEAST),
         };
         if let Some(seen) = used.saturating_mul(1_000).checked_div(load.figures()) {
@@ -368,11 +356,13 @@ mod tests {
             Load::Register { nodes: 1 },
             upkeep("register_node, dearest while a page of 64 fills"),
         );
-        let sweep = |stepped_pages, steps, deregistered| Load::Sweep {
-            pages: 16,
-            stepped_pages,
-            steps,
-            deregistered,
+        let sweep = |stepped_pages, steps, deregistered| {
+            Load::Sweep(Extent {
+                pages: 16,
+                stepped_pages,
+                steps,
+                deregistered,
+            })
         };
         for (load, name) in [
             (sweep(0, 0, 0), "sweep of 1,024 silent nodes, nothing changes"),
@@ -430,11 +420,13 @@ mod tests {
             ..few
         };
         assert!(with(returns) >= read(8) + write(8));
-        let sweep = |n| Load::Sweep {
-            pages: 1,
-            stepped_pages: n,
-            steps: n,
-            deregistered: 0,
+        let sweep = |n| {
+            Load::Sweep(Extent {
+                pages: 1,
+                stepped_pages: n,
+                steps: n,
+                deregistered: 0,
+            })
         };
         assert!(more(sweep(1), sweep(0)) >= write(22) + read(17));
         let bytes = 22 * 33 + 48 * 3 + 17 * 3;
@@ -510,12 +502,12 @@ mod tests {
         let loads = [
             Load::Reports(reports(1, 1)),
             Load::Register { nodes: 1 },
-            Load::Sweep {
+            Load::Sweep(Extent {
                 pages: 1,
                 stepped_pages: 1,
                 steps: 1,
                 deregistered: 0,
-            },
+            }),
             Load::Prune { pages: 1, nodes: 1 },
         ];
         for one in loads {

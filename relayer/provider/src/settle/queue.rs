@@ -15,7 +15,7 @@ use super::duty::would_step;
 use super::plan::Waiting;
 use crate::db;
 use crate::registry::{Node, Registry};
-use crate::spool::{self, Backlog, End, EndedAs, Meta};
+use crate::spool::{self, Backlog, End, EndedAs, Meta, Readable};
 use crate::store::{Store, StoreError, text};
 
 /// A state that would lapse within this time brings its report forward.
@@ -165,12 +165,9 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
     )
     .fetch_all(store.reader())
     .await?;
-    let of = |row: &db::Row| -> Result<NodeKey, StoreError> {
-        Ok((text(row, "cluster_id")?, text(row, "node_id")?))
-    };
     // What names no node is of none.
-    let known = |of: &Result<NodeKey, StoreError>| !of.as_ref().is_err_and(StoreError::is_unreadable);
-    rows.iter().map(of).filter(known).collect()
+    let known = Readable::<NodeKey>::of(&rows, |row| Ok((text(row, "cluster_id")?, text(row, "node_id")?)))?;
+    Ok(known.rows.into_iter().collect())
 }
 
 /// How long an accepted report may be on its way into the database, of which [`unsettled`] knows nothing yet, from the request's

@@ -2,7 +2,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 
 use super::history::{self, End, EndedAs};
-use super::rows::Member;
+use super::rows::{self, Member};
 use crate::db::{self, Conn, Row};
 use crate::store::{StoreError, int};
 
@@ -35,8 +35,9 @@ async fn ended(conn: &mut Conn, row: &Row, end: &End, now_ms: u64) -> Result<(),
     match Member::left(row) {
         Some(member) => history::end(conn, &member, end, now_ms).await,
         None => {
+            let (cluster, node) = rows::key(row).unwrap_or_default();
             tracing::error!(
-                "a report that waited could not be read and has no end on record; look at the disk"
+                "a report of {node:?} in {cluster:?} that waited could not be read and has no end on record; look at the disk, and restore a backup if there are more"
             );
             Ok(())
         }

@@ -12,7 +12,7 @@ use super::history::{self, End, EndedAs};
 use super::rows::{self, Intake, Member};
 use crate::clock;
 use crate::db::{self, Conn, Pool, Row};
-use crate::store::{Store, StoreError, bytes, int, opt_uint, sequence, text, uint};
+use crate::store::{Store, StoreError, bytes, int, sequence, text, uint};
 
 /// Cluster and node as they stand in a row.
 type Key<'k> = (&'k str, &'k str);
@@ -75,11 +75,15 @@ pub(super) async fn held(conn: &mut Conn, of: Key<'_>, now_ms: u64) -> Result<Op
     }
 }
 
-fn told(mut all: Vec<String>) -> Option<String> {
-    for what in &all {
-        tracing::error!("{what}; look at the disk, and restore a backup if there are more");
+/// Says it of each; what was said last.
+fn told(all: Vec<String>) -> Option<String> {
+    let mut last = None;
+    for what in all {
+        let what = format!("{what}; look at the disk, and restore a backup if there are more");
+        tracing::error!("{what}");
+        last = Some(what);
     }
-    all.pop()
+    last
 }
 
 /// The nodes with a row that cannot be read.
@@ -96,11 +100,7 @@ async fn broken(pool: &Pool) -> Result<BTreeSet<(String, String)>, StoreError> {
         }
         (None, _) => {}
     };
-    let intakes = db::query(
-        "SELECT cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at, refusal_code, refusal_sequence
-         FROM intake",
-    );
-    for row in intakes.fetch_all(pool).await? {
+    for row in db::query(rows::INTAKES).fetch_all(pool).await? {
         note(&row, unreadable(Intake::read(&row))?);
     }
     // Their heartbeats are by far the largest part, and not asked for.
@@ -143,16 +143,19 @@ async fn intake(conn: &mut Conn, (cluster, node): Key<'_>) -> Result<Option<Stri
             "a row of intake for {node:?} in {cluster:?}, which is no node, was taken away"
         )));
     }
+    let known = known(conn, (cluster, node)).await?;
     // 0 is none: whatever comes is newer.
-    let epoch = uint(&row, "epoch").unwrap_or(0);
-    let known = known(conn, (cluster, node), epoch).await?;
+    let newest = known.first().map_or(0, |(epoch, _)| *epoch);
+    let epoch = uint(&row, "epoch").unwrap_or(newest);
+    let acked = known.iter().find(|(of, _)| *of == epoch).map_or(0, |(_, s)| *s);
+    let highest = known.iter().map(|(_, s)| *s).max().unwrap_or(0);
     db::query(
         "UPDATE intake SET epoch = ?, acked_sequence = ?, highest_sequence = ?, received_at = ?, refusal_code = NULL,
          refusal_sequence = NULL, refusal_at = NULL WHERE cluster_id = ? AND node_id = ?",
     )
     .bind(int(epoch))
-    .bind(i64::from(sequence(&row, "acked_sequence").unwrap_or(known.acked)))
-    .bind(i64::from(sequence(&row, "highest_sequence").unwrap_or(known.highest)))
+    .bind(i64::from(sequence(&row, "acked_sequence").unwrap_or(acked)))
+    .bind(i64::from(sequence(&row, "highest_sequence").unwrap_or(highest)))
     .bind(int(uint(&row, "received_at").unwrap_or(0)))
     .bind(cluster)
     .bind(node)
@@ -163,36 +166,23 @@ async fn intake(conn: &mut Conn, (cluster, node): Key<'_>) -> Result<Option<Stri
     )))
 }
 
-/// Sequences of a node on record.
-struct Known {
-    /// The highest of the epoch.
-    acked: u32,
-    /// The highest of any.
-    highest: u32,
-}
-
-async fn known(conn: &mut Conn, (cluster, node): Key<'_>, epoch: u64) -> Result<Known, StoreError> {
-    let row = db::query(
-        "SELECT max(CASE WHEN epoch = ?3 THEN sequence END) AS acked, max(sequence) AS highest FROM (
+/// The epochs of a node on record, the newest first, each with its highest sequence.
+async fn known(conn: &mut Conn, (cluster, node): Key<'_>) -> Result<Vec<(u64, u32)>, StoreError> {
+    let rows = db::query(
+        "SELECT epoch, max(sequence) AS sequence FROM (
            SELECT epoch, sequence FROM report_end WHERE cluster_id = ?1 AND node_id = ?2
            UNION ALL SELECT epoch, sequence FROM batch_report WHERE cluster_id = ?1 AND node_id = ?2
            UNION ALL SELECT epoch, sequence FROM waiting WHERE cluster_id = ?1 AND node_id = ?2) AS known
-         WHERE sequence BETWEEN 0 AND ?4",
+         WHERE epoch >= 0 AND sequence BETWEEN 0 AND ?3 GROUP BY epoch ORDER BY epoch DESC",
     )
     .bind(cluster)
     .bind(node)
-    .bind(int(epoch))
     .bind(i64::from(u32::MAX))
-    .fetch_one(conn)
+    .fetch_all(conn)
     .await?;
-    let of = |column| -> Result<u32, StoreError> {
-        let highest = opt_uint(&row, column)?.unwrap_or(0);
-        Ok(u32::try_from(highest).unwrap_or(u32::MAX))
-    };
-    Ok(Known {
-        acked: of("acked")?,
-        highest: of("highest")?,
-    })
+    rows.iter()
+        .map(|row| Ok((uint(row, "epoch")?, sequence(row, "sequence")?)))
+        .collect()
 }
 
 /// A report that has come of the node.
@@ -483,7 +473,7 @@ mod tests {
             assert_eq!(known, 2 - usize::from(of_intake), "{table}.{column}");
             let depth = depth(store.reader()).await.unwrap();
             assert_eq!(depth.waiting, 2);
-            assert!(depth.oldest.is_some_and(|at| at == 7 || at == 8));
+            assert_eq!(depth.oldest, Some(if column == "queued_at" { 8 } else { 7 }));
             let what = mend_all(&store).await.unwrap().unwrap();
             assert!(what.contains(&format!("{table}.{column}")), "{what}");
             assert_eq!(mend_all(&store).await.unwrap(), None);
@@ -491,6 +481,26 @@ mod tests {
             assert_eq!(intakes(store.reader()).await.unwrap().len(), 2);
             store.close().await;
         }
+    }
+
+    #[tokio::test]
+    async fn an_epoch_that_cannot_be_read_is_the_newest_on_record_and_no_older_report_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = damaged(&dir, ("intake", "epoch"), -1i64).await;
+        let what = mend_all(&store).await.unwrap().unwrap();
+        assert!(
+            what.contains("intake.epoch") && what.contains("look at the disk"),
+            "{what}"
+        );
+        let of = report(1, 1, 1);
+        let intake = intake_of(store.reader(), &of.cluster_id, &of.node_id).await;
+        let intake = intake.unwrap().unwrap();
+        let known = (intake.epoch, intake.acked_sequence, intake.highest_sequence);
+        assert_eq!(known, (1, 4, 4));
+        let answers = commit(&store, &[report(1, 3, 9)]).await.unwrap();
+        assert!(!answers[0].accepted);
+        assert_eq!(waits(&store).await[0].sequence, 4);
+        store.close().await;
     }
 
     #[tokio::test]

@@ -105,7 +105,7 @@ pub struct Readable<T> {
 }
 
 impl<T> Readable<T> {
-    fn of(rows: &[Row], read: impl Fn(&Row) -> Result<T, StoreError>) -> Result<Self, StoreError> {
+    pub(crate) fn of(rows: &[Row], read: impl Fn(&Row) -> Result<T, StoreError>) -> Result<Self, StoreError> {
         let mut all = Self {
             rows: Vec::with_capacity(rows.len()),
             broken: false,
@@ -279,6 +279,11 @@ impl Intake {
     }
 }
 
+/// Every row of `intake`, without what is large.
+pub(super) const INTAKES: &str =
+    "SELECT cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at,
+    refusal_code, refusal_sequence FROM intake";
+
 /// What has been accepted of every node. A row that cannot be read is passed over, as if nothing had been; the node's next
 /// report has it written anew.
 ///
@@ -287,12 +292,7 @@ impl Intake {
 pub async fn intakes(pool: &Pool) -> Result<Vec<Intake>, StoreError> {
     // Gateways that share a store ask again and again.
     static TOLD: Once = Once::new();
-    let rows = db::query(
-        "SELECT cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at, refusal_code, refusal_sequence
-         FROM intake",
-    )
-    .fetch_all(pool)
-    .await?;
+    let rows = db::query(INTAKES).fetch_all(pool).await?;
     let all = Readable::of(&rows, Intake::read)?;
     if all.broken {
         TOLD.call_once(|| {

@@ -132,23 +132,7 @@ impl Agent {
     /// The same, with a gateway whom this CA vouches for.
     pub(crate) async fn register_trusting(&mut self, site: &Site, token: &str, ca: &str) {
         let body = self.register_body(token, &self.csr);
-        let client = client(ca, None);
-        for _ in 0..600 {
-            let response = post(&client, site, REGISTER_PATH, &body).await;
-            match response.status().as_u16() {
-                200 => {
-                    let answer: RegisterResponse = response.json().await.unwrap();
-                    self.take(answer);
-                    return;
-                }
-                202 => {
-                    assert!(response.headers().contains_key("retry-after"));
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                }
-                _ => panic!("{:?}", problem(response).await),
-            }
-        }
-        panic!("not registered");
+        self.take(registered(&client(ca, None), site, &body).await);
     }
 
     pub(crate) fn take(&mut self, answer: RegisterResponse) {
@@ -231,6 +215,22 @@ pub(crate) async fn answer(response: Response) -> HeartbeatResponse {
     serde_json::from_str::<HeartbeatResponseBody>(&text)
         .unwrap()
         .response
+}
+
+/// Repeats the same registration until the chain has it.
+pub(crate) async fn registered(open: &Client, site: &Site, body: &Value) -> RegisterResponse {
+    for _ in 0..600 {
+        let response = post(open, site, REGISTER_PATH, body).await;
+        match response.status().as_u16() {
+            200 => return response.json().await.unwrap(),
+            202 => {
+                assert!(response.headers().contains_key("retry-after"));
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            _ => panic!("{:?}", problem(response).await),
+        }
+    }
+    panic!("not registered");
 }
 
 pub(crate) async fn post(client: &Client, site: &Site, path: &str, body: &Value) -> Response {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use virtengine_provider::db;
 
-use crate::agent::{Agent, client, der, post, problem};
+use crate::agent::{Agent, client, der, post, problem, registered};
 use crate::site::{CLUSTER, Site, eventually};
 use crate::tokens::{join_body, join_token};
 
@@ -96,19 +96,6 @@ fn quoting(mut body: Value, agent: &Agent, by: &Writer, pcrs: Vec<Pcr>) -> Value
     body
 }
 
-async fn until_done(site: &Site, body: &Value) {
-    let open = client(&site.ca(), None);
-    for _ in 0..600 {
-        let response = post(&open, site, REGISTER_PATH, body).await;
-        match response.status().as_u16() {
-            200 => return,
-            202 => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-            _ => panic!("{:?}", problem(response).await),
-        }
-    }
-    panic!("not registered");
-}
-
 fn pinned(site: &Site, node: &str) -> Value {
     let shown: Value = serde_json::from_str(&site.run(&["node", "show", node, "-o", "json"]).0).unwrap();
     shown["attestation"].clone()
@@ -147,7 +134,7 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
     }
     assert_eq!(answer(&with(&|a| a["pcrs"] = json!([]))).await, malformed);
     // Nothing of these was kept.
-    until_done(&site, &good).await;
+    registered(&open, &site, &good).await;
     let shown = pinned(&site, "node-0001");
     assert_eq!(shown["pcrs"], json!([{ "index": 7, "sha256": "00".repeat(32) }]));
     assert_eq!(shown["key"], json!(hex::encode(Sha256::digest(&one.area))));
@@ -193,7 +180,7 @@ async fn quotes_are_checked_and_the_first_machine_is_pinned_once_it_is_on_chain(
     // former machine's request takes the place again.
     let token = again(Some("new"));
     let body = quoted(&agent, &token, &two, registers("00"));
-    until_done(&site, &body).await;
+    registered(&open, &site, &body).await;
     assert_eq!(pinned(&site, "node-0001")["key"], json!(name));
     let three = Writer::new();
     assert_eq!(
@@ -223,7 +210,7 @@ async fn a_registration_that_waits_is_judged_again_by_the_tpm_that_was_pinned_me
     // Meanwhile both come by tokens of their own, from a machine that is pinned with that.
     for agent in [&plain, &same, &old] {
         let token = site.token(&agent.node, &agent.public(), "1h");
-        until_done(&site, &quoted(agent, &token, &machine, registers("00"))).await;
+        registered(&open, &site, &quoted(agent, &token, &machine, registers("00"))).await;
     }
     let epoch = site.node("node-0001").await.epoch;
     // Of one that is from before quotes were kept nothing is known: as it was judged when it came.

@@ -9,7 +9,8 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use virtengine_provider::clock;
 
-use crate::agent::{Agent, client, csr, post, problem};
+use crate::agent::{Agent, client, csr, post, problem, registered};
+use crate::settlement::shown;
 use crate::site::{CHAIN_ID, Site, cluster, eventually};
 
 /// The two fields by which the old key hands over to the new one.
@@ -32,19 +33,6 @@ fn rotation(site: &Site, old: &Agent, new: &Agent, nonce: [u8; 32]) -> [(&'stati
     ]
 }
 
-/// Repeats the request until it is answered with a certificate.
-async fn enrolled(open: &Client, site: &Site, agent: &mut Agent, body: &Value) {
-    eventually("registered", async || {
-        let response = post(open, site, REGISTER_PATH, body).await;
-        if response.status() == 200 {
-            agent.take(response.json().await.unwrap());
-            return true;
-        }
-        false
-    })
-    .await;
-}
-
 /// The body of a registration of a node that is probed at this address.
 fn probed_at(site: &Site, agent: &Agent, address: &str) -> Value {
     let token = site.token(&agent.node, &agent.public(), "1h");
@@ -55,10 +43,8 @@ fn probed_at(site: &Site, agent: &Agent, address: &str) -> Value {
 
 /// Where the store has it that node-0001 is probed; the daemon is down.
 fn on_disk(site: &Site) -> (Value, Value) {
-    let (out, err, code) = site.run(&["node", "show", "node-0001", "-o", "json"]);
-    assert_eq!(code, 0, "{err}");
-    let shown: Value = serde_json::from_str(&out).unwrap();
-    (shown["probe_port"].clone(), shown["probe_address"].clone())
+    let node = shown(site, "node-0001");
+    (node["probe_port"].clone(), node["probe_address"].clone())
 }
 
 /// A node that asks whom to measure.
@@ -132,7 +118,7 @@ async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
     for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
         sound[key] = value;
     }
-    enrolled(&open, &site, &mut new, &sound).await;
+    new.take(registered(&open, &site, &sound).await);
     assert_eq!(site.node(&new.node).await.state, NodeState::Active);
     assert!(new.registered.as_ref().unwrap().epoch > old.registered.as_ref().unwrap().epoch);
 
@@ -155,14 +141,14 @@ async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certific
     let mut old = Agent::new("node-0001");
     let body = probed_at(&site, &old, "198.51.100.7");
     let open = client(&site.ca(), None);
-    enrolled(&open, &site, &mut old, &body).await;
+    old.take(registered(&open, &site, &body).await);
     assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 200);
     let mut new = Agent::new("node-0001");
     let mut request = probed_at(&site, &new, "198.51.100.8");
     for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
         request[key] = value;
     }
-    enrolled(&open, &site, &mut new, &request).await;
+    new.take(registered(&open, &site, &request).await);
     assert_eq!(
         problem(post(&open, &site, REGISTER_PATH, &body).await).await,
         (403, "token_used".into())
@@ -173,7 +159,7 @@ async fn a_registration_that_has_been_replaced_is_not_answered_with_its_certific
     site.start_daemon().await;
     // The same of one of the same key.
     let third = probed_at(&site, &new, "198.51.100.9");
-    enrolled(&open, &site, &mut new, &third).await;
+    new.take(registered(&open, &site, &third).await);
     assert_eq!(
         problem(post(&open, &site, REGISTER_PATH, &request).await).await,
         (403, "token_used".into())
@@ -188,7 +174,7 @@ async fn another_machines_registration_leaves_a_live_node_probed_where_it_was() 
     let open = client(&site.ca(), None);
     let mut live = Agent::new("node-0001");
     let body = probed_at(&site, &live, "198.51.100.7");
-    enrolled(&open, &site, &mut live, &body).await;
+    live.take(registered(&open, &site, &body).await);
     assert!(live.beat(&live.client(&site), &site, 1).await.accepted);
     site.wait_sequence(&live.node, 1).await;
     let mut asks = Asks::enrolled(&site, "node-0002").await;
@@ -262,11 +248,9 @@ async fn where_a_node_is_probed_survives_a_restart_between_request_and_chain() {
     })
     .await;
     site.stop_daemon().await;
-    let (out, err, code) = site.run(&["node", "show", "node-0001", "-o", "json"]);
-    assert_eq!(code, 0, "{err}");
-    let shown: Value = serde_json::from_str(&out).unwrap();
+    let node = shown(&site, "node-0001");
     assert_eq!(
-        (&shown["probe_port"], &shown["probe_address"], &shown["address"]),
+        (&node["probe_port"], &node["probe_address"], &node["address"]),
         (&json!(9001), &json!("198.51.100.7"), &json!("127.0.0.1"))
     );
 }

@@ -9,7 +9,8 @@ use virtengine_provider::config::Span;
 use crate::agent::Agent;
 use crate::site::{Site, cluster, eventually};
 
-fn shown(site: &Site, node: &str) -> Value {
+/// The node as `node show` has it.
+pub(crate) fn shown(site: &Site, node: &str) -> Value {
     let (out, err, code) = site.run(&["node", "show", node, "-o", "json"]);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use virtengine_provider::home;
 use virtengine_provider::identity::{Seed, TokenKey};
 
-use crate::agent::{Agent, client, csr, der, post, problem};
+use crate::agent::{Agent, client, csr, der, post, problem, registered};
 use crate::site::{CLUSTER, Site, eventually, run};
 
 /// A registration with a join token: the request says which node it is.
@@ -28,20 +28,6 @@ pub(crate) fn join_body(agent: &Agent, token: &str) -> Value {
         "csr_signature": STANDARD.encode(agent.seed.sign(&message)),
         "probe_port": 9001,
     })
-}
-
-async fn registers(site: &Site, agent: &mut Agent, body: &Value) {
-    let open = client(&site.ca(), None);
-    eventually("registered", async || {
-        let response = post(&open, site, REGISTER_PATH, body).await;
-        if response.status() == 200 {
-            agent.take(response.json().await.unwrap());
-            return true;
-        }
-        assert_eq!(response.status(), 202);
-        false
-    })
-    .await;
 }
 
 pub(crate) fn join_token(site: &Site, more: &[&str]) -> String {
@@ -128,7 +114,7 @@ async fn a_join_token_serves_as_many_nodes_as_it_allows_and_takes_over_none() {
         problem(post(&open, &site, REGISTER_PATH, &nameless).await).await,
         (400, "malformed".into())
     );
-    registers(&site, &mut one, &body).await;
+    one.take(registered(&open, &site, &body).await);
     let again = post(&open, &site, REGISTER_PATH, &body).await;
     assert_eq!(
         again.status(),
@@ -142,7 +128,7 @@ async fn a_join_token_serves_as_many_nodes_as_it_allows_and_takes_over_none() {
         (403, "node_exists".into())
     );
     let body = join_body(&two, &token);
-    registers(&site, &mut two, &body).await;
+    two.take(registered(&open, &site, &body).await);
     assert!(two.beat(&two.client(&site), &site, 1).await.accepted);
     let three = Agent::new("node-0003");
     assert_eq!(
@@ -175,7 +161,7 @@ async fn a_join_token_counts_from_its_networks_only_until_revoked_and_waits_for_
     let waiting: Value = serde_json::from_str(&site.run(&["node-token", "waiting", "-o", "json"]).0).unwrap();
     assert_eq!(waiting[0]["public_key"], agent.public());
     assert_eq!(site.run(&["node-token", "approve", "node-0001"]).2, 0);
-    registers(&site, &mut agent, &body).await;
+    agent.take(registered(&open, &site, &body).await);
     assert_ne!(site.run(&["node-token", "approve", "node-0001"]).2, 0, "once");
     // Taken back: nobody else comes in by it, whoever waited included.
     let late = Agent::new("node-0002");
@@ -211,7 +197,7 @@ async fn a_join_token_is_followed_by_another_without_an_outage() {
     let first = join_token(&site, &["--uses", "9"]);
     let mut one = Agent::new("node-0001");
     let body = join_body(&one, &first);
-    registers(&site, &mut one, &body).await;
+    one.take(registered(&open, &site, &body).await);
     let nodes = one.client(&site);
     assert!(one.beat(&nodes, &site, 1).await.accepted);
     // Both count until the former is revoked.
@@ -219,7 +205,7 @@ async fn a_join_token_is_followed_by_another_without_an_outage() {
     let (mut two, mut three) = (Agent::new("node-0002"), Agent::new("node-0003"));
     for (agent, token) in [(&mut two, &first), (&mut three, &second)] {
         let body = join_body(agent, token);
-        registers(&site, agent, &body).await;
+        agent.take(registered(&open, &site, &body).await);
     }
     let claims = URL_SAFE_NO_PAD.decode(first.split('.').nth(1).unwrap()).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
@@ -230,7 +216,7 @@ async fn a_join_token_is_followed_by_another_without_an_outage() {
     assert_eq!(problem(refused).await, (403, "token_invalid".into()));
     let mut four = late;
     let body = join_body(&four, &second);
-    registers(&site, &mut four, &body).await;
+    four.take(registered(&open, &site, &body).await);
     // Whoever came in by either goes on, on the connection that it has.
     assert!(one.beat(&nodes, &site, 2).await.accepted);
     for agent in [&two, &three, &four] {

@@ -1,35 +1,23 @@
 //! Gateways that share a store agree on where peers are told to probe a node.
 
 use hpc_schema::code::Code;
-use hpc_schema::gateway::REGISTER_PATH;
 use serde_json::json;
 use virtengine_provider::clock;
 use virtengine_provider::db;
 use virtengine_provider::registry::{Mark, Registry, catch_up, save_contacts};
 use virtengine_provider::store::Store;
 
-use crate::agent::{Agent, client, post};
+use crate::agent::{Agent, client, registered};
 use crate::site::{CHAIN_ID, Site, cluster, eventually};
 
 const NODE: &str = "node-0001";
 
 /// Registers with a token of its own, to be probed at this address; the epoch that began.
-async fn registers(site: &Site, agent: &mut Agent, address: &str) -> u64 {
+async fn registers(site: &Site, agent: &Agent, address: &str) -> u64 {
     let token = site.token(NODE, &agent.public(), "1h");
     let mut body = agent.register_body(&token, &agent.csr);
     body["probe_address"] = json!(address);
-    let open = client(&site.ca(), None);
-    eventually("registered", async || {
-        let response = post(&open, site, REGISTER_PATH, &body).await;
-        if response.status() == 200 {
-            agent.take(response.json().await.unwrap());
-            return true;
-        }
-        assert_eq!(response.status(), 202);
-        false
-    })
-    .await;
-    agent.registered.as_ref().unwrap().epoch
+    registered(&client(&site.ca(), None), site, &body).await.epoch
 }
 
 /// A gateway beside the one at which the node registers.
@@ -79,12 +67,12 @@ async fn where_a_node_is_probed_that_registers_anew_at_one_gateway_is_known_at_t
         registry: Registry::new(CHAIN_ID, &site.contract),
         mark: Mark::default(),
     };
-    let mut agent = Agent::new(NODE);
-    let first = registers(&site, &mut agent, "198.51.100.7").await;
+    let agent = Agent::new(NODE);
+    let first = registers(&site, &agent, "198.51.100.7").await;
     assert_eq!(other.told(first).await.as_deref(), Some("198.51.100.7"));
     assert_eq!(other.written().await.as_deref(), Some("198.51.100.7"));
 
-    let second = registers(&site, &mut agent, "198.51.100.8").await;
+    let second = registers(&site, &agent, "198.51.100.8").await;
     assert!(second > first);
     // It still knows the former, and does not bring it back.
     assert_eq!(other.written().await.as_deref(), Some("198.51.100.8"));

@@ -96,7 +96,10 @@ pub(super) fn check(
         ));
     }
     if let Some(address) = request.probe_address.filter(|a| !is_probe_address(*a)) {
-        let what = format!("must be the address at which peers reach the node, is {address}");
+        let what = format!(
+            "must be an address at which peers reach this one node, none that is unspecified, multicast, broadcast or of \
+             fe80::/10; is {address}"
+        );
         return Err(Failure::new(
             400,
             Refusal::field(Code::InvalidField, "probe_address", what),

@@ -1,10 +1,9 @@
-use std::collections::BTreeSet;
-
 use hpc_chain::settle::SignRequest;
 use hpc_schema::registry::ExecuteMsg;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
+use super::super::duty::pages;
 use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::{Composed, SignError};
@@ -24,8 +23,7 @@ impl Driver {
         let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
         let nodes = self.registry.nodes();
         let gone: Vec<_> = nodes.iter().filter(|n| n.is_deregistered()).collect();
-        let pages: BTreeSet<_> = gone.iter().map(|n| (&n.cluster_id, n.chain.page)).collect();
-        let pages = u64::try_from(pages.len()).unwrap_or(u64::MAX);
+        let pages = pages(gone.iter().copied());
         // The contract removes the oldest of all clusters, whoever asks: no more of them than are known of here, so that what
         // is signed suffices for them.
         let most = gone.len().clamp(1, PRUNE_NODES);

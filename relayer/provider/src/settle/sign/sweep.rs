@@ -4,7 +4,7 @@ use hpc_schema::report::batch::PAGE_SLOTS;
 
 use super::super::compose::ComposeError;
 use super::super::driver::Driver;
-use super::super::duty::extent;
+use super::super::duty::{Extent, extent};
 use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::{Composed, SignError};
@@ -35,12 +35,12 @@ impl Driver {
         let found = extent(&registry.nodes(), &cluster_id, &registry.params(), now);
         let carries = |limit: u64| {
             let nodes = limit.saturating_mul(u64::from(PAGE_SLOTS));
-            Load::Sweep {
+            Load::Sweep(Extent {
                 pages: found.pages.min(limit),
                 stepped_pages: found.stepped_pages.min(limit),
                 steps: found.steps.min(nodes),
                 deregistered: found.deregistered.min(nodes),
-            }
+            })
         };
         let duty = Duty::Sweep(cluster_id.clone());
         self.compose_upkeep(request, &duty, SWEEP_PAGES, sweep, carries)
