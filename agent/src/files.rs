@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 
+/// In the state directory of a node that is registered.
+pub(crate) const REGISTRATION_FILE: &str = "registration.json";
+
 /// An IO error with the path it happened on.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {path}: {source}")]

@@ -13,16 +13,28 @@ const WRITTEN: Duration = Duration::from_secs(1);
 const HANGS: Duration = Duration::from_secs(5);
 /// Enough to read a file of JSON.
 const STACK: usize = 256 << 10;
+/// Enough to read a file that people write, however deep; what is not touched of it costs nothing.
+const PARSER: usize = 2 << 20;
 
 /// Does it with a thread of its own, which ends with it.
 fn apart<T: Send + 'static>(
+    stack: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<(Receiver<T>, JoinHandle<()>)> {
     let (tx, rx) = mpsc::sync_channel(1);
-    let thread = thread::Builder::new().name("disk".into()).stack_size(STACK);
+    let thread = thread::Builder::new().name("disk".into()).stack_size(stack);
     // Whoever asked may wait no more.
     let thread = thread.spawn(move || drop(tx.send(work())))?;
     Ok((rx, thread))
+}
+
+/// Does it, and gives what came of it; none if that takes longer than `limit`, and nobody hears of it then.
+pub(crate) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (rx, _) = apart(STACK, work).ok()?;
+    rx.recv_timeout(limit).ok()
 }
 
 /// A value with which the disk is asked.
@@ -55,7 +67,7 @@ impl<T: Clone + Send + 'static> Patient<T> {
             }
         }
         let mut value = self.value.clone();
-        let answer = apart(move || {
+        let answer = apart(STACK, move || {
             question(&mut value);
             value
         });
@@ -79,6 +91,7 @@ impl<T: Clone + Send + 'static> Patient<T> {
 pub(crate) struct Disk<T> {
     away: Option<Away<T>>,
     limit: Duration,
+    stack: usize,
 }
 
 /// What was not waited for any longer.
@@ -96,11 +109,21 @@ impl<T> Default for Disk<T> {
         Self {
             away: None,
             limit: WRITTEN,
+            stack: STACK,
         }
     }
 }
 
 impl<T: Send + 'static> Disk<T> {
+    /// One from which is read what people write: nothing is waited for longer than a moment.
+    pub(crate) fn reading() -> Self {
+        Self {
+            away: None,
+            limit: PATIENCE,
+            stack: PARSER,
+        }
+    }
+
     /// Does it, and gives what came of it; none while something hangs, for which only the first waits. `what` names what is
     /// written. What ends late is given to whoever asks for the same again, so that a slow disk gets it done; whoever asks
     /// for something else has it done after that.
@@ -117,7 +140,7 @@ impl<T: Send + 'static> Disk<T> {
             }
         }
         let since = Instant::now();
-        let (end, thread) = apart(work).ok()?;
+        let (end, thread) = apart(self.stack, work).ok()?;
         match end.recv_timeout(self.limit) {
             Ok(done) => Some(done),
             Err(RecvTimeoutError::Timeout) => {
@@ -206,6 +229,28 @@ mod tests {
         assert!(!disk.hangs());
         assert_eq!(disk.ask(5, || panic!("on purpose")), None);
         assert_eq!(disk.ask(6, || 6), Some(6));
+    }
+
+    #[test]
+    fn what_takes_too_long_is_not_heard_of_and_goes_on_by_itself() {
+        assert_eq!(within(HANGS, || 1), Some(1));
+        assert_eq!(within(HANGS, || -> i32 { panic!("on purpose") }), None);
+        let (go, wait) = mpsc::channel::<()>();
+        let (held, released) = mpsc::channel::<()>();
+        let began = Instant::now();
+        let hangs = move || {
+            let _gone = wait.recv();
+            drop(held);
+        };
+        assert_eq!(within(Duration::from_millis(50), hangs), None);
+        assert!(began.elapsed() < HANGS, "{:?}", began.elapsed());
+        assert_eq!(
+            released.try_recv(),
+            Err(TryRecvError::Empty),
+            "it has what it was given"
+        );
+        go.send(()).unwrap();
+        assert_eq!(released.recv_timeout(HANGS), Err(RecvTimeoutError::Disconnected));
     }
 
     #[test]

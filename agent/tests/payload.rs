@@ -264,17 +264,23 @@ fn schema() -> BTreeSet<String> {
     all
 }
 
-/// Slurm's programs as they answer on a node with 16 of its 64 cores given away, in a cluster where much else runs.
-fn batch_system(root: &Path, running: &str) {
+/// None of a node's eight GPUs is given away.
+const GRES: &str = "Gres=gpu:h100:8 GresUsed=gpu:h100:0";
+
+/// Slurm's programs as they answer on a node with 16 of its 64 cores given away, in a cluster where much else runs. `gres`:
+/// what they say of GPUs.
+fn batch_system(root: &Path, gres: &str, running: &str) {
     let folder = root.join("slurm");
     fs::create_dir_all(&folder).unwrap();
-    let node = "NodeName=node042 CPUAlloc=16 CPUEfctv=64 CPUTot=64 RealMemory=2064384 AllocMem=65536 State=MIXED Version=24.11.5";
+    let node = format!(
+        "NodeName=node042 CPUAlloc=16 CPUEfctv=64 CPUTot=64 {gres} RealMemory=2064384 AllocMem=65536 State=MIXED Version=24.11.5"
+    );
     let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 60;
     let queue = format!(
         "{running}8|RUNNING|0|node[043-099]||(null)\n9|PENDING|0||node042|(null)\n\
          10|PENDING|0|||(null)\n11|COMPLETED|{ended}|node042||(null)\n12|FAILED|{ended}|node043||(null)"
     );
-    for (name, says) in [("scontrol", node), ("squeue", &queue)] {
+    for (name, says) in [("scontrol", &node), ("squeue", &queue)] {
         stand_in(
             &folder.join(name),
             &format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n"),
@@ -288,7 +294,7 @@ fn batch_system(root: &Path, running: &str) {
 async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent() {
     let node = Recorded::new();
     let _counters = Counters::start(&node.root);
-    batch_system(&node.root, "7|RUNNING|0|node042||(null)\n");
+    batch_system(&node.root, "", "7|RUNNING|0|node042||(null)\n");
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     let agent = node.start_with(&gateway, |text| {
@@ -319,6 +325,8 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
         ("capacity.memory_gb_total", "2016"),
         ("capacity.memory_gb_allocated", "64"),
         ("capacity.gpus_total", "8"),
+        // Slurm counts none here, and on each of them something computes.
+        ("capacity.gpus_available", "0"),
         ("capacity.gpu_type", "NVIDIA H100 80GB HBM3"),
         ("health.uptime_seconds", "10000"),
         ("health.load_average_1m", "61200000"),
@@ -333,6 +341,7 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
     ] {
         assert_eq!(text(path).as_deref(), Some(expected), "{path} in {real:#?}");
     }
+    assert_eq!(text("capacity.gpus_allocated"), None, "{real:#?}");
     let number = |path: &str| {
         real[path]
             .as_u64()
@@ -415,6 +424,8 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
 
     // No field is left out of this test: the first node has each that a node alone can have.
     let elsewhere = [
+        // Where Slurm counts GPUs, in the test of a lost one.
+        "capacity.gpus_allocated",
         // Measured with a neighbour, in tests of the prober and of the fleet.
         "latency.avg_cluster_latency_us",
         // Of what is installed, in tests with a real Slurm.
@@ -434,7 +445,7 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
 #[tokio::test]
 async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
     let node = Recorded::new();
-    batch_system(&node.root, "7|RUNNING|0|node042||(null)\n");
+    batch_system(&node.root, GRES, "7|RUNNING|0|node042||(null)\n");
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     gateway.behaviour().node_state = NodeState::Draining;
@@ -456,6 +467,7 @@ async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
             })
         })
         .await;
+    assert_eq!(last(&gateway).capacity.gpus_allocated, Some(0));
     // From the next one on there are two minutes between two.
     gateway.behaviour().next_heartbeat_seconds = 120;
     let n = gateway.seen().heartbeats.len();
@@ -477,7 +489,7 @@ async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
     assert_eq!(last(&gateway).capacity.gpus_total, Some(8), "lost is not gone");
     assert_eq!(running(&last(&gateway)), Some(1));
     let begin = Instant::now();
-    batch_system(&node.root, "");
+    batch_system(&node.root, GRES, "");
     while running(&last(&gateway)) != Some(0) {
         assert!(begin.elapsed() < Duration::from_secs(75), "{}", node.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -526,7 +538,7 @@ async fn what_the_gateway_sets_beyond_the_limits_is_clamped_with_one_notice() {
     gateway.until_heartbeats(2).await;
     let log = node.log();
     for part in [
-        "sampling_interval_seconds of the gateway: 1s is outside the limits of Capacity",
+        "sampling_interval_seconds of the gateway: 1s is outside 10s to 60s, the limits of Capacity; 10s is used",
         "metrics_retention_hours of the gateway: 9999 is outside 1 to 720; 720 is used",
     ] {
         assert!(log.contains(part), "{part}: {log}");

@@ -348,6 +348,71 @@ async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
     );
 }
 
+/// Ends with 2 and says which key names the file and what helps.
+async fn refuses_exposed(arguments: &[&str], key: &str, file: &Path) {
+    let out = output(arguments).await;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(code(out.status), 2, "{arguments:?}: {said}");
+    let file = file.display();
+    for part in [
+        format!("{key}: {file} holds a token and is world-readable (mode 644)"),
+        format!("chmod 640 {file}"),
+    ] {
+        assert!(said.contains(&part), "{arguments:?}: {said}");
+    }
+    let shown = String::from_utf8_lossy(&out.stdout);
+    assert!(shown.is_empty(), "{arguments:?}: {shown}");
+}
+
+#[tokio::test]
+async fn a_token_that_everybody_may_read_is_refused_by_every_command_that_takes_one_before_it_connects() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let token = gateway.token(&home.key.public());
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let commands = [&["run"][..], &["register"], &["config", "check"]];
+    // In the configuration.
+    let config = home.configure(&[gateway.url()], Some(&token));
+    let of = config.to_str().unwrap();
+    mode(&config, 0o644);
+    for command in commands {
+        let arguments = [command, &["--config", of]].concat();
+        refuses_exposed(&arguments, "agent.registration_token", &config).await;
+    }
+    // In a file that it names; the configuration itself may be read by everybody then.
+    home.configure(&[gateway.url()], None);
+    let file = home.path("token");
+    std::fs::write(&file, &token).unwrap();
+    let named = format!("agent:\n  registration_token_file: {}\n", file.display());
+    let text = read(&config).replace("agent:\n", &named);
+    std::fs::write(&config, text).unwrap();
+    mode(&config, 0o644);
+    mode(&file, 0o644);
+    for command in commands {
+        let arguments = [command, &["--config", of]].concat();
+        refuses_exposed(&arguments, "agent.registration_token_file", &file).await;
+    }
+    assert_eq!(gateway.seen().connections, 0, "nothing was connected");
+
+    mode(&file, 0o600);
+    let out = output(&["register", "--config", of]).await;
+    assert_eq!(code(out.status), 0, "{}", String::from_utf8_lossy(&out.stderr));
+    let before = gateway.seen().connections;
+    let next = home.path("next-token");
+    std::fs::write(&next, &token).unwrap();
+    mode(&next, 0o644);
+    let named = next.to_str().unwrap();
+    let rotate = ["key", "rotate", "--config", of, "--token-file", named];
+    refuses_exposed(&rotate, "--token-file", &next).await;
+    assert_eq!(gateway.seen().connections, before, "nothing was connected");
+    assert!(
+        !home.path("keys/agent.next.pub").exists(),
+        "no key was made for it"
+    );
+}
+
 #[tokio::test]
 async fn a_probe_ends_with_1_where_a_check_fails_and_with_0_where_none_does() {
     let home = Home::new();

@@ -12,14 +12,18 @@
 mod gateway;
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::{Home, Site};
 use hpc_schema::gateway::ConfigUpdates;
+use hpc_schema::heartbeat::HealthStatus;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
 use virtengine_node_agent::history::History;
+use virtengine_node_agent::probe::errors::Errors;
 use virtengine_node_agent::probe::memory::Memory;
 use virtengine_node_agent::register::register_by;
 use virtengine_node_agent::run::{Agent, Signal};
@@ -111,7 +115,7 @@ async fn intervals_and_retention_of_the_gateway_and_of_a_hangup_are_in_force() {
     };
     let mut agent = Agent::new(with(10), site.world.clone()).unwrap();
     let again = with(30);
-    agent.on_reload(Box::new(move || Ok(again.clone())), None);
+    agent.on_reload(Arc::new(move || Ok(again.clone())), None);
     let (signals, received) = mpsc::channel(1);
     let running = tokio::spawn(agent.run(received));
     let near = |seen: [u64; 3], wanted: [u64; 3]| {
@@ -137,15 +141,98 @@ async fn intervals_and_retention_of_the_gateway_and_of_a_hangup_are_in_force() {
     // Below the shortest.
     set(1, None);
     near(gaps(&site).await, [5, 10, 60]);
+    let notices = gateway::status(&site.home).notices;
+    let told = |n: &String| n.starts_with("sampling_interval_seconds of the gateway: 1s");
+    assert_eq!(notices.iter().filter(|n| told(n)).count(), 4, "{notices:?}");
 
     let first = taken(&site, Category::Capacity)[0];
     set(1, Some(1));
     near(gaps(&site).await, [5, 10, 60]);
     let (now, kept) = (site.world.clock.seconds(), taken(&site, Category::Capacity)[0]);
+    // What is too old goes with the next sample that is written.
     assert!(
-        now - first > 5400 && now - kept < 3600 + 1500,
+        now - first > 5400 && now - kept <= 3600 + 60,
         "{first} {kept} {now}"
     );
+    signals.send(Signal::Stop).await.unwrap();
+    running.await.unwrap();
+}
+
+/// The kernel has ended a process for want of memory: a finding that leaves a node healthy.
+static KILLED: AtomicBool = AtomicBool::new(false);
+
+/// What the kernel has written.
+struct Messages;
+
+impl Collector for Messages {
+    fn name(&self) -> &'static str {
+        "messages"
+    }
+    fn category(&self) -> Category {
+        Category::HealthStatus
+    }
+    fn collect(&mut self, _: Instant) -> Vec<Reading> {
+        let killed = u32::from(KILLED.load(Ordering::Relaxed));
+        vec![Reading::Errors(Some(Errors {
+            classes: [("oom".to_owned(), killed)].into(),
+            ..Errors::default()
+        }))]
+    }
+}
+
+fn with_messages(_: &Sources) -> Sampler {
+    let all: [Box<dyn Collector>; 3] = [
+        Box::new(Still(Category::Utilization)),
+        Box::new(Still(Category::Capacity)),
+        Box::new(Messages),
+    ];
+    Sampler::inline(all.into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_finding_halves_intervals_though_the_node_stays_healthy() {
+    let site = Site::start(with_messages).await;
+    site.gateway.behaviour().next_heartbeat_seconds = 60;
+    let way = (&site.world.clock, &site.world.dial);
+    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
+        .await
+        .unwrap();
+    let mut config = Config {
+        token: None,
+        ..site.config.clone()
+    };
+    config.sampling.metrics_buffer_size = 5000;
+    let agent = Agent::new(config, site.world.clone()).unwrap();
+    let (signals, received) = mpsc::channel(1);
+    let running = tokio::spawn(agent.run(received));
+    // Samples of capacity, which is due every 30 s, in the next 90.
+    let seen = async || {
+        let begun = site.world.clock.seconds();
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        let now = site.world.clock.seconds();
+        // What is sampled is written with the next round.
+        tokio::time::sleep(MINUTE).await;
+        let all = taken(&site, Category::Capacity);
+        all.iter().filter(|at| (begun..now).contains(*at)).count()
+    };
+    tokio::time::sleep(5 * MINUTE).await;
+    let calm = seen().await;
+    assert!((2..=4).contains(&calm), "{calm}");
+    KILLED.store(true, Ordering::Relaxed);
+    // It is found with the next look, and told out of turn; for two intervals of heartbeats it is news.
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    let busy = seen().await;
+    assert!(busy >= 5, "{busy}, and {calm} before");
+    let status = site
+        .gateway
+        .seen()
+        .heartbeats
+        .last()
+        .unwrap()
+        .heartbeat
+        .health
+        .status;
+    assert_eq!(status, HealthStatus::Healthy);
     signals.send(Signal::Stop).await.unwrap();
     running.await.unwrap();
 }

@@ -739,6 +739,34 @@ fn an_issued_certificate_is_taken_only_from_the_pinned_ca_for_this_node_and_in_t
 }
 
 #[tokio::test]
+async fn a_ca_file_that_has_changed_counts_after_a_hangup() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    // From here on the node has to know it.
+    gateway.behaviour().keeps_ca = true;
+    let file = home.path("tls/ca.crt");
+    let ours = read(&file);
+    std::fs::write(&file, gateway.shared.another.pem()).unwrap();
+    let config = home.config(&[gateway.url()], None);
+    let mut agent = Agent::new(config.clone(), World::real(quick())).unwrap();
+    agent.on_reload(Arc::new(move || Ok(config.clone())), None);
+    let (signals, received) = tokio::sync::mpsc::channel(1);
+    let running = Running {
+        signals,
+        task: tokio::spawn(agent.run(received)),
+    };
+    let distrusts = |s: &Status| s.last_error.as_ref().is_some_and(|e| e.code == "tls_failed");
+    until_status(&home, "an error of TLS", distrusts).await;
+    std::fs::write(&file, ours).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(gateway.seen().heartbeats.is_empty(), "nobody has said so yet");
+    running.signals.send(Signal::Reload).await.unwrap();
+    gateway.until_heartbeats(1).await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_wrong_clock_is_noticed() {
     let gateway = Gateway::start().await;
     let home = Home::new();

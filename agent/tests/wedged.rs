@@ -69,6 +69,18 @@ fn linked(home: &Home, name: &str) -> (PathBuf, PathBuf, PathBuf) {
     (link, real, frozen)
 }
 
+/// From here on CA and certificate lie where they do by default: in the state directory.
+fn in_the_state_directory(config: &Path) {
+    let tls = ["  tls:", "    ca_cert:", "    client_cert:", "    client_key:"];
+    let text = read(config);
+    let kept: Vec<&str> = text
+        .lines()
+        .filter(|l| !tls.iter().any(|key| l.starts_with(key)))
+        .collect();
+    assert_eq!(kept.len() + tls.len(), text.lines().count());
+    std::fs::write(config, kept.join("\n") + "\n").unwrap();
+}
+
 /// The agent in a mount namespace of its own, in which `frozen` is a FUSE file system. Its server would be whoever
 /// holds the agent's standard input: nobody reads it, so every question waits for ever.
 fn start(config: &Path, frozen: &Path) -> Child {
@@ -281,11 +293,13 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
     let gateway = Gateway::start().await;
     gateway.behaviour().next_heartbeat_seconds = 10;
     let home = Home::new();
-    let (state, _, frozen) = linked(&home, "state");
+    let (state, real, frozen) = linked(&home, "state");
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    in_the_state_directory(&config);
     let log = || read(&frozen.with_extension("log"));
     let mut agent = start(&config, &frozen);
     gateway.until_heartbeats(1).await;
+    assert!(real.join("tls/ca.crt").exists());
     point(&state, &frozen);
     // Nothing is begun that cannot be kept.
     gateway
@@ -352,11 +366,13 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
     let home = Home::new();
     let (state, real, frozen) = linked(&home, "state");
     let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    in_the_state_directory(&config);
     let log = || read(&frozen.with_extension("log"));
     let fuse = device();
     let mut agent = start_with(&fuse, &config, &frozen);
     let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
     gateway.until_heartbeats(1).await;
+    assert!(real.join("tls/ca.crt").exists());
     point(&state, &frozen);
     gateway.behaviour().certificate_life = Duration::from_secs(24 * 3600);
     gateway.behaviour().config_updates = Some(ConfigUpdates {
@@ -422,6 +438,77 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
     gateway.until_heartbeats(n + 1).await;
     assert_eq!((gateway.seen().renewals, read(&certificate)), (1, kept));
     stop(agent, &config).await;
+}
+
+#[tokio::test]
+async fn a_configuration_that_hangs_delays_no_heartbeat_and_no_end() {
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let home = Home::new();
+    let (folder, real, frozen) = linked(&home, "etc");
+    let made = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    std::fs::rename(made, real.join("config.yaml")).unwrap();
+    let config = folder.join("config.yaml");
+    let log = || read(&frozen.with_extension("log"));
+    let fuse = device();
+    let mut agent = start_with(&fuse, &config, &frozen);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
+    let hangup = || rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let reloads = || log().matches("configuration reloaded").count();
+    gateway.until_heartbeats(1).await;
+    hangup();
+    until("the reload", Duration::from_secs(20), || reloads() == 1).await;
+
+    point(&folder, &frozen);
+    hangup();
+    let hung = Instant::now();
+    while hung.elapsed() < Duration::from_secs(25) {
+        let n = gateway.seen().heartbeats.len();
+        gateway.until_heartbeats(n + 1).await;
+    }
+    let said = || {
+        log()
+            .matches("has not answered within 10s; its file system hangs")
+            .count()
+    };
+    assert_eq!((said(), reloads()), (1, 1), "{}", log());
+    let text = log();
+    for word in [
+        "the former one stays in force",
+        config.to_str().unwrap(),
+        "agent.registration_token_file",
+        "findmnt -T",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    none_was_late(&gateway);
+
+    // It answers, though with an error: that is said too, and the next one is read.
+    point(&folder, &real);
+    thaw(&fuse);
+    until("the answer", Duration::from_secs(30), || {
+        let text = log();
+        text.contains("has answered after") && text.matches("configuration not reloaded").count() == 2
+    })
+    .await;
+    hangup();
+    until("another reload", Duration::from_secs(20), || reloads() == 2).await;
+    none_was_late(&gateway);
+    stop(agent, &config).await;
+
+    // Told to end while it hangs.
+    let n = gateway.seen().heartbeats.len();
+    agent = start(&config, &frozen);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
+    gateway.until_heartbeats(n + 1).await;
+    point(&folder, &frozen);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 1).await;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
+    assert_eq!(end.expect("in time").unwrap().code(), Some(0), "{}", log());
+    assert_eq!(last(&gateway).health.status, HealthStatus::Offline);
 }
 
 #[tokio::test]

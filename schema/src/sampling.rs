@@ -158,6 +158,11 @@ pub struct SamplingError {
 }
 
 impl SamplingConfig {
+    /// Lowest and highest [`Self::batch_submit_interval_seconds`].
+    pub const BATCH_SUBMIT_INTERVAL_SECONDS: (u32, u32) = (1, 300);
+    /// Lowest and highest [`Self::batch_max_size`].
+    pub const BATCH_MAX_SIZE: (u32, u32) = (1, 1024);
+
     /// Checks every range: intervals between the minimum and the longest staleness of their category.
     ///
     /// # Errors
@@ -208,9 +213,9 @@ impl SamplingConfig {
             (
                 "batch_submit_interval_seconds",
                 batch_submit_interval_seconds,
-                (1, 300),
+                Self::BATCH_SUBMIT_INTERVAL_SECONDS,
             ),
-            ("batch_max_size", batch_max_size, (1, 1024)),
+            ("batch_max_size", batch_max_size, Self::BATCH_MAX_SIZE),
         ] {
             if !(min..=max).contains(&value) {
                 return Err(SamplingError {

@@ -21,7 +21,7 @@ impl Token {
     /// # Errors
     /// IO, missing, world-readable, too short.
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_token_file(path)?.unwrap_or_default();
+        let text = read_token_file("api.token_file", path)?.unwrap_or_default();
         let token = text.trim();
         if token.len() < SHORTEST {
             return Err(ConfigError::Value {
@@ -116,7 +116,8 @@ mod tests {
                 .to_string()
                 .starts_with("api.token_file")
         );
-        assert!(put("0123456789abcdef", 0o644).is_err());
+        let exposed = put("0123456789abcdef", 0o644).unwrap_err().to_string();
+        assert!(exposed.starts_with("api.token_file: "), "{exposed}");
         std::fs::remove_file(&path).unwrap();
         assert!(Token::read(&path).is_err());
     }

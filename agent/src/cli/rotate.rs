@@ -91,7 +91,7 @@ impl Rotate {
         let Some(path) = &self.token_file else {
             return Ok(None);
         };
-        let text = read_token_file(path)?
+        let text = read_token_file("--token-file", path)?
             .ok_or_else(|| Failure::new(2, format_args!("--token-file {}: no such file", path.display())))?;
         Ok(Some(Token::new(&text)))
     }

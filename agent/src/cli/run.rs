@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,12 +11,12 @@ use super::register::exit_code;
 use super::start::{Alive, look_at_files, with_key};
 use super::{ConfigArguments, Failure, runtime};
 use crate::api::{self, Board};
-use crate::clock::unix_seconds;
-use crate::config::{Config, ConfigError};
+use crate::clock::{instant, unix_seconds};
+use crate::config::Config;
 use crate::fault;
 use crate::log::{self, LogHandle};
 use crate::register::{Outcome, RegisterError, can_register, register};
-use crate::run::{Agent, Ended, RunError, Signal, Timing, World};
+use crate::run::{Agent, Ended, Reread, Rereading, RunError, Signal, Timing, World};
 use crate::state::{Lock, Problem, Registration, StateDir, Status, StatusFile};
 use crate::update::{Running, launch};
 
@@ -97,12 +98,9 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
         listen().map_err(|e| Failure::new(1, format_args!("cannot listen for signals: {e}")))?;
     let alive = Alive::start();
     let board = show(&config);
-    let reread = || {
-        let new = arguments.load()?;
-        log.apply(&new.logging);
-        Ok(new)
-    };
-    let Some(config) = register_first(config, &reread, &mut signals).await? else {
+    let reread: Reread = Arc::new(move || arguments.load());
+    let mut rereading = Rereading::default();
+    let Some(config) = register_first(config, &reread, &mut rereading, &log, &mut signals).await? else {
         return Ok(Ended::Told);
     };
     let key_path = config.key_path.clone();
@@ -117,7 +115,11 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
     // From here on it is the loop that shows whether the agent lives.
     drop(alive);
     agent.show_on(board);
-    agent.on_reload(Box::new(move || arguments.load()), Some(log));
+    agent.on_reload(reread, Some(log));
+    if rereading.again_at().is_some() {
+        // Asked for while it registered, and not read yet.
+        agent.reload();
+    }
     // Large: kept off the stack of the runtime.
     Ok(Box::pin(agent.run(signals)).await)
 }
@@ -126,7 +128,9 @@ async fn serve(arguments: ConfigArguments, config: Config, log: LogHandle) -> Re
 /// in force then. None if told to stop meanwhile.
 async fn register_first(
     mut config: Config,
-    reread: &impl Fn() -> Result<Config, ConfigError>,
+    reread: &Reread,
+    rereading: &mut Rereading,
+    log: &LogHandle,
     signals: &mut mpsc::Receiver<Signal>,
 ) -> Result<Option<Config>, Failure> {
     let state = StateDir::new(&config.state_dir);
@@ -155,33 +159,38 @@ async fn register_first(
         ..Status::default()
     };
     let mut file = StatusFile::new(&state);
-    let result = loop {
-        let work = register(&config, &key, None, |reason| {
-            tracing::info!("registering: {reason}");
-            status.registering = Some(reason.to_owned());
-            save(&mut file, &status);
-        });
-        tokio::select! {
-            biased;
-            signal = signals.recv() => match signal {
-                Some(Signal::Reload) => {}
-                Some(Signal::Stop) | None => return Ok(None),
-            },
-            result = work => break result,
-        }
-        match reread() {
-            Ok(new) if (&new.state_dir, &new.key_path) != (&config.state_dir, &config.key_path) => {
-                tracing::error!(
-                    "configuration not reloaded: agent.state_dir or agent.key_path has changed; start the agent again"
-                );
+    let result = 'registered: loop {
+        let new = {
+            let mut work = pin!(register(&config, &key, None, |reason| {
+                tracing::info!("registering: {reason}");
+                status.registering = Some(reason.to_owned());
+                save(&mut file, &status);
+            }));
+            // It goes on until there is another configuration.
+            loop {
+                let look = rereading.again_at();
+                tokio::select! {
+                    biased;
+                    signal = signals.recv() => match signal {
+                        Some(Signal::Reload) => rereading.ask(),
+                        Some(Signal::Stop) | None => return Ok(None),
+                    },
+                    result = &mut work => break 'registered result,
+                    () = tokio::time::sleep_until(look.unwrap_or_else(instant).into()), if look.is_some() => {}
+                }
+                if let Some(new) = rereading.answer(reread, &config) {
+                    break new;
+                }
             }
-            Ok(new) => {
-                tracing::info!("configuration reloaded; the registration begins anew");
-                config = new;
-            }
-            Err(e) => {
-                tracing::error!("configuration not reloaded, the former one stays in force: {e}");
-            }
+        };
+        log.apply(&new.logging);
+        if (&new.state_dir, &new.key_path) == (&config.state_dir, &config.key_path) {
+            tracing::info!("configuration reloaded; the registration begins anew");
+            config = new;
+        } else {
+            tracing::error!(
+                "configuration not reloaded: agent.state_dir or agent.key_path has changed; start the agent again"
+            );
         }
     };
     // The agent takes it for itself.

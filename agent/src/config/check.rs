@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hpc_schema::heartbeat::Label;
+use hpc_schema::sampling::SamplingConfig as Specified;
 
 use super::bounds::{number, refuse, within};
 use super::file::{Logging, RootPaths, Sampling};
@@ -240,6 +241,18 @@ fn resolve_sampling(s: &Sampling) -> Result<SamplingConfig, ConfigError> {
         hours(1),
         hours(720),
     )?;
+    // Of the gateway: nothing here goes by them, and a wrong one is told all the same.
+    let seconds = |n: u32| Duration::from_secs(u64::from(n));
+    let (least, most) = Specified::BATCH_SUBMIT_INTERVAL_SECONDS;
+    within(
+        "sampling.batch_submit_interval",
+        s.batch_submit_interval,
+        seconds(least),
+        seconds(least),
+        seconds(most),
+    )?;
+    let (least, most) = Specified::BATCH_MAX_SIZE;
+    number("sampling.batch_max_size", s.batch_max_size, least, least, most)?;
     Ok(out)
 }
 
@@ -306,6 +319,7 @@ mod tests {
             ("latency_interval", "59s", "601s"),
             ("jobs_interval", "29s", "121s"),
             ("temperature_interval", "29s", "301s"),
+            ("batch_submit_interval", "999ms", "301s"),
         ] {
             let e = with(&format!("sampling: {{{key}: {low}}}"));
             assert!(
@@ -319,6 +333,16 @@ mod tests {
             with("sampling: {base_interval: 10s, utilization_interval: 5s, latency_interval: 1m}"),
             "accepted"
         );
+        for good in [1, 50, 1024] {
+            let lines = format!("sampling: {{batch_submit_interval: 60s, batch_max_size: {good}}}");
+            assert_eq!(with(&lines), "accepted");
+        }
+        for bad in [0, 1025] {
+            assert_eq!(
+                with(&format!("sampling: {{batch_max_size: {bad}}}")),
+                format!("sampling.batch_max_size: must be 1 to 1024, is {bad}")
+            );
+        }
     }
 
     #[test]

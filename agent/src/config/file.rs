@@ -200,10 +200,10 @@ pub struct Sampling {
     /// How long samples are kept: 1h–30d, default 24h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_retention: Option<HumanDuration>,
-    /// Of the gateway; accepted because the specification's sampling_config holds it, not used by the agent.
+    /// Of the gateway, 1s–5m; accepted because the specification's sampling_config holds it, not used by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_submit_interval: Option<HumanDuration>,
-    /// Of the gateway; accepted because the specification's sampling_config holds it, not used by the agent.
+    /// Of the gateway, 1–1024; accepted because the specification's sampling_config holds it, not used by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_max_size: Option<u32>,
 }

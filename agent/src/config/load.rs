@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Config, ConfigError, File, HumanDuration, check, parse};
 use crate::accel::{self, Accel};
-use crate::files::{at, read_text};
+use crate::files::{REGISTRATION_FILE, at, read_text};
 use crate::probe::host;
 
 /// Flags and environment: they win over the file. (`clap` has already put flags over environment.)
@@ -74,38 +74,62 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
     })?;
     let mut file = parse(&text, path)?;
     if file.agent.registration_token.is_some() {
-        refuse_exposed(path)?;
+        refuse_exposed("agent.registration_token", path)?;
     }
     apply(&mut file, overrides);
+    let mut unreadable = None;
     if let (None, Some(token_file)) = (
         &file.agent.registration_token,
         &file.agent.registration_token_file,
     ) {
-        file.agent.registration_token = read_token_file(token_file)?;
+        match read_token_file("agent.registration_token_file", token_file) {
+            Ok(token) => file.agent.registration_token = token,
+            Err(e @ ConfigError::TokenUnreadable { .. }) => unreadable = Some(e),
+            Err(e) => return Err(e),
+        }
     }
     let mut config = check::resolve(file)?;
+    // A node that is registered needs it no more.
+    if let Some(e) = unreadable
+        && !config.state_dir.join(REGISTRATION_FILE).exists()
+    {
+        return Err(e);
+    }
     config.path = Some(path.to_owned());
     config.accel = overrides.accel;
     Ok(config)
 }
 
-/// The text of a token file; none if it is gone: then it has done its work, the node is registered, or `register` says
-/// that it has no token.
+/// The text of a token file that `key` names; none if it is gone: then it has done its work, the node is registered, or
+/// `register` says that it has no token.
 ///
 /// # Errors
 /// IO, or everybody may read it.
-pub fn read_token_file(path: &Path) -> Result<Option<String>, ConfigError> {
-    if !path.exists() {
-        return Ok(None);
+pub fn read_token_file(key: &'static str, path: &Path) -> Result<Option<String>, ConfigError> {
+    let read = refuse_exposed(key, path).and_then(|()| {
+        read_text(path, 16 << 10).map_err(|source| ConfigError::TokenUnreadable { key, source })
+    });
+    match read {
+        Ok(text) => Ok(Some(text)),
+        // A folder that may not be entered says nothing of what is in it.
+        Err(ConfigError::TokenUnreadable { source, .. })
+            if source.source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        Err(e) => Err(e),
     }
-    refuse_exposed(path)?;
-    Ok(Some(read_text(path, 16 << 10)?))
 }
 
-fn refuse_exposed(path: &Path) -> Result<(), ConfigError> {
-    let mode = std::fs::metadata(path).map_err(at("read", path))?.mode() & 0o7777;
+fn refuse_exposed(key: &'static str, path: &Path) -> Result<(), ConfigError> {
+    let metadata = std::fs::metadata(path).map_err(at("read", path));
+    let mode = metadata
+        .map_err(|source| ConfigError::TokenUnreadable { key, source })?
+        .mode()
+        & 0o7777;
     if mode & 0o004 != 0 {
         return Err(ConfigError::TokenExposed {
+            key,
             path: path.display().to_string(),
             mode,
         });
@@ -205,6 +229,7 @@ logging:
     fn a_world_readable_file_with_a_token_is_refused() {
         let (_dir, path) = write(SPECIFICATION, 0o644);
         let e = load(&path, &Overrides::default()).unwrap_err().to_string();
+        assert!(e.starts_with("agent.registration_token: "), "{e}");
         assert!(e.contains("world-readable") && e.contains("chmod 640"), "{e}");
         let without: String = SPECIFICATION
             .lines()
@@ -240,6 +265,30 @@ logging:
             load(&path, &Overrides::default()),
             Err(ConfigError::TokenExposed { .. })
         ));
+    }
+
+    #[test]
+    fn a_token_file_that_cannot_be_reached_is_no_missing_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |path: &Path| read_token_file("agent.registration_token_file", path);
+        assert_eq!(read(&dir.path().join("gone/token")).unwrap(), None);
+        // As root any folder may be entered; a file is none for anybody.
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let e = read(&file.join("token")).unwrap_err().to_string();
+        assert!(
+            e.starts_with("agent.registration_token_file: read ") && e.contains("enter its folders"),
+            "{e}"
+        );
+        let closed = dir.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let found = read(&closed.join("token"));
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        match found {
+            Ok(token) => assert!(rustix::process::geteuid().is_root() && token.is_none()),
+            Err(e) => assert!(e.to_string().contains("enter its folders"), "{e}"),
+        }
     }
 
     #[test]

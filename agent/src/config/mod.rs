@@ -291,11 +291,21 @@ pub enum ConfigError {
         message: String,
     },
     /// Everybody could read the token.
-    #[error("{path} holds a registration token and is world-readable (mode {mode:o}); chmod 640 {path}")]
+    #[error("{key}: {path} holds a token and is world-readable (mode {mode:o}); chmod 640 {path}")]
     TokenExposed {
+        /// What names the file, or the key in it.
+        key: &'static str,
         /// The file.
         path: String,
         /// Its permission bits.
         mode: u32,
+    },
+    /// A file that may hold a token cannot be read.
+    #[error("{key}: {source}; name the right file, and let the agent's user enter its folders and read it")]
+    TokenUnreadable {
+        /// What names the file, or the key in it.
+        key: &'static str,
+        /// Why.
+        source: crate::files::FileError,
     },
 }

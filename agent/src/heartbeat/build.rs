@@ -190,6 +190,42 @@ mod tests {
     }
 
     #[test]
+    fn errors_and_warnings_are_absent_while_part_of_them_cannot_be_read() {
+        let began = Instant::now();
+        let counts = |errors: Errors| {
+            let mut figures = Figures::default();
+            figures.errors.set(Some(errors), began);
+            let health = payload(&figures, began)["health"].clone();
+            (
+                health["error_count_24h"].as_u64(),
+                health["warning_count_24h"].as_u64(),
+            )
+        };
+        let whole = Errors {
+            errors: 3,
+            warnings: 4,
+            ..Errors::default()
+        };
+        assert_eq!(counts(whole.clone()), (Some(3), Some(4)));
+        let without_journal = Some("exit 1".into());
+        assert_eq!(
+            counts(Errors {
+                without_journal,
+                ..whole.clone()
+            }),
+            (None, None)
+        );
+        let without_kernel = true;
+        assert_eq!(
+            counts(Errors {
+                without_kernel,
+                ..whole
+            }),
+            (None, None)
+        );
+    }
+
+    #[test]
     fn what_was_measured_to_peers_is_in_the_payload_while_it_is_fresh() {
         let mut figures = Figures::default();
         let began = Instant::now();

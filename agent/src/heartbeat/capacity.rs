@@ -6,6 +6,7 @@ use std::time::Instant;
 use hpc_schema::heartbeat::{Capacity, Label};
 
 use crate::config::Reserve;
+use crate::probe::gpu::GpuReport;
 use crate::probe::pci::Gpus;
 use crate::probe::slurm::{Answer, SlurmNode};
 use crate::sample::Figures;
@@ -124,7 +125,8 @@ fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve
 }
 
 /// A GPU whose driver does not answer is unknown, not absent; none on the bus is none, unless there were some. A lost
-/// one counts in the total and is not available; one set aside for guests is available until a guest has it.
+/// one counts in the total and is not available; one set aside for guests is available until a guest has it. Where the
+/// batch system knows of no GPUs, nobody has counted which are allocated, and those are available that are idle.
 fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Option<Figures3> {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let report = figures.gpus.fresh(now);
@@ -142,11 +144,25 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
     let allocated = match batch {
         Batch::None => held.gpus,
         Batch::Silent => return Some((total, 0, None)),
-        Batch::Said(n) => n.gpus_allocated.unwrap_or(0).saturating_add(held.gpus),
+        Batch::Said(n) => match n.gpus_allocated {
+            Some(n) => n.saturating_add(held.gpus),
+            None if total == 0 => 0,
+            None => {
+                let idle = report.map_or(0, |r| count(idle(r, n.cpus_allocated > 0)));
+                let available = idle.saturating_add(passed).saturating_sub(held.gpus);
+                return Some((total, available, None));
+            }
+        },
     };
     let allocated = allocated.min(total);
     let available = working.min(total.saturating_sub(allocated));
     Some((total, available, Some(allocated)))
+}
+
+/// How many nobody computes on. Of one that does not tell it is known only while there is no job at all.
+fn idle(report: &GpuReport, jobs: bool) -> usize {
+    let is_idle = |processes: Option<u32>| processes.map_or(!jobs, |n| n == 0);
+    report.working().filter(|g| is_idle(g.processes)).count()
 }
 
 fn floored(bytes: u64) -> u32 {
@@ -162,7 +178,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::probe::gpu::GpuReport;
     use crate::probe::memory::Memory;
     use crate::probe::storage::Storage;
     use crate::sample::Reading;
@@ -360,6 +375,53 @@ mod tests {
         );
         assert_eq!((c.memory_gb_available, c.gpus_available), (0, Some(0)));
         c.check().unwrap();
+    }
+
+    #[test]
+    fn gpus_that_slurm_does_not_count_are_available_only_where_they_are_known_to_be_idle() {
+        let now = Instant::now();
+        let gpu = |processes| crate::probe::gpu::Gpu {
+            processes,
+            ..Default::default()
+        };
+        let with = |gpus: Vec<crate::probe::gpu::Gpu>, passed, cpus_allocated, held| {
+            let mut f = figures(64, 256 * GIB, 200 * GIB, now);
+            let node = SlurmNode {
+                cpus_allocated,
+                gpus: None,
+                gpus_allocated: None,
+                ..slurm()
+            };
+            f.slurm.set(Some(Answer::Said(node)), now);
+            let bus = Gpus {
+                nvidia: u16::try_from(gpus.len()).unwrap(),
+                passed,
+                ..Gpus::default()
+            };
+            f.pci_gpus.set(Some(bus), now);
+            Reading::Gpus(Some(GpuReport { driver: None, gpus })).apply(&mut f, now);
+            let held = Held {
+                gpus: held,
+                ..Held::default()
+            };
+            let c = capacity(&f, held, Reserve::default(), now).unwrap();
+            c.check().unwrap();
+            (c.gpus_total, c.gpus_available, c.gpus_allocated)
+        };
+        let told = || vec![gpu(Some(0)), gpu(Some(3)), gpu(Some(0)), gpu(None)];
+        // With a job, one that does not tell may be its.
+        assert_eq!(with(told(), 0, 32, 0), (Some(4), Some(2), None));
+        assert_eq!(with(told(), 0, 0, 0), (Some(4), Some(3), None));
+        let silent = || vec![gpu(None); 2];
+        assert_eq!(with(silent(), 0, 1, 0), (Some(2), Some(0), None));
+        assert_eq!(with(silent(), 0, 0, 0), (Some(2), Some(2), None));
+        // Set aside for guests: Slurm never gives them away.
+        assert_eq!(with(silent(), 2, 1, 1), (Some(4), Some(1), None));
+        let mut lost = told();
+        lost[0].lost = true;
+        assert_eq!(with(lost, 0, 32, 0), (Some(4), Some(1), None));
+        // Of none, none is allocated.
+        assert_eq!(with(Vec::new(), 0, 32, 0), (Some(0), Some(0), Some(0)));
     }
 
     proptest! {

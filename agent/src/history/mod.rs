@@ -2,7 +2,8 @@
 //!
 //! One file a category, of as many lines as samples are kept, written in turn and in place: it takes no memory, never
 //! grows, and a full disk that cannot take a new file still takes the next sample. A line is
-//! `<number> <UNIX seconds> <figure> …`, `-` for a figure that was unknown; the highest number is the newest.
+//! `<number> <UNIX seconds> <figure> …`, `-` for a figure that was unknown; the highest number is the newest. Lines that
+//! are older than the retention are blanked with the next sample.
 
 mod ring;
 mod summary;
@@ -68,7 +69,8 @@ impl History {
         }
     }
 
-    /// Keeps a sample, unless it is kept already or knows nothing. `now` is the wall clock at `moment`, in UNIX seconds.
+    /// Keeps a sample, unless it is kept already or knows nothing, and forgets those of `category` that are older than
+    /// the retention. `now` is the wall clock at `moment`, in UNIX seconds.
     ///
     /// # Errors
     /// IO; the next sample tries again.
@@ -83,6 +85,11 @@ impl History {
         let Some(kept) = place.and_then(|i| self.kept.get_mut(i)) else {
             return Ok(());
         };
+        let oldest = now.saturating_sub(self.retention.as_secs());
+        // Also where nothing new is known: what is kept grows old by itself.
+        if let Some(ring) = &mut kept.ring {
+            ring.forget(oldest)?;
+        }
         let Some(taken) = values.taken.filter(|t| kept.last.is_none_or(|last| *t > last)) else {
             return Ok(());
         };
@@ -94,7 +101,6 @@ impl History {
             Some(ring) => ring,
             none => {
                 create_directory(&self.dir)?;
-                let oldest = now.saturating_sub(self.retention.as_secs());
                 none.insert(Ring::open(&path(&self.dir, category), self.samples, oldest)?)
             }
         };
@@ -157,6 +163,33 @@ mod tests {
         let cpu = fields(category).iter().position(|f| *f == "cpu_percent").unwrap();
         assert_eq!((all[0].figures[cpu], all[1].figures[cpu]), (Some(40), Some(50)));
         assert_eq!(all[0].figures.len(), fields(category).len());
+    }
+
+    #[test]
+    fn a_sample_is_not_kept_for_longer_than_the_retention() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("history");
+        let (category, start) = (Category::Utilization, Instant::now());
+        let mut h = History::new(&dir, &SamplingConfig::default());
+        h.retention = Duration::from_secs(3600);
+        let mut f = Figures::default();
+        let mut look = |second: u64, measures: bool| {
+            let moment = start + Duration::from_secs(second);
+            if measures {
+                f.cpu.set(Some(40), moment);
+            }
+            h.record(category, &values(category, &f, moment), 1000 + second, moment)
+                .unwrap();
+            let all = History::read(&dir, category, 0).unwrap();
+            all.iter().map(|s| s.at - 1000).collect::<Vec<_>>()
+        };
+        look(0, true);
+        look(1800, true);
+        assert_eq!(look(3600, true), [0, 1800, 3600]);
+        assert_eq!(look(3601, true), [1800, 3600, 3601]);
+        // Nothing is measured any more.
+        assert_eq!(look(5401, false), [3600, 3601]);
+        assert!(look(9000, false).is_empty());
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(super) struct Ring {
     file: File,
     lines: u64,
     next: u64,
+    /// Number of the oldest sample that may still be there.
+    tail: u64,
+    /// That one is not older than this (UNIX seconds): while this is young enough, nothing need be read to know that it stays.
+    tail_at: u64,
 }
 
 impl Ring {
@@ -43,6 +47,7 @@ impl Ring {
             write(path, &text.concat(), 0o644, Replace::Yes, Durability::Atomic)?;
         }
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .open(path)
             .map_err(at("open", path))?;
@@ -51,19 +56,58 @@ impl Ring {
             file,
             lines,
             next,
+            tail: kept.first().map_or(next, |(n, _)| *n),
+            tail_at: 0,
         })
     }
 
     /// Replaces the oldest line. Not synchronised: a power cut costs the last samples.
     pub(super) fn push(&mut self, sample: &Sample) -> Result<(), FileError> {
-        let line = encode(self.next, sample);
-        let place = self.next.checked_rem(self.lines).unwrap_or(0);
-        let width = u64::try_from(LINE).unwrap_or(u64::MAX);
-        self.file
-            .write_all_at(&line, place.saturating_mul(width))
-            .map_err(at("write", &self.path))?;
+        self.put(self.next, &encode(self.next, sample))?;
         self.next = self.next.saturating_add(1);
         Ok(())
+    }
+
+    /// Blanks what is older than `oldest` (UNIX seconds). Where the clock was set back, what was sampled before stays for
+    /// as much longer.
+    pub(super) fn forget(&mut self, oldest: u64) -> Result<(), FileError> {
+        // What has been replaced is gone.
+        self.tail = self.tail.max(self.next.saturating_sub(self.lines));
+        while self.tail < self.next && self.tail_at < oldest {
+            // Another number, or none: torn, or blank already.
+            if let Some((_, sample)) = self.held(self.tail)?.filter(|(n, _)| *n == self.tail) {
+                if sample.at >= oldest {
+                    self.tail_at = sample.at;
+                    break;
+                }
+                self.put(self.tail, &blank())?;
+            }
+            self.tail = self.tail.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// The line where sample `number` lies.
+    fn held(&self, number: u64) -> Result<Option<(u64, Sample)>, FileError> {
+        let mut line = [0; LINE];
+        match self.file.read_exact_at(&mut line, self.place(number)) {
+            Ok(()) => Ok(std::str::from_utf8(&line).ok().and_then(decode)),
+            // Somebody has cut the file.
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(e) => Err(at("read", &self.path)(e)),
+        }
+    }
+
+    fn put(&self, number: u64, line: &[u8]) -> Result<(), FileError> {
+        self.file
+            .write_all_at(line, self.place(number))
+            .map_err(at("write", &self.path))
+    }
+
+    /// Where in the file sample `number` lies.
+    fn place(&self, number: u64) -> u64 {
+        let width = u64::try_from(LINE).unwrap_or(u64::MAX);
+        number.checked_rem(self.lines).unwrap_or(0).saturating_mul(width)
     }
 }
 
@@ -169,20 +213,48 @@ mod tests {
         assert_eq!(read(&path, 0).unwrap(), [sample(9)]);
     }
 
+    #[test]
+    fn a_sample_goes_at_its_age_and_not_only_for_a_newer_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut ring = Ring::open(&path, 8, 0).unwrap();
+        for n in [10, 20, 30, 40] {
+            ring.push(&sample(n)).unwrap();
+        }
+        // A torn line is passed over.
+        ring.file.write_all_at(b"1 x", 128).unwrap();
+        ring.forget(30).unwrap();
+        assert_eq!(read(&path, 0).unwrap(), [sample(30), sample(40)]);
+        ring.forget(41).unwrap();
+        assert!(read(&path, 0).unwrap().is_empty());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 * 128);
+        ring.push(&sample(50)).unwrap();
+        // One that goes on with it forgets as well, and one whose file was cut does not fail.
+        let mut ring = Ring::open(&path, 8, 0).unwrap();
+        ring.push(&sample(60)).unwrap();
+        ring.forget(55).unwrap();
+        assert_eq!(read(&path, 0).unwrap(), [sample(60)]);
+        ring.file.set_len(0).unwrap();
+        ring.forget(100).unwrap();
+    }
+
     proptest! {
         #[test]
         fn the_newest_samples_stay_over_restarts_and_other_bounds(
-            runs in proptest::collection::vec((1u32..20, 0u64..30), 1..6)
+            runs in proptest::collection::vec((1u32..20, 0u64..30, 1u64..30), 1..6)
         ) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("r");
             let mut model: Vec<Sample> = Vec::new();
             let mut clock = 0u64;
-            for (lines, pushes) in runs {
-                let oldest = clock.saturating_sub(25);
+            for (lines, pushes, retention) in runs {
+                let oldest = clock.saturating_sub(retention);
                 let mut ring = Ring::open(&path, lines, oldest).unwrap();
                 model.retain(|s| s.at >= oldest);
                 for _ in 0..pushes {
+                    let oldest = clock.saturating_sub(retention);
+                    ring.forget(oldest).unwrap();
+                    model.retain(|s| s.at >= oldest);
                     ring.push(&sample(clock)).unwrap();
                     model.push(sample(clock));
                     clock += 1;

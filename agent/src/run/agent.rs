@@ -8,15 +8,17 @@ use tokio::task::JoinHandle;
 
 use super::error::RunError;
 use super::keep::Keeper;
+use super::notices::Notices;
 use super::orders::Orders;
 use super::peers::Peers;
+use super::reread::{Reread, Rereading};
 use super::said::Said;
 use super::service::Service;
 use super::task_files::TaskFiles;
 use super::world::{Timing, World};
 use crate::api::Board;
 use crate::clock::{Clock, instant};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::files::FileError;
 use crate::health::Held;
 use crate::heartbeat::{SectionTracker, remembered_jobs};
@@ -29,10 +31,7 @@ use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, ServiceWish, StateDir, Status};
 use crate::timer::Timer;
 use crate::update::{Running, Versions};
-use crate::uplink::{Backoff, Client, Identity};
-
-/// Reads the configuration again.
-pub type Reread = Box<dyn Fn() -> Result<Config, ConfigError> + Send>;
+use crate::uplink::{Backoff, Client, Identity, Known, read_known};
 
 /// The running agent.
 pub struct Agent {
@@ -53,6 +52,8 @@ pub struct Agent {
     pub(super) disk: Disk<Result<(), FileError>>,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
+    /// What the CA file held when it was read last: it may lie where nothing answers.
+    pub(super) known: Known,
     pub(super) certificate_refused: bool,
     /// A look for keys on the disk that has not come back yet.
     pub(super) other_keys: Option<JoinHandle<Vec<SharedSigner>>>,
@@ -99,16 +100,19 @@ pub struct Agent {
     pub(super) trial: Option<Instant>,
     /// What the gateway has changed; outlives a reload.
     pub(super) updates: ConfigUpdates,
+    /// What of that had to be changed.
+    pub(super) notices: Notices,
     /// Collectors with these take over as soon as the state directory answers.
     pub(super) sources: Option<Sources>,
     pub(super) reread: Option<Reread>,
+    pub(super) rereading: Rereading,
     pub(super) log: Option<LogHandle>,
     pub(super) timer: Timer,
     /// What the local interface shows.
     pub(super) board: Arc<Board>,
     /// There are figures that it does not show yet.
     pub(super) unshown: bool,
-    _lock: Lock,
+    pub(super) lock: Lock,
 }
 
 impl Agent {
@@ -127,7 +131,8 @@ impl Agent {
         })?;
         let sequence = Sequence::open(&state.sequence(), registration.epoch, registration.last_sequence)?;
         let identity = super::identity::best(&config, &state, &registration);
-        let tls = super::identity::tls(&config, &registration, identity.as_ref(), &clock)?;
+        let known = read_known(&config.tls.ca_cert).unwrap_or_default();
+        let tls = super::identity::tls(&known, &registration, identity.as_ref(), &clock)?;
         let client = Client::new(config.endpoints.clone(), tls, config.request_timeout)
             .dialing(world.dial.clone())
             .failing_back(timing.fail_back);
@@ -187,8 +192,10 @@ impl Agent {
             chain_measured: None,
             said: Said::default(),
             updates: ConfigUpdates::default(),
+            notices: Notices::default(),
             sources: None,
             reread: None,
+            rereading: Rereading::default(),
             log: None,
             timer: (world.timer)(),
             board: Arc::default(),
@@ -203,6 +210,7 @@ impl Agent {
             sequence,
             client,
             identity,
+            known,
             status,
             hardware,
             held: Held::default(),
@@ -212,7 +220,7 @@ impl Agent {
             wish: None,
             running,
             trial,
-            _lock: lock,
+            lock,
         })
     }
 

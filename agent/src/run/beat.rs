@@ -11,6 +11,7 @@ use super::measure::keys;
 use crate::clock::{Wall, instant};
 use crate::heartbeat::{Context, build, capacity, jobs, with_held};
 use crate::key::SigningError;
+use crate::probe::errors::Errors;
 use crate::probe::slurm::Answer as Slurm;
 use crate::random;
 use crate::sample::{Category, max_staleness};
@@ -88,10 +89,12 @@ impl Agent {
         )?;
         let (judged, findings) = self.judged();
         let health = status.unwrap_or(judged);
-        // A clean stop is no news about the machine.
-        if status.is_none() && self.last_health.is_some_and(|last| last != health) {
-            let words: Vec<&str> = findings.iter().map(|f| f.message.as_str()).collect();
-            tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
+        // A clean stop is no news about the machine, and an order's outcome stays news while no gateway takes it.
+        if status.is_none() && self.state_changed(health, &findings) {
+            if self.last_health != Some(health) {
+                let words: Vec<&str> = findings.iter().map(|f| f.message.as_str()).collect();
+                tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
+            }
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }
         self.last_jobs = jobs(self.sampler.figures().jobs.fresh(now), self.last_jobs.as_ref());
@@ -160,15 +163,13 @@ impl Agent {
     fn count(&mut self, now: Instant) {
         let unix = self.clock.seconds();
         let figures = self.sampler.figures();
-        self.status.errors_24h = figures
-            .errors
-            .fresh(now)
-            .and_then(|e| e.whole())
-            .map(|e| ErrorCounts {
-                errors: e.errors,
-                warnings: e.warnings,
-                since: e.since,
-            });
+        let errors = figures.errors.fresh(now);
+        self.status.errors_24h_missing = errors.and_then(Errors::missing);
+        self.status.errors_24h = errors.and_then(Errors::whole).map(|e| ErrorCounts {
+            errors: e.errors,
+            warnings: e.warnings,
+            since: e.since,
+        });
         self.status.jobs_24h = figures.jobs.fresh(now).and_then(|answer| match answer {
             Slurm::Said(j) => Some(JobCounts {
                 completed: j.ended.completed,

@@ -13,7 +13,7 @@ use crate::key::SharedSigner;
 use crate::random;
 use crate::register::{Csr, read};
 use crate::state::CertificateStatus;
-use crate::uplink::{Identity, check_issued};
+use crate::uplink::{Identity, Known, check_issued};
 
 impl Agent {
     /// Sees to a usable certificate; the error is a pause that the gateway asked for, if it did.
@@ -21,6 +21,7 @@ impl Agent {
         let now = self.clock.seconds();
         let valid = self.identity.as_ref().is_some_and(|id| id.is_valid(now));
         if !valid || self.certificate_refused {
+            self.look_at_ca();
             self.show_measured();
             let result = self.recover().await;
             self.certificate_refused = false;
@@ -85,9 +86,9 @@ impl Agent {
         ));
         // It serves at once; the disk may take its time.
         self.keeper.certificate(both);
-        self.sampler.attend();
+        self.look_at_ca();
         let tls =
-            tls(&self.config, &self.registration, Some(&identity), &self.clock).map_err(|e| e.to_string())?;
+            tls(&self.known, &self.registration, Some(&identity), &self.clock).map_err(|e| e.to_string())?;
         self.client.set_tls(tls);
         self.identity = Some(identity);
         self.renew_backoff.reset();
@@ -104,12 +105,36 @@ impl Agent {
         {
             return;
         }
-        match tls(&self.config, &self.registration, Some(&found), &self.clock) {
+        match tls(&self.known, &self.registration, Some(&found), &self.clock) {
             Ok(tls) => self.client.set_tls(tls),
             Err(e) => return tracing::error!("{e}"),
         }
         self.identity = Some(found);
         self.note_certificate();
+    }
+
+    /// Has the CA file read again, by the thread that may wait for its disk; until then what it held before counts.
+    fn look_at_ca(&mut self) {
+        self.keeper.look_at_ca(&self.config.tls.ca_cert);
+        self.sampler.attend();
+    }
+
+    /// The CA file as it was read just now.
+    pub(super) fn take_known(&mut self, known: Known) {
+        if known == self.known {
+            return;
+        }
+        self.known = known;
+        match tls(
+            &self.known,
+            &self.registration,
+            self.identity.as_ref(),
+            &self.clock,
+        ) {
+            Ok(tls) => self.client.set_tls(tls),
+            Err(e) => return tracing::error!("{e}"),
+        }
+        tracing::info!("provider_daemon.tls.ca_cert has changed and is in use");
     }
 
     fn note_certificate(&mut self) {

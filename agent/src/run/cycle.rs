@@ -7,13 +7,15 @@ use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::clock::instant;
+use crate::patient::within;
 use crate::random;
+use crate::sequence::Sequence;
+use crate::state::Lock;
 
 /// For what is written last, once the gateway has been told.
 const LAST_WORDS: Duration = Duration::from_millis(700);
-
-/// What is due so long before a heartbeat is not measured apart.
-const SHORTLY: Duration = Duration::from_secs(2);
+/// For all of the end; the log's last lines come after it.
+const FAREWELL: Duration = Duration::from_millis(4500);
 
 /// What the process is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,8 @@ impl Agent {
                 next_ping = later(now, period);
             }
             self.kept();
+            self.take_reread();
+            self.take_round();
             self.step_orders();
             let (health, findings) = self.judge();
             if std::mem::take(&mut waited) && now < next_beat && self.changed(health, &findings) {
@@ -95,16 +99,11 @@ impl Agent {
                 }
                 continue;
             }
-            let round = self.schedule(now).next(self.sampler.categories());
-            // What would be measured shortly before a heartbeat is measured for it: each wake-up costs.
-            let mut wake = if later(round, SHORTLY) < next_beat {
-                round
-            } else {
-                next_beat
-            };
+            let mut wake = self.plan_round(now, next_beat);
             if watchdog.is_some() {
                 wake = wake.min(next_ping);
             }
+            wake = self.rereading.again_at().map_or(wake, |at| wake.min(at));
             wake = self.service.again_at().map_or(wake, |at| wake.min(at));
             wake = self.orders.again_at().map_or(wake, |at| wake.min(at));
             wake = self.trial.map_or(wake, |until| wake.min(until));
@@ -116,6 +115,7 @@ impl Agent {
                 },
                 Some((id, end)) = self.orders.ended() => self.order_ended(&id, end),
                 Some(end) = self.service.ended() => self.slurm_told(end),
+                () = self.sampler.round_read() => {}
                 () = self.timer.until(wake) => {
                     // A heartbeat measures for itself what is due.
                     if instant() < next_beat {
@@ -182,22 +182,24 @@ impl Agent {
     /// Last heartbeat, counter, status: within five seconds whatever hangs.
     async fn farewell(mut self, ended: Ended) {
         let limit = self.timing.farewell;
+        let end = later(instant(), FAREWELL);
         self.disk.hurry();
+        self.sampler.call_off();
         // Another version goes on at once: the node is not offline.
         if ended.is_for_good() && tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {
             tracing::warn!("the gateway did not take the last heartbeat within {limit:?}");
         }
         // What is being written knows nothing of the end yet.
-        self.sampler.attended(LAST_WORDS).await;
+        self.sampler.attended(left(end).min(LAST_WORDS)).await;
         self.kept();
         self.status.stopped_at = Some(self.clock.seconds());
         self.save_status();
-        let answers = self.sampler.attended(LAST_WORDS).await;
+        let answers = self.sampler.attended(left(end).min(LAST_WORDS)).await;
         self.kept();
         if !answers {
             tracing::warn!("agent.state_dir does not answer: its last words are not kept");
-        } else if let Err(e) = self.sequence.release() {
-            tracing::warn!("the rest of the block of sequence numbers is skipped: {e}");
+        } else if let Err(why) = release(self.sequence, self.lock, left(end)) {
+            tracing::warn!("the rest of the block of sequence numbers is skipped: {why}");
         }
         tracing::info!("stopped");
     }
@@ -228,6 +230,22 @@ fn later(now: Instant, by: Duration) -> Instant {
     now.checked_add(by).unwrap_or(now)
 }
 
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(instant())
+}
+
+/// Gives the rest of the block back, waiting for the disk for `limit` at most. What is written late is written under the
+/// lock: by then another agent could have reserved numbers in the same place.
+fn release(sequence: Sequence, lock: Lock, limit: Duration) -> Result<(), String> {
+    let written = within(limit, move || {
+        let written = sequence.release();
+        drop(lock);
+        written
+    });
+    let late = || format!("agent.state_dir has not answered within {limit:?}; look at its disk");
+    written.ok_or_else(late)?.map_err(|e| e.to_string())
+}
+
 fn tell_service_manager(state: &[sd_notify::NotifyState<'_>]) {
     // Without systemd there is nobody to tell.
     sd_notify::notify(state).ok();
@@ -236,6 +254,42 @@ fn tell_service_manager(state: &[sd_notify::NotifyState<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::StateDir;
+
+    #[test]
+    fn the_rest_of_a_block_is_given_back_in_time_or_skipped_and_the_lock_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let begin = || {
+            let sequence = Sequence::open(&state.sequence(), 5, 0).unwrap();
+            (sequence, Lock::take(&state).unwrap().unwrap())
+        };
+        let (mut sequence, lock) = begin();
+        sequence.advance().unwrap();
+        release(sequence, lock, FAREWELL).unwrap();
+        let (mut sequence, lock) = begin();
+        assert_eq!(sequence.advance().unwrap(), 2);
+        // A reservation is out: nobody else may write.
+        while sequence.reservation().is_none() {
+            sequence.advance().unwrap();
+        }
+        let why = release(sequence, lock, FAREWELL).unwrap_err();
+        assert!(why.contains("does not answer"), "{why}");
+        assert!(!Lock::is_held(&state));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_has_one_budget() {
+        let end = later(instant(), FAREWELL);
+        let spent = crate::run::Timing::default().farewell + 2 * LAST_WORDS;
+        tokio::time::advance(spent).await;
+        assert!(
+            left(end) >= Duration::from_millis(500),
+            "for the sequence numbers"
+        );
+        tokio::time::advance(FAREWELL).await;
+        assert_eq!(left(end), Duration::ZERO);
+    }
 
     #[test]
     fn a_thousand_nodes_with_one_interval_do_not_beat_together() {

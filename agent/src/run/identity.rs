@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::probe::fingerprint::Fingerprint;
 use crate::state::{Registration, StateDir};
-use crate::uplink::{Identity, TlsError, Trust, client_config, newest};
+use crate::uplink::{Identity, Known, TlsError, Trust, client_config, newest};
 
 /// Where a certificate of this node may lie, and whose it must be.
 pub(super) struct Places {
@@ -47,14 +47,18 @@ pub(crate) fn best(config: &Config, state: &StateDir, registration: &Registratio
     })
 }
 
-/// TLS that trusts the CA of the registration token, as long as the registration lasts.
+/// TLS that trusts the CA of the registration token, as long as the registration lasts; `known` is what the CA file held.
+/// Reads nothing.
 pub(crate) fn tls(
-    config: &Config,
+    known: &Known,
     registration: &Registration,
     identity: Option<&Identity>,
     clock: &Clock,
 ) -> Result<Arc<ClientConfig>, TlsError> {
-    let trust = Trust::new(registration.ca_sha256, &config.tls.ca_cert);
+    let trust = Trust {
+        pin: registration.ca_sha256,
+        known: Arc::clone(known),
+    };
     client_config(trust, identity, clock)
 }
 

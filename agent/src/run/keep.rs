@@ -2,6 +2,7 @@
 //! where the directory hangs, the loop does not. Certificate and registration are tried again until they are kept.
 
 use std::mem::take;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::history::{History, Values};
 use crate::sample::{Category, Collector, Reading};
 use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
-use crate::uplink::Identity;
+use crate::uplink::{Identity, Known, read_known};
 
 /// Its name, as of a collector.
 pub(super) const STATE_DIRECTORY: &str = "state directory";
@@ -51,6 +52,8 @@ struct Asked {
     reports: Vec<Report>,
     /// Where a certificate is looked for.
     places: Option<Places>,
+    /// The CA file, to be read again: by default it lies in the state directory.
+    ca: Option<PathBuf>,
 }
 
 /// What came of it.
@@ -64,6 +67,8 @@ pub(super) struct Kept {
     pub(super) reports: Option<Result<(), FileError>>,
     /// The certificate that was looked for.
     pub(super) found: Option<Identity>,
+    /// What the CA file holds, if it could be read.
+    pub(super) known: Option<Known>,
     /// What a person has put there.
     pub(super) wish: Option<ServiceWish>,
 }
@@ -146,6 +151,11 @@ impl Keeper {
         self.lock().asked.places = Some(places);
     }
 
+    /// Has the CA file read again.
+    pub(super) fn look_at_ca(&self, file: &Path) {
+        self.lock().asked.ca = Some(file.to_owned());
+    }
+
     /// What has been done since the last call.
     pub(super) fn take(&self) -> Kept {
         take(&mut self.lock().kept)
@@ -213,6 +223,7 @@ impl Collector for Writer {
         let reports = asked.reports.iter().map(|r| keep(&dir, r.of, r.at, &r.value));
         let reports = reports.map(|done| done.map(drop)).reduce(Result::and);
         let found = asked.places.and_then(Places::find);
+        let known = asked.ca.and_then(|file| read_known(&file));
         let wish = self.wish(now);
         let shared = &mut *self.keeper.lock();
         // What could not be kept waits for the next time, unless there is a newer one by now.
@@ -234,10 +245,47 @@ impl Collector for Writer {
         let kept = &mut shared.kept;
         kept.reports = reports.or(kept.reports.take());
         kept.found = found.or(kept.found.take());
+        kept.known = known.or(kept.known.take());
         kept.status = status.or(kept.status.take());
         kept.samples = samples.or(kept.samples.take());
         kept.block = block.or(kept.block.take());
         kept.wish = wish.or(kept.wish.take());
-        Vec::new()
+        // The loop waits for these, and for nothing else of what is kept.
+        let waits = kept.wish.is_some() || kept.found.is_some() || kept.known.is_some();
+        waits.then_some(Reading::Word).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ca_file_is_read_when_asked_for_and_one_that_cannot_be_read_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let file = dir.path().join("tls/ca.crt");
+        let keeper = Keeper::default();
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let mut read = |asks: bool| {
+            if asks {
+                keeper.look_at_ca(&file);
+            }
+            let wakes = !writer.collect(Instant::now()).is_empty();
+            let known = keeper.take().known;
+            assert_eq!(wakes, known.is_some());
+            known.map(|all| all.iter().map(|c| c.to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(read(true), None);
+        let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+        std::fs::write(&file, pem("AQID") + &pem("BAUG")).unwrap();
+        assert_eq!(read(false), None);
+        assert_eq!(read(true), Some(vec![vec![1, 2, 3], vec![4, 5, 6]]));
+        std::fs::write(&file, "none").unwrap();
+        assert_eq!(read(true), Some(Vec::new()));
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(read(true), None);
     }
 }

@@ -8,11 +8,12 @@ use super::Agent;
 use crate::files::FileError;
 
 impl Agent {
-    /// Has it written, without waiting for the disk.
+    /// Has it written when the loop comes to rest, without waiting for the disk.
     pub(super) fn save_status(&mut self) {
         self.status.stuck_collectors = self.stuck().into_iter().map(str::to_owned).collect();
+        self.status.metrics_retention_seconds = Some(self.config.sampling.metrics_retention.as_secs());
         self.keeper.status(&self.status);
-        self.sampler.attend();
+        self.sampler.attend_soon();
     }
 
     /// Whether the state directory answers: what would wait for it is better not begun.
@@ -60,6 +61,9 @@ impl Agent {
                     &format!("no further sequence numbers can be reserved yet: {e}"),
                 ),
             }
+        }
+        if let Some(known) = kept.known {
+            self.take_known(known);
         }
         if let Some(found) = kept.found {
             self.take_found(found);

@@ -17,7 +17,38 @@ use crate::sample::{Category, Reading, Schedule, max_staleness};
 /// Longest wait for figures before a heartbeat leaves without them.
 const SAMPLE_BUDGET: Duration = Duration::from_millis(1500);
 
+/// What is due so long before a heartbeat is not measured apart.
+const SHORTLY: Duration = Duration::from_secs(2);
+/// A round that takes longer is waited for as one that was not planned.
+const ROUND: Duration = Duration::from_millis(200);
+
 impl Agent {
+    /// Has the next round begin by itself, for the next heartbeat or before; when the loop wakes up at the latest.
+    pub(super) fn plan_round(&mut self, now: Instant, next_beat: Instant) -> Instant {
+        // What is due follows from what has been read by now.
+        self.take_round();
+        // What is overdue begins now: it is as old as its beginning.
+        let round = self.schedule(now).next(self.sampler.categories()).max(now);
+        // What would be measured shortly before a heartbeat is measured for it: each wake-up costs.
+        let apart = round.checked_add(SHORTLY).is_some_and(|at| at < next_beat);
+        let at = if apart { round } else { next_beat };
+        let due = if apart {
+            self.due(at)
+        } else {
+            self.due_before_sending(at)
+        };
+        let begins = self.sampler.plan(|c| due.contains(&c), at);
+        begins.and_then(|begins| begins.checked_add(ROUND)).unwrap_or(at)
+    }
+
+    /// Takes over a round that began by itself.
+    pub(super) fn take_round(&mut self) {
+        let read = self.sampler.take_read();
+        if !read.is_empty() {
+            self.take_over(&read);
+        }
+    }
+
     pub(super) fn schedule(&self, now: Instant) -> Schedule<'_> {
         Schedule {
             config: &self.config.sampling,
@@ -28,37 +59,52 @@ impl Agent {
     }
 
     pub(super) async fn sample_due(&mut self) {
-        let now = instant();
-        let schedule = self.schedule(now);
-        let due: Vec<Category> = self
-            .sampler
-            .categories()
-            .filter(|(c, last)| schedule.due(*c, *last))
-            .map(|(c, _)| c)
-            .collect();
+        self.take_round();
+        let due = self.due(instant());
         self.sample(&due).await;
     }
 
     /// Before a heartbeat leaves: what is due, and what would be too old before the next one.
     pub(super) async fn sample_before_sending(&mut self) {
-        let now = instant();
-        let schedule = self.schedule(now);
-        let due: Vec<Category> = self
-            .sampler
-            .categories()
-            .filter(|(c, last)| schedule.due_before_sending(*c, *last, self.interval))
-            .map(|(c, _)| c)
-            .collect();
+        self.take_round();
+        let due = self.due_before_sending(instant());
         self.sample(&due).await;
+    }
+
+    fn due(&self, at: Instant) -> Vec<Category> {
+        let schedule = self.schedule(at);
+        let all = self.sampler.categories();
+        all.filter(|(c, last)| schedule.due(*c, *last))
+            .map(|(c, _)| c)
+            .collect()
+    }
+
+    fn due_before_sending(&self, at: Instant) -> Vec<Category> {
+        let schedule = self.schedule(at);
+        let all = self.sampler.categories();
+        all.filter(|(c, last)| schedule.due_before_sending(*c, *last, self.interval))
+            .map(|(c, _)| c)
+            .collect()
     }
 
     async fn sample(&mut self, due: &[Category]) {
         self.sampler.sample(|c| due.contains(&c), SAMPLE_BUDGET).await;
+        // Beside what was asked for, what had begun before.
+        let read = self.sampler.take_read();
+        let beside = read.iter().filter(|c| !due.contains(c));
+        let all: Vec<_> = due.iter().chain(beside).copied().collect();
+        if !all.is_empty() {
+            self.take_over(&all);
+        }
+    }
+
+    fn take_over(&mut self, categories: &[Category]) {
         let now = instant();
         self.adaptive.cpu(self.sampler.figures().cpu.fresh(now).copied());
-        for category in due {
+        for category in categories {
             self.remember(*category, now);
         }
+        self.sampler.attend_soon();
         self.unshown = true;
     }
 
@@ -162,9 +208,14 @@ impl Agent {
         all
     }
 
-    /// Whether there is news that should not wait: another health, a new finding (a GPU is lost), the last job of a
-    /// draining node has ended, an order has its outcome.
+    /// Whether there is news that should not wait: the node's state has changed, or an order has its outcome.
     pub(super) fn changed(&self, health: HealthStatus, findings: &[Finding]) -> bool {
+        self.state_changed(health, findings) || (self.last_health.is_some() && self.orders.has_news())
+    }
+
+    /// Whether this node is another than the last heartbeat said: another health, a new finding (a GPU is lost), the last
+    /// job of a draining node has ended.
+    pub(super) fn state_changed(&self, health: HealthStatus, findings: &[Finding]) -> bool {
         let Some(last) = self.last_health else {
             return false;
         };
@@ -173,7 +224,6 @@ impl Agent {
                 .iter()
                 .any(|f| !self.last_findings.iter().any(|(code, of)| f.key() == (*code, of)))
             || self.work_ended()
-            || self.orders.has_news()
     }
 
     /// The last work of a draining node has ended: the sooner it is drained, the sooner it can be serviced.

@@ -46,7 +46,7 @@ impl Agent {
     }
 
     async fn recover_with(&mut self, key: &SharedSigner) -> Result<(), RecoverError> {
-        let tls = tls(&self.config, &self.registration, None, &self.clock)
+        let tls = tls(&self.known, &self.registration, None, &self.clock)
             .map_err(|e| RecoverError::Failed(e.to_string()))?;
         let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
             .dialing(self.world.dial.clone());

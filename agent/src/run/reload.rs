@@ -10,16 +10,23 @@ use crate::config::{Config, SamplingConfig};
 use crate::sample::{Category, Sources, max_staleness, minimum};
 
 impl Agent {
-    /// Reads the configuration again; a wrong one leaves the present one in force.
-    pub(super) fn reload(&mut self) {
-        let Some(reread) = &self.reread else { return };
-        let new = match reread() {
-            Ok(new) => new,
-            Err(e) => {
-                tracing::error!("configuration not reloaded, the former one stays in force: {e}");
-                return;
-            }
-        };
+    /// Has the configuration read again; a wrong one, or one that does not come, leaves the present one in force.
+    pub fn reload(&mut self) {
+        if self.reread.is_some() {
+            self.rereading.ask();
+            self.take_reread();
+        }
+    }
+
+    /// Takes over a configuration that was read again, if there is one by now.
+    pub(super) fn take_reread(&mut self) {
+        let reread = self.reread.as_ref();
+        if let Some(new) = reread.and_then(|r| self.rereading.answer(r, &self.config)) {
+            self.take_config(new);
+        }
+    }
+
+    fn take_config(&mut self, new: Config) {
         for (key, changed) in [
             ("agent.state_dir", new.state_dir != self.config.state_dir),
             ("agent.key_path", new.key_path != self.config.key_path),
@@ -64,8 +71,9 @@ impl Agent {
             state: self.state.clone(),
             registration: self.registration.clone(),
         });
+        self.keeper.look_at_ca(&self.config.tls.ca_cert);
         let identity = self.identity.as_ref();
-        match super::identity::tls(&self.config, &self.registration, identity, &self.clock) {
+        match super::identity::tls(&self.known, &self.registration, identity, &self.clock) {
             Ok(tls) => self.client.set_tls(tls),
             Err(e) => tracing::error!("{e}"),
         }
@@ -82,6 +90,7 @@ impl Agent {
         if let Some(sources) = self.sources.take() {
             let attendant = self.keeper.attendant(&self.state, &self.config.sampling);
             self.sampler = (self.world.sampler)(&sources).with_attendant(attendant);
+            self.sampler.attend_soon();
         }
     }
 
@@ -116,19 +125,15 @@ impl Agent {
     /// What is out of range is clamped and said.
     fn update_config(&mut self, updates: &ConfigUpdates) {
         if let Some(seconds) = updates.sampling_interval_seconds {
-            let notices =
-                set_sampling_interval(&mut self.config.sampling, Duration::from_secs(u64::from(seconds)));
-            for notice in notices {
-                tracing::info!("sampling_interval_seconds of the gateway: {notice}");
-            }
+            let interval = Duration::from_secs(u64::from(seconds));
+            let changes = set_sampling_interval(&mut self.config.sampling, interval);
+            self.note_clamped("sampling_interval_seconds", seconds, changes);
         }
         if let Some(hours) = updates.metrics_retention_hours {
             let clamped = hours.clamp(1, 720);
-            if clamped != hours {
-                tracing::info!(
-                    "metrics_retention_hours of the gateway: {hours} is outside 1 to 720; {clamped} is used"
-                );
-            }
+            let change =
+                (clamped != hours).then(|| format!("{hours} is outside 1 to 720; {clamped} is used"));
+            self.note_clamped("metrics_retention_hours", hours, change.into_iter().collect());
             self.config.sampling.metrics_retention =
                 Duration::from_secs(u64::from(clamped).saturating_mul(3600));
         }
@@ -143,51 +148,83 @@ impl Agent {
             self.keep_registration();
         }
     }
+
+    /// What of a setting of the gateway had to be changed: told once, and shown by `status`.
+    fn note_clamped(&mut self, key: &'static str, asked: u32, changes: Vec<String>) {
+        for notice in self.notices.note(key, asked, changes) {
+            tracing::warn!("{notice}");
+        }
+        self.status.notices = self.notices.all();
+    }
 }
 
-/// Sets the interval of capacity, health, utilisation and GPU figures; says where it had to be clamped. Repeating the
-/// same setting says nothing.
+/// Sets the interval of capacity, health, utilisation and GPU figures; gives where it had to be clamped.
 fn set_sampling_interval(sampling: &mut SamplingConfig, asked: Duration) -> Vec<String> {
-    let mut notices = Vec::new();
+    let mut changes = Vec::new();
     for category in [
         Category::Capacity,
         Category::HealthStatus,
         Category::Utilization,
         Category::Gpu,
     ] {
-        let given = asked.clamp(minimum(category), max_staleness(category));
-        if given != asked && sampling.interval(category) != given {
-            notices.push(format!(
-                "{asked:?} is outside the limits of {category:?}; {given:?} is used"
+        let (least, most) = (minimum(category), max_staleness(category));
+        let given = asked.clamp(least, most);
+        if given != asked {
+            changes.push(format!(
+                "{asked:?} is outside {least:?} to {most:?}, the limits of {category:?}; {given:?} is used"
             ));
         }
         sampling.set_interval(category, given);
     }
-    notices
+    changes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::notices::Notices;
 
     #[test]
-    fn intervals_of_the_gateway_are_clamped_with_a_notice_once() {
+    fn intervals_of_the_gateway_are_clamped_and_each_bound_is_named() {
         let mut s = SamplingConfig::default();
         let seconds = Duration::from_secs;
         assert_eq!(set_sampling_interval(&mut s, seconds(20)).len(), 0);
         assert_eq!(s.interval(Category::Capacity), seconds(20));
         assert_eq!(s.interval(Category::Latency), seconds(300));
-        let notices = set_sampling_interval(&mut s, seconds(7));
-        assert_eq!(notices.len(), 2, "{notices:?}");
+        let changes = set_sampling_interval(&mut s, seconds(7));
+        assert_eq!(changes.len(), 2, "{changes:?}");
         assert_eq!(
             (s.interval(Category::Capacity), s.interval(Category::Gpu)),
             (seconds(10), seconds(7))
         );
-        assert_eq!(set_sampling_interval(&mut s, seconds(7)).len(), 0);
         set_sampling_interval(&mut s, seconds(45));
         assert_eq!(
             (s.interval(Category::Capacity), s.interval(Category::Gpu)),
             (seconds(45), seconds(30))
         );
+    }
+
+    #[test]
+    fn a_file_at_its_limits_keeps_no_bound_of_the_gateway_unsaid() {
+        let mut s = SamplingConfig::default();
+        for category in Category::ALL {
+            s.set_interval(category, minimum(category));
+        }
+        let mut notices = Notices::default();
+        let mut asks = |seconds: u32| {
+            let interval = Duration::from_secs(u64::from(seconds));
+            let changes = set_sampling_interval(&mut s, interval);
+            notices.note("sampling_interval_seconds", seconds, changes)
+        };
+        let told = asks(1);
+        assert_eq!(told.len(), 4, "{told:?}");
+        let first = told[0].as_str();
+        assert!(
+            first.contains("sampling_interval_seconds of the gateway: 1s is outside 10s to")
+                && first.contains("Capacity; 10s is used"),
+            "{first}"
+        );
+        assert!(asks(1).is_empty());
+        assert_eq!(asks(2).len(), 4, "another setting is told anew");
     }
 }

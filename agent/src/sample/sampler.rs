@@ -1,15 +1,18 @@
 //! Supervises the collectors: single flight, deadline, staleness.
 
+mod attend;
+mod plan;
+mod slot;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slot::{Planned, Slot};
+
 use super::worker::{Done, Job, Outbox, Worker};
 use super::{Category, Collector, Figures, Reading};
 use crate::clock::instant;
-
-/// A collector that takes longer may be slow or stuck; either way the others do not wait for it.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs collectors and keeps what they read.
 pub struct Sampler {
@@ -17,61 +20,14 @@ pub struct Sampler {
     worker: Option<Worker>,
     outbox: Arc<Outbox>,
     figures: Figures,
+    /// The attendant is to run with whoever is asked next.
+    soon: bool,
+    /// When the next round begins by itself, and who should be asked then; none once it is known to have begun.
+    planned: Option<(Instant, Vec<usize>)>,
+    /// What was read as planned, and not taken yet.
+    read: Vec<Category>,
     /// Collectors run where they are called: in simulated time no thread answers.
     inline: bool,
-}
-
-struct Slot {
-    name: &'static str,
-    category: Category,
-    deadline: Duration,
-    /// Absent while it runs: single flight.
-    collector: Option<Box<dyn Collector>>,
-    /// When it was handed to a worker, while it runs.
-    since: Option<Instant>,
-    /// Left behind with its thread, so that others need not wait.
-    left: bool,
-    /// Its deadline has passed, and it was said.
-    said: bool,
-    last: Option<Instant>,
-    /// Measures nothing: it runs with all others, and when it is told to.
-    attends: bool,
-}
-
-impl Slot {
-    fn new(collector: Box<dyn Collector>) -> Self {
-        Self {
-            name: collector.name(),
-            category: collector.category(),
-            deadline: collector.deadline(),
-            collector: Some(collector),
-            since: None,
-            left: false,
-            said: false,
-            last: None,
-            attends: false,
-        }
-    }
-
-    /// Handed over, if it is there.
-    fn hand_over(&mut self, index: usize, now: Instant) -> Option<Job> {
-        self.last = Some(now);
-        let collector = self.collector.take()?;
-        self.since = Some(now);
-        Some(Job { index, collector })
-    }
-
-    /// After this the others get another thread.
-    fn patience(&self) -> Duration {
-        self.deadline.min(PATIENCE)
-    }
-
-    fn is_stuck(&self, now: Instant) -> bool {
-        self.left
-            && self
-                .since
-                .is_some_and(|since| now.saturating_duration_since(since) >= self.deadline)
-    }
 }
 
 /// A collector that does not come back.
@@ -93,6 +49,9 @@ impl Sampler {
             worker: None,
             outbox: Arc::default(),
             figures: Figures::default(),
+            soon: false,
+            planned: None,
+            read: Vec::new(),
             inline: false,
         }
     }
@@ -104,59 +63,6 @@ impl Sampler {
             inline: true,
             ..Self::new(collectors)
         }
-    }
-
-    /// Another one that reads no figures: it runs after the others of each round, and with [`Sampler::attend`].
-    #[must_use]
-    pub fn with_attendant(mut self, attendant: Box<dyn Collector>) -> Self {
-        let slot = Slot {
-            attends: true,
-            ..Slot::new(attendant)
-        };
-        self.slots.push(slot);
-        self
-    }
-
-    /// Has the attendant run, without waiting for it.
-    pub fn attend(&mut self) {
-        self.gather();
-        self.leave_behind(instant());
-        let now = instant();
-        let slots = self.slots.iter_mut().enumerate().filter(|(_, s)| s.attends);
-        let jobs: Vec<Job> = slots.filter_map(|(i, s)| s.hand_over(i, now)).collect();
-        self.dispatch(jobs);
-    }
-
-    /// Whether the attendant has come back from its last run.
-    #[must_use]
-    pub fn is_attended(&self) -> bool {
-        self.slots.iter().filter(|s| s.attends).all(|s| s.since.is_none())
-    }
-
-    /// Whether the attendant is late: it may hang. One that waits its turn behind slow collectors is not.
-    #[must_use]
-    pub fn is_unattended(&self) -> bool {
-        let now = instant();
-        let running = self.worker.as_ref().and_then(Worker::running);
-        let late = |at: Instant| now.saturating_duration_since(at) >= PATIENCE;
-        let mut attendants = self.slots.iter().enumerate();
-        attendants.any(|(i, s)| {
-            let runs_late = running.is_some_and(|(r, at)| r == i && late(at));
-            s.attends && s.since.is_some() && (s.left || runs_late)
-        })
-    }
-
-    /// Waits for the attendant, at most for `limit`; whether it has come back.
-    pub async fn attended(&mut self, limit: Duration) -> bool {
-        let end = instant().checked_add(limit).unwrap_or_else(instant);
-        while !self.is_attended() && instant() < end {
-            let outbox = Arc::clone(&self.outbox);
-            tokio::time::timeout_at(end.into(), outbox.news.notified())
-                .await
-                .ok();
-            self.gather();
-        }
-        self.is_attended()
     }
 
     /// What is known.
@@ -208,10 +114,17 @@ impl Sampler {
 
     /// Takes over what came back since the last call; no waiting.
     pub fn gather(&mut self) {
+        let now = instant();
         for done in self.outbox.take() {
+            if self
+                .slots
+                .get(done.job.index)
+                .is_some_and(|s| s.planned == Planned::Waits)
+            {
+                self.begun(now);
+            }
             self.finish(done);
         }
-        let now = instant();
         for slot in self.slots.iter_mut().filter(|s| !s.said && s.is_stuck(now)) {
             slot.said = true;
             tracing::warn!(
@@ -223,19 +136,29 @@ impl Sampler {
     }
 
     /// Measures the categories that `wanted` names; comes back when all is read, or after `budget` at the latest.
-    /// What is slower than that comes in later.
+    /// What is slower than that comes in later. What was planned and has begun is waited for, and not measured again.
     pub async fn sample(&mut self, wanted: impl Fn(Category) -> bool, budget: Duration) {
+        let planned = self.planned.as_ref().map(|(at, _)| *at);
         self.gather();
         let now = instant();
-        if !self.slots.iter().any(|s| !s.attends && wanted(s.category)) {
+        let wanted = |s: &Slot| !s.attends && wanted(s.category);
+        // What waits for a later time goes on waiting.
+        let begun = self.planned.as_ref().is_some_and(|(at, _)| *at <= now);
+        let expected = |s: &Slot| s.is_expected() && (begun || s.planned == Planned::Begun);
+        if !self.slots.iter().any(|s| wanted(s) || expected(s)) {
             return;
         }
+        self.recall(now);
+        let expected = self.slots.iter().enumerate().filter(|(_, s)| s.is_expected());
+        let mut waiting: Vec<usize> = expected.map(|(i, _)| i).collect();
+        let asked = |s: &Slot| planned.is_some_and(|at| s.last >= Some(at));
         let slots = self.slots.iter_mut().enumerate();
         let jobs: Vec<Job> = slots
-            .filter(|(_, s)| s.attends || wanted(s.category))
+            .filter(|(_, s)| s.attends || (wanted(s) && !asked(s)))
             .filter_map(|(i, s)| s.hand_over(i, now))
             .collect();
-        let waiting: Vec<usize> = jobs.iter().map(|j| j.index).collect();
+        self.soon &= !jobs.iter().any(|job| job.attends);
+        waiting.extend(jobs.iter().map(|j| j.index));
         self.dispatch(jobs);
         let end = now.checked_add(budget).unwrap_or(now);
         while waiting
@@ -249,9 +172,7 @@ impl Sampler {
             let until = self.next_deadline(now).min(end);
             let outbox = Arc::clone(&self.outbox);
             // An early or late wake-up is the same to us: what counts is what came back.
-            tokio::time::timeout_at(until.into(), outbox.news.notified())
-                .await
-                .ok();
+            tokio::time::timeout_at(until.into(), outbox.anybody()).await.ok();
             self.gather();
             self.leave_behind(instant());
         }
@@ -275,22 +196,33 @@ impl Sampler {
         if jobs.peek().is_none() {
             return;
         }
+        match self.worker() {
+            Some(worker) => worker.push(jobs),
+            None => jobs.for_each(|job| self.give_back(job)),
+        }
+    }
+
+    /// The thread; there is one from the first job on.
+    fn worker(&mut self) -> Option<&Worker> {
         if self.worker.is_none() {
             match Worker::start(Arc::clone(&self.outbox)) {
                 Ok(worker) => self.worker = Some(worker),
                 Err(e) => tracing::error!("no thread for collectors, figures go stale: {e}"),
             }
         }
-        match &self.worker {
-            Some(worker) => worker.push(jobs),
-            // Back to their places; the next round tries again.
-            None => jobs.for_each(|job| self.put_back(job)),
-        }
+        self.worker.as_ref()
+    }
+
+    /// There is nobody to do it: whoever is asked next does.
+    fn give_back(&mut self, job: Job) {
+        self.soon |= job.attends;
+        self.put_back(job);
     }
 
     fn put_back(&mut self, job: Job) {
         if let Some(slot) = self.slots.get_mut(job.index) {
             slot.since = None;
+            slot.planned = Planned::No;
             slot.collector = Some(job.collector);
         }
     }
@@ -341,6 +273,9 @@ impl Sampler {
                 tracing::info!(collector = slot.name, "answers again after {took:?}");
             }
             slot.left = false;
+            if slot.planned != Planned::No && !self.read.contains(&slot.category) {
+                self.read.push(slot.category);
+            }
         }
         self.put_back(job);
     }

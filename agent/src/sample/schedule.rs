@@ -34,7 +34,8 @@ impl Schedule<'_> {
     /// Whether `category` should be measured before a heartbeat leaves: it is due, or is so within a tenth of its interval (as
     /// much as a heartbeat's jitter: both then take one wake-up), or its figures would pass their longest staleness before the
     /// next heartbeat could carry fresher ones. What costs little and falls due before the next heartbeat is measured for
-    /// this one, once most of its interval has passed: fresher, and no wake-up of its own.
+    /// this one, once most of its interval has passed: fresher, and no wake-up of its own. Not where load has stretched the
+    /// interval: it is to be measured less often then.
     #[must_use]
     pub fn due_before_sending(
         &self,
@@ -49,6 +50,7 @@ impl Schedule<'_> {
                 let soon = age.saturating_add(interval / 10) >= interval;
                 let stale = age.saturating_add(until_next) > max_staleness(category);
                 let most = self.is_light(category)
+                    && interval <= self.config.interval(category)
                     && age >= interval.saturating_mul(3) / 5
                     && age.saturating_add(until_next) > interval;
                 age >= minimum(category) && (soon || stale || most)
@@ -162,6 +164,31 @@ mod tests {
             !at(20, Category::Capacity, 20, false),
             "a program asks the batch system"
         );
+    }
+
+    #[test]
+    fn an_interval_that_load_has_stretched_is_waited_for_and_one_that_a_change_has_halved_is_not() {
+        let (config, start) = (SamplingConfig::default(), Instant::now());
+        let at = |adaptive: &Adaptive, tenths: u64, until_next: u64| {
+            let schedule = Schedule {
+                config: &config,
+                adaptive,
+                now: start + Duration::from_millis(tenths * 100),
+                gpus: false,
+            };
+            schedule.due_before_sending(Category::Utilization, Some(start), s(until_next))
+        };
+        // Of 22.5 s three fifths are 13.5; a tenth before its end it goes along.
+        let mut busy = Adaptive::default();
+        busy.cpu(Some(80));
+        assert!(!at(&busy, 135, 10) && !at(&busy, 202, 9));
+        assert!(at(&busy, 203, 9));
+        assert!(at(&busy, 201, 10), "at the next heartbeat it would be too old");
+        let mut changing = Adaptive::default();
+        changing.changed(start, s(60));
+        assert!(at(&changing, 50, 10), "the shortest interval");
+        assert!(!at(&changing, 45, 10));
+        assert!(at(&Adaptive::default(), 90, 10));
     }
 
     /// What happens to a node in one stretch of simulated time.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -16,6 +16,8 @@ const STACK: usize = 256 << 10;
 pub(super) struct Job {
     pub(super) index: usize,
     pub(super) collector: Box<dyn Collector>,
+    /// It reads no figures: the loop is not woken for it, unless it has something to say.
+    pub(super) attends: bool,
 }
 
 /// A collector that came back.
@@ -29,20 +31,49 @@ pub(super) struct Done {
 /// Where workers, present and left behind, put what they have done.
 #[derive(Default)]
 pub(super) struct Outbox {
-    done: Mutex<Vec<Done>>,
-    pub(super) news: Notify,
+    done: Mutex<AllDone>,
+    /// A round is read.
+    rounds: Notify,
+    /// Somebody has come back with nothing to say.
+    others: Notify,
+}
+
+#[derive(Default)]
+struct AllDone {
+    all: Vec<Done>,
+    /// The last of a round is among them.
+    round: bool,
 }
 
 impl Outbox {
     pub(super) fn take(&self) -> Vec<Done> {
-        std::mem::take(&mut *lock(&self.done))
+        std::mem::take(&mut *lock(&self.done)).all
+    }
+
+    /// Waits until somebody comes back, or has since the last call.
+    pub(super) async fn anybody(&self) {
+        tokio::select! {
+            () = self.rounds.notified() => {}
+            () = self.others.notified() => {}
+        }
+    }
+
+    /// Waits until a round lies here.
+    pub(super) async fn round_read(&self) {
+        while !lock(&self.done).round {
+            self.rounds.notified().await;
+        }
     }
 }
 
 #[derive(Default)]
 struct Inbox {
     queue: VecDeque<Job>,
+    /// Behind all that waits, and not before then.
+    planned: Option<(Instant, VecDeque<Job>)>,
     running: Option<(usize, Instant)>,
+    /// Something was read since the last word of it.
+    news: bool,
     closed: bool,
 }
 
@@ -69,6 +100,24 @@ impl Worker {
         self.shared.1.notify_one();
     }
 
+    /// The same, and later others that begin by themselves: with one wake-up for both.
+    pub(super) fn plan(&self, jobs: impl IntoIterator<Item = Job>, at: Instant, later: VecDeque<Job>) {
+        let mut inbox = lock(&self.shared.0);
+        inbox.queue.extend(jobs);
+        inbox.planned = Some((at, later)).filter(|(_, later)| !later.is_empty());
+        let idle = inbox.queue.is_empty() && inbox.planned.is_none();
+        drop(inbox);
+        if !idle {
+            self.shared.1.notify_one();
+        }
+    }
+
+    /// Gives back what was planned and has not begun.
+    pub(super) fn recall(&self) -> VecDeque<Job> {
+        let planned = lock(&self.shared.0).planned.take();
+        planned.map(|(_, jobs)| jobs).unwrap_or_default()
+    }
+
     /// What runs now, and since when.
     pub(super) fn running(&self) -> Option<(usize, Instant)> {
         lock(&self.shared.0).running
@@ -91,7 +140,8 @@ fn work(shared: &(Mutex<Inbox>, Condvar), outbox: &Outbox) {
     while let Some(mut job) = next(shared) {
         let started = Instant::now();
         let readings = job.collector.collect(started);
-        lock(&outbox.done).push(Done {
+        let news = !job.attends || !readings.is_empty();
+        lock(&outbox.done).all.push(Done {
             job,
             readings,
             started,
@@ -99,9 +149,16 @@ fn work(shared: &(Mutex<Inbox>, Condvar), outbox: &Outbox) {
         });
         let mut inbox = lock(&shared.0);
         inbox.running = None;
+        inbox.news |= news;
         // One wake-up for all that was asked for.
-        if inbox.queue.is_empty() {
-            outbox.news.notify_one();
+        if !inbox.queue.is_empty() {
+            continue;
+        }
+        if std::mem::take(&mut inbox.news) {
+            lock(&outbox.done).round = true;
+            outbox.rounds.notify_one();
+        } else {
+            outbox.others.notify_one();
         }
     }
 }
@@ -116,7 +173,22 @@ fn next(shared: &(Mutex<Inbox>, Condvar)) -> Option<Job> {
             inbox.running = Some((job.index, Instant::now()));
             return Some(job);
         }
-        inbox = shared.1.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        let left = inbox
+            .planned
+            .as_ref()
+            .map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        inbox = match left {
+            Some(Duration::ZERO) => {
+                let planned = inbox.planned.take();
+                inbox.queue.extend(planned.into_iter().flat_map(|(_, jobs)| jobs));
+                inbox
+            }
+            Some(left) => {
+                let waited = shared.1.wait_timeout(inbox, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => shared.1.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+        };
     }
 }
 

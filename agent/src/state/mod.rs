@@ -39,7 +39,9 @@ pub use status::{
     CertificateStatus, ChainView, ErrorCounts, JobCounts, OrderStatus, Problem, Receipt, Status, StatusFile,
 };
 
-use crate::files::{Durability, FileError, Replace, at, create_directory, read_text, write};
+use crate::files::{
+    Durability, FileError, REGISTRATION_FILE, Replace, at, create_directory, read_text, write,
+};
 
 /// Where the specification puts state.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/virtengine/node-agent";
@@ -145,7 +147,7 @@ impl StateDir {
     }
 
     fn registration(&self) -> PathBuf {
-        self.0.join("registration.json")
+        self.0.join(REGISTRATION_FILE)
     }
 
     fn pending(&self) -> PathBuf {

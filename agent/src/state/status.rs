@@ -99,12 +99,21 @@ pub struct Status {
     /// Errors and warnings of 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors_24h: Option<ErrorCounts>,
+    /// Why they are not known, where part of them cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_24h_missing: Option<String>,
     /// Jobs that ended within 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs_24h: Option<JobCounts>,
+    /// What the gateway has set beyond a limit, and what is in force instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
     /// Collectors that do not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_collectors: Vec<String>,
+    /// How long samples are kept, in seconds, as file and gateway have set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_retention_seconds: Option<u64>,
     /// When the agent stopped cleanly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<u64>,
@@ -117,7 +126,7 @@ pub struct ErrorCounts {
     pub errors: u32,
     /// Warnings.
     pub warnings: u32,
-    /// UNIX seconds since which they are counted: a day ago, or later.
+    /// UNIX seconds since which they are counted: a day ago, or later, as after messages that nobody could read.
     pub since: u64,
 }
 

@@ -17,5 +17,5 @@ pub use connect::{Dial, Dialing, Stream};
 pub use error::{TlsCause, UplinkError};
 pub use identity::{Identity, IdentityError, newest};
 pub use issued::{IssuedError, check_issued};
-pub use pin::CaPin;
-pub use tls::{TlsError, Trust, client_config, provider};
+pub use pin::{CaPin, Known};
+pub use tls::{TlsError, Trust, client_config, provider, read_known};

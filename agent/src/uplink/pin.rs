@@ -12,6 +12,9 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+/// Certificates of a CA file, shared by all that trust one of them.
+pub type Known = Arc<[CertificateDer<'static>]>;
+
 /// SHA-256 of the DER of the gateway's CA certificate; lower-case hex in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -81,7 +84,7 @@ impl fmt::Display for CaPin {
 pub(super) struct PinnedCa {
     pub(super) pin: CaPin,
     /// CA certificates known from a file: a gateway need not send what we have.
-    pub(super) known: Vec<CertificateDer<'static>>,
+    pub(super) known: Known,
     pub(super) provider: Arc<CryptoProvider>,
 }
 

@@ -1,3 +1,5 @@
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, version};
 
 use super::pin::PinnedCa;
-use super::{CaPin, Identity};
+use super::{CaPin, Identity, Known};
 use crate::clock::Clock;
 
 /// Why no TLS can be had.
@@ -19,13 +21,25 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
+/// Longer than any bundle of a system's CAs.
+const LIMIT: u64 = 4 << 20;
+
+/// The certificates in a CA file; none if it cannot be read.
+#[must_use]
+pub fn read_known(file: &Path) -> Option<Known> {
+    let mut pem = Vec::new();
+    File::open(file).ok()?.take(LIMIT).read_to_end(&mut pem).ok()?;
+    let all = CertificateDer::pem_slice_iter(&pem);
+    Some(all.filter_map(Result::ok).collect())
+}
+
 /// What the gateway's certificate must lead to: one CA, sent by the gateway or known from a file.
 #[derive(Debug, Clone)]
 pub struct Trust {
     /// Its fingerprint.
     pub pin: CaPin,
     /// Certificates of the CA file, if there is one; of them only the pinned one counts.
-    pub known: Vec<CertificateDer<'static>>,
+    pub known: Known,
 }
 
 impl Trust {
@@ -33,10 +47,10 @@ impl Trust {
     /// the gateway sends its CA.
     #[must_use]
     pub fn new(pin: CaPin, file: &Path) -> Self {
-        let known = CertificateDer::pem_file_iter(file)
-            .map(|all| all.filter_map(Result::ok).collect())
-            .unwrap_or_default();
-        Self { pin, known }
+        Self {
+            pin,
+            known: read_known(file).unwrap_or_default(),
+        }
     }
 }
 

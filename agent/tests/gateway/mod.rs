@@ -82,6 +82,8 @@ pub struct Behaviour {
     pub hang: bool,
     /// Hands out certificates and the CA of somebody else.
     pub issue_by_another: bool,
+    /// Sends no CA along with its certificate.
+    pub keeps_ca: bool,
     /// Of what it has seen, keeps the last heartbeat only.
     pub forgets: bool,
     /// Told with every answer, until acknowledged.
@@ -108,6 +110,7 @@ impl Default for Behaviour {
             approval: false,
             hang: false,
             issue_by_another: false,
+            keeps_ca: false,
             forgets: false,
             commands: Vec::new(),
             task_keys: Vec::new(),

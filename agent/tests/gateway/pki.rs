@@ -6,7 +6,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::RootCertStore;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -38,10 +38,21 @@ impl Authority {
 
     /// TLS of the gateway: sends its CA, asks for a client certificate, does without one.
     pub fn server(&self, clock: &Clock) -> Arc<rustls::ServerConfig> {
+        self.server_with(&[self.ca.der().clone()], clock)
+    }
+
+    /// The same, without its CA: a client must have it.
+    pub fn bare_server(&self, clock: &Clock) -> Arc<rustls::ServerConfig> {
+        self.server_with(&[], clock)
+    }
+
+    fn server_with(&self, above: &[CertificateDer<'static>], clock: &Clock) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.ca).unwrap();
+        let mut chain = vec![certificate.der().clone()];
+        chain.extend_from_slice(above);
         let provider = virtengine_node_agent::uplink::provider();
         let mut roots = RootCertStore::empty();
         roots.add(self.ca.der().clone()).unwrap();
@@ -54,7 +65,7 @@ impl Authority {
             .unwrap()
             .with_client_cert_verifier(clients)
             .with_single_cert(
-                vec![certificate.der().clone(), self.ca.der().clone()],
+                chain,
                 PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
             )
             .unwrap();

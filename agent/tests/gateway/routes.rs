@@ -74,6 +74,7 @@ impl Connected<IncomingStream<'_, Accepted>> for PeerId {
 pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared: Arc<Shared>) {
     let (sender, streams) = mpsc::channel(64);
     let acceptor = TlsAcceptor::from(shared.authority.server(&shared.clock));
+    let bare = TlsAcceptor::from(shared.authority.bare_server(&shared.clock));
     let counted = Arc::clone(&shared);
     let router = Router::new()
         .route("/api/v1/hpc/nodes/register", post(register))
@@ -85,7 +86,9 @@ pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared:
     let accept = async {
         while let Some(stream) = incoming.recv().await {
             counted.seen.lock().unwrap().connections += 1;
-            let (acceptor, sender) = (acceptor.clone(), sender.clone());
+            let keeps_ca = counted.behaviour.lock().unwrap().keeps_ca;
+            let acceptor = if keeps_ca { bare.clone() } else { acceptor.clone() };
+            let sender = sender.clone();
             tokio::spawn(async move {
                 if let Ok(tls) = acceptor.accept(stream).await {
                     let id = PeerId(identity(&tls));

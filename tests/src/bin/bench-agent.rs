@@ -142,6 +142,8 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
     while began.elapsed() < Duration::from_secs(args.seconds) {
         scrape()?;
         scrapes += 1;
+        // What it has taken for the answer may be gone by the next one.
+        other_most = other_most.max(cost(exporter.id())?.pss_kib);
         let next = Instant::now() + interval;
         while Instant::now() < next {
             std::thread::sleep(LOOK);
@@ -173,6 +175,8 @@ fn measure(args: &Args, scene: &Scene, agent: &Agent) -> Result<Value> {
         "rss_of_mb": memory.parts.iter().map(|(name, kib)| json!([name, mb(*kib)])).collect::<Vec<_>>(),
         "rss_mean_mb": mb(memory.mean()),
         "programs_rss_mb": Some(asked).filter(|kib| *kib > 0).map(mb),
+        // Both at their most, as if they were at once.
+        "rss_with_programs_mb": mb(memory.most.saturating_add(asked)),
         "node_exporter_rss_mb": mb(other_most),
         "cpu_ms_per_heartbeat": each(first, last, heartbeats),
         "programs_cpu_ms_per_heartbeat": rounded(

@@ -18,7 +18,8 @@ pub(super) fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures)
     row(rows, now, "errors 24 h", &f.errors, |e| {
         let last = e.last.as_ref().map(|l| &l.text);
         json!({
-            "errors": e.errors, "warnings": e.warnings, "since": e.since, "classes": e.classes, "last": last,
+            "errors": e.errors, "warnings": e.warnings, "since": e.since, "missed": e.missed,
+            "not_whole": e.missing(), "classes": e.classes, "last": last,
             "xids": e.xids.iter().map(fault).collect::<Vec<_>>(),
         })
     });
@@ -103,6 +104,33 @@ mod tests {
     use hpc_schema::heartbeat::{Label, Services};
 
     use super::*;
+    use crate::probe::errors::Errors;
+
+    #[test]
+    fn messages_that_were_lost_and_a_journal_that_fails_stand_beside_the_counts() {
+        let (mut figures, now) = (Figures::default(), Instant::now());
+        let mut errors = Errors {
+            errors: 2,
+            since: 1_000,
+            missed: 7,
+            ..Errors::default()
+        };
+        let mut shown = || {
+            figures.errors.set(Some(errors.clone()), now);
+            let mut rows = Vec::new();
+            describe_devices(&mut rows, now, &figures);
+            let row = rows.iter().find(|r| r["name"] == "errors 24 h").unwrap();
+            errors.without_journal = Some("exit 1".into());
+            row["value"].clone()
+        };
+        let whole = shown();
+        assert_eq!(
+            (&whole["errors"], &whole["since"], &whole["missed"]),
+            (&json!(2), &json!(1_000), &json!(7))
+        );
+        assert!(whole["not_whole"].is_null());
+        assert!(shown()["not_whole"].as_str().unwrap().contains("exit 1"));
+    }
 
     #[test]
     fn the_version_of_munge_stands_beside_those_of_slurm_and_the_container_runtime() {

@@ -10,7 +10,7 @@ use clap::Args;
 use hpc_schema::time::UnixSeconds;
 use serde_json::json;
 
-use history::{json_samples, samples, text_samples};
+use history::{json_samples, oldest, samples, text_samples};
 use text::{text, text_outages};
 
 use super::output::{print, say};
@@ -76,7 +76,7 @@ impl StatusCommand {
         let checks = checks(config.as_ref());
         let seen = look(&state, &checks)?;
         let samples = if self.history {
-            samples(&state)?
+            samples(&state, oldest(seen.status.as_ref(), config.as_ref(), seen.now))?
         } else {
             Vec::new()
         };

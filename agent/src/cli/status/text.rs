@@ -50,6 +50,9 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
             UnixSeconds(e.since)
         );
     }
+    if let Some(why) = &s.errors_24h_missing {
+        say!("errors, 24 h:    not known: {why}");
+    }
     if let Some(j) = &s.jobs_24h {
         say!(
             "jobs, 24 h:      {} completed, {} failed, counted since {}",
@@ -101,6 +104,9 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
     for o in s.orders.iter().rev().take(SHOWN) {
         let detail = o.detail.as_deref().map_or(String::new(), |d| format!(": {d}"));
         say!("order:           {} {} {}{detail}", o.kind, o.status, ago(o.at));
+    }
+    for notice in &s.notices {
+        say!("note:            {notice}");
     }
     for (what, problem) in [
         ("last refusal:   ", &s.last_refusal),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classify::{Class, Weight, classify, interface_in};
 use super::kmsg::Record;
+use super::told::{Errors, LastError, LinkSeen, XidSeen};
 use super::xid;
 use crate::probe::window::{DAY, DayCount};
 
@@ -20,7 +21,7 @@ const BURST_MICROS: u64 = 1_000_000;
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ErrorLog {
-    /// UNIX seconds since which messages are counted.
+    /// UNIX seconds since which messages are counted, and none was lost.
     pub since: u64,
     /// Boot whose messages were read last.
     boot_id: String,
@@ -56,75 +57,6 @@ struct LinkLog {
     /// When one of its driver's messages was last counted in this boot.
     #[serde(skip)]
     micros: Option<u64>,
-}
-
-/// An interface whose driver has written that its link is down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkSeen {
-    /// How often within 24 hours.
-    pub messages: u32,
-    /// UNIX seconds of the last.
-    pub last: u64,
-}
-
-/// The last error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastError {
-    /// UNIX seconds.
-    pub at: u64,
-    /// What it is about.
-    pub class: String,
-    /// The message.
-    pub text: String,
-}
-
-/// A fault of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XidSeen {
-    /// UNIX seconds.
-    pub at: u64,
-    /// PCI address.
-    pub device: String,
-    /// Its code.
-    pub code: u32,
-}
-
-/// Counts of 24 hours.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Errors {
-    /// Errors.
-    pub errors: u32,
-    /// Warnings.
-    pub warnings: u32,
-    /// UNIX seconds since which messages are counted.
-    pub since: u64,
-    /// The kernel's log cannot be read: the counts are not all.
-    pub without_kernel: bool,
-    /// Both, by what they are about; without zeros.
-    pub classes: BTreeMap<String, u32>,
-    /// The last error, if it is of the last 24 hours.
-    pub last: Option<LastError>,
-    /// The same of each class.
-    pub lasts: BTreeMap<String, LastError>,
-    /// Interfaces whose links went down.
-    pub links: BTreeMap<String, LinkSeen>,
-    /// Faults of GPUs of the last 24 hours, since the last boot.
-    pub xids: Vec<XidSeen>,
-}
-
-impl Errors {
-    /// The counts, if nothing is missing in them: part of one would say that the rest is 0.
-    #[must_use]
-    pub fn whole(&self) -> Option<&Self> {
-        (!self.without_kernel).then_some(self)
-    }
-
-    /// The last error of a class.
-    #[must_use]
-    pub fn last_of(&self, class: &str) -> Option<&LastError> {
-        let last = || self.last.as_ref().filter(|l| l.class == class);
-        self.lasts.get(class).or_else(last)
-    }
 }
 
 /// The clocks at a look.
@@ -171,11 +103,14 @@ impl ErrorLog {
             return;
         }
         let at = clocks.of(r.micros);
-        if self.next == 0 {
+        let lost = r.sequence.saturating_sub(self.next);
+        if lost > 0 && (self.next > 0 || at > self.since) {
+            // The oldest that is left: who reads the figure must not take it for that of the whole day.
+            self.missed = self.missed.saturating_add(lost);
+            self.since = self.since.max(at);
+        } else if self.next == 0 {
             // The kernel remembers from before our time.
             self.since = self.since.min(at).max(clocks.unix.saturating_sub(DAY));
-        } else {
-            self.missed = self.missed.saturating_add(r.sequence.saturating_sub(self.next));
         }
         self.next = r.sequence.saturating_add(1);
         if r.facility != 0 {
@@ -266,8 +201,11 @@ impl ErrorLog {
         Errors {
             errors: self.errors.total(now),
             warnings: self.warnings.total(now),
-            since: self.since.max(now.saturating_sub(DAY)),
+            // Not ahead, where the clock was set back.
+            since: self.since.max(now.saturating_sub(DAY)).min(now),
+            missed: self.missed,
             without_kernel: false,
+            without_journal: None,
             classes: self
                 .classes
                 .iter()
@@ -369,7 +307,39 @@ mod tests {
         );
         let c = log.counts(NOW + 600);
         assert_eq!((c.errors, c.xids.len()), (8, 0));
-        assert_eq!(log.missed, 4);
+        // Seven before the first that the kernel still had, four in between.
+        assert_eq!((c.missed, c.since), (11, NOW + 600 - 100 + 9));
+    }
+
+    #[test]
+    fn after_a_loss_counts_are_of_the_time_since_and_say_so() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        // What was overwritten before the first look is from before our time.
+        take(&mut log, "3,40,5000000000,-;usb 1-1: error\n", CLOCKS);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.missed, c.since), (1, 0, NOW - 5_000));
+        take(&mut log, "3,41,6000000000,-;usb 1-1: error\n", CLOCKS);
+        assert_eq!(log.counts(NOW).since, NOW - 5_000);
+        take(
+            &mut log,
+            "3,1041,9000000000,-;usb 1-1: error\n3,1042,9500000000,-;usb 1-1: error\n",
+            CLOCKS,
+        );
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.missed, c.since), (4, 999, NOW - 1_000));
+        // It is told after a restart, and for no longer than a day.
+        let text = serde_json::to_string(&log).unwrap();
+        let again: ErrorLog = serde_json::from_str(&text).unwrap();
+        let c = again.counts(NOW + 2 * DAY);
+        assert_eq!((c.errors, c.missed, c.since), (0, 999, NOW + DAY));
+        // Lost while the clock was a year ahead.
+        let ahead = Clocks {
+            unix: NOW + 365 * DAY,
+            ..CLOCKS
+        };
+        take(&mut log, "6,2000,9600000000,-;quiet\n", ahead);
+        assert_eq!(log.counts(NOW).since, NOW);
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::probe::{Roots, line};
 
 /// `journalctl` costs more than all other probes together.
 const INTERVAL: Duration = Duration::from_secs(300);
+/// After a look that failed: until one succeeds the counts are not whole.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Characters of why it failed.
+const WHY: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(10);
 const LINE: usize = 64 << 10;
 /// Whose messages count.
@@ -37,6 +41,8 @@ const SERVICES: [&str; 13] = [
 pub(super) struct Journal {
     tool: Option<Tool>,
     next: Option<Instant>,
+    /// Why the last look failed.
+    failing: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -68,12 +74,18 @@ impl Journal {
         Self {
             tool: found.map(|path| Tool::new(path, DEADLINE, LINE)),
             next: None,
+            failing: None,
         }
     }
 
     /// Whether there is a journal to ask.
     pub(super) fn is_there(&self) -> bool {
         self.tool.is_some()
+    }
+
+    /// Why the last look failed: entries since the one before are not counted.
+    pub(super) fn failing(&self) -> Option<&str> {
+        self.failing.as_deref()
     }
 
     /// Reads what is new, if it is time to.
@@ -100,11 +112,28 @@ impl Journal {
         // Without a cursor all of a day comes again: what was counted is not counted twice.
         let counted = log.journal_until.filter(|_| log.cursor.is_none());
         let before = log.cursor.clone();
-        if let Err(e) = tool.run_lines(&arguments, |line| take(log, line, unix, counted)) {
-            tracing::debug!("the journal is not read to its end: {e}");
-            if log.cursor == before {
-                // A cursor that was rotated away is an error too: begin anew with the next look.
-                log.cursor = None;
+        match tool.run_lines(&arguments, |line| take(log, line, unix, counted)) {
+            Ok(()) => {
+                if self.failing.take().is_some() {
+                    tracing::info!("the journal can be read again");
+                }
+            }
+            Err(e) => {
+                if log.cursor == before {
+                    // A cursor that was rotated away is an error too: begin anew with the next look.
+                    log.cursor = None;
+                }
+                // Once soon, for a cursor that was rotated away; what fails for good costs no more than what works.
+                if self.failing.is_none() {
+                    self.next = now.checked_add(AGAIN);
+                }
+                let why = e.to_string();
+                let why = why.chars().map(|c| if c.is_control() { ' ' } else { c });
+                let why: String = why.take(WHY).collect();
+                if self.failing.is_none() {
+                    tracing::warn!("errors of services are not counted: {why}");
+                }
+                self.failing = Some(why);
             }
         }
     }
@@ -195,15 +224,19 @@ mod tests {
         let start = Instant::now();
         journal.read(&mut log, start, NOW);
         assert!(log.cursor.is_some(), "what was read is not read again");
+        assert!(journal.failing().unwrap().contains("exit status: 1"));
         write("");
-        journal.read(&mut log, start + INTERVAL, NOW + 300);
-        assert_eq!(log.cursor, None);
+        journal.read(&mut log, start + AGAIN, NOW + 60);
+        assert_eq!(log.cursor, None, "it is asked again soon");
         write(&all);
         let kept: ErrorLog = serde_json::from_str(&serde_json::to_string(&log).unwrap()).unwrap();
         let mut log = kept;
-        journal.read(&mut log, start + INTERVAL * 2, NOW + 600);
+        journal.read(&mut log, start + INTERVAL, NOW + 600);
         let c = log.counts(NOW + 600);
         assert_eq!((c.errors, c.warnings), (2, 1));
+        crate::stand_in::stand_in(&program, "#!/bin/sh\nexit 0\n");
+        journal.read(&mut log, start + INTERVAL + AGAIN, NOW + 660);
+        assert_eq!(journal.failing(), None);
     }
 
     #[test]

@@ -8,15 +8,16 @@ mod classify;
 mod count;
 mod journal;
 mod kmsg;
+mod told;
 pub mod xid;
 
 use std::time::Instant;
 
 pub use classify::{Class, Weight, classify};
 use count::{Clocks, ErrorLog};
-pub use count::{Errors, LastError, LinkSeen, XidSeen};
 use journal::Journal;
 use kmsg::Kmsg;
+pub use told::{Errors, LastError, LinkSeen, XidSeen};
 
 use super::host::HostProbe;
 use super::kept::Kept;
@@ -91,6 +92,7 @@ impl ErrorsProbe {
         }
         Some(Errors {
             without_kernel: kernel.is_err(),
+            without_journal: self.journal.failing().map(str::to_owned),
             ..log.counts(unix)
         })
     }
@@ -100,6 +102,7 @@ impl ErrorsProbe {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::time::Duration;
 
     use super::*;
 
@@ -146,5 +149,38 @@ mod tests {
         let found = probe.read(Instant::now(), NOW).unwrap();
         assert!(found.without_kernel);
         assert_eq!((found.errors, found.classes.get("service")), (2, Some(&3)));
+        assert!(found.missing().unwrap().contains("the kernel's log"));
+    }
+
+    #[test]
+    fn counts_are_not_whole_after_a_failed_look_into_the_journal_until_one_succeeds() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        for folder in [roots.proc.join("sys/kernel/random"), roots.dev.clone()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/kmsg/gpu-node.txt");
+        fs::copy(recorded, roots.dev.join("kmsg")).unwrap();
+        let program = dir.path().join("journalctl");
+        let says = |text: &str| crate::stand_in::stand_in(&program, &format!("#!/bin/sh\n{text}\n"));
+        says("echo 'No journal files were opened' >&2; exit 1");
+        let mut probe = ErrorsProbe::new(&roots, dir.path().join("errors.json"));
+        probe.journal = Journal::new(&roots, Some(&program));
+        let start = Instant::now();
+        let found = probe.read(start, NOW).unwrap();
+        assert_eq!((found.errors, found.whole()), (6, None));
+        let why = found.missing().unwrap();
+        assert!(
+            why.contains("the journal") && why.contains("No journal files") && why.contains("doctor"),
+            "{why}"
+        );
+        // Not looked at again yet.
+        says("exit 0");
+        let soon = start + Duration::from_secs(30);
+        assert!(probe.read(soon, NOW + 30).unwrap().whole().is_none());
+        let later = start + Duration::from_secs(60);
+        let found = probe.read(later, NOW + 60).unwrap();
+        assert_eq!((found.whole().unwrap().errors, found.missing()), (6, None));
     }
 }

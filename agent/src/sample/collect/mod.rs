@@ -81,6 +81,8 @@ pub enum Reading {
     Jobs(Answer<SlurmJobs>),
     /// [`Figures::services`].
     Services(ServicesFound),
+    /// No figure: there is something for the loop elsewhere.
+    Word,
 }
 
 impl Reading {
@@ -110,6 +112,7 @@ impl Reading {
             Self::Slurm(v) => figures.slurm.set(Some(v), taken),
             Self::Jobs(v) => figures.jobs.set(Some(v), taken),
             Self::Services(v) => figures.services.set(Some(v), taken),
+            Self::Word => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::run::identity;
 use crate::state::{Registration, StateDir};
-use crate::uplink::TlsError;
+use crate::uplink::{TlsError, read_known};
 
 /// This node's certificate, which the heartbeat renews: read anew when it does not serve any more.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ impl Identities {
             Err(e) => tracing::warn!("{e}"),
         }
         let identity = identity::best(&self.config, &state, &self.registration);
-        identity::tls(&self.config, &self.registration, identity.as_ref(), &self.clock)
+        let known = read_known(&self.config.tls.ca_cert).unwrap_or_default();
+        identity::tls(&known, &self.registration, identity.as_ref(), &self.clock)
     }
 }
