@@ -132,6 +132,18 @@ impl Chain {
         self.resume()
     }
 
+    /// Lets everything else on its CPU go first, as if it ran on another machine.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn give_way(&self) -> Result<()> {
+        let process = self.process.as_ref().context("the chain does not run")?;
+        let mut idle = Command::new("chrt");
+        idle.args(["--idle", "--all-tasks", "--pid", "0"])
+            .arg(process.id().to_string());
+        process::output(&mut idle).map(drop)
+    }
+
     /// Starts it again with the state it has; returns once it has executed a new block.
     ///
     /// # Errors

@@ -223,6 +223,20 @@ pub fn pruned_below(data: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// Whether a JSON-RPC error of `block_results` says that the node will not have them (again): pruned with their block, or
+/// never kept (`storage.discard_abci_responses`).
+#[must_use]
+pub fn is_not_kept(text: &str) -> bool {
+    pruned_below(text).is_some() || text.contains("node is not persisting")
+}
+
+/// Whether it says that they are not there. Where the node has the next block they are gone: until then they may still be on
+/// their way.
+#[must_use]
+pub fn is_results_absent(text: &str) -> bool {
+    text.contains("could not find results for height")
+}
+
 /// The contract's own message out of a log, without the frames that SDK and wasmd put around it.
 #[must_use]
 pub fn contract_message(log: &str) -> &str {

@@ -34,6 +34,7 @@ impl From<RpcError> for Failure {
                 Self::new(Exit::Unreachable, "node_timeout", message).remedy("try again")
             }
             RpcError::NoService { .. } => Self::new(Exit::Refused, "chain_error", message),
+            RpcError::NotKept { .. } => Self::new(Exit::Failed, "node_error", message),
             RpcError::Malformed { .. } => Self::new(Exit::Unreachable, "not_a_node", message)
                 .remedy("--node must name the RPC port of a CometBFT node, usually 26657"),
             RpcError::Response { .. } => Self::new(Exit::Failed, "node_error", message),

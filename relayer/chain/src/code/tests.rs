@@ -178,6 +178,26 @@ fn not_found_and_pruned_are_told_from_other_errors() {
 }
 
 #[test]
+fn results_that_are_gone_are_told_from_those_that_are_not_there_yet() {
+    for gone in [
+        "height 3 is not available, lowest height is 51",
+        "node is not persisting finalize block responses",
+        "node is not persisting abci responses",
+    ] {
+        assert!(is_not_kept(gone) && !is_results_absent(gone), "{gone}");
+    }
+    let absent = "could not find results for height #9";
+    assert!(is_results_absent(absent) && !is_not_kept(absent));
+    for other in [
+        "height 9 must be less than or equal to the current blockchain height 5",
+        "busy",
+        "",
+    ] {
+        assert!(!is_not_kept(other) && !is_results_absent(other), "{other}");
+    }
+}
+
+#[test]
 fn a_node_before_its_first_block_is_told_from_what_a_contract_says() {
     let simulated = "rpc error: code = Unknown desc = recovered: Block (unix) time must never be empty or negative \nstack:\n\
                      goroutine 117 [running]:\nruntime/debug.Stack()\n: panic \

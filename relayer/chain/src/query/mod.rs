@@ -132,6 +132,11 @@ impl Chain {
         }
     }
 
+    /// Answers below this height do not count.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
     /// The endpoints.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {

@@ -4,7 +4,8 @@ use hpc_schema::registry::{Event, EventError};
 
 use super::RegistryClient;
 use super::data::each_event;
-use crate::rpc::{Client, ExecResult, RpcError};
+use crate::code;
+use crate::rpc::{Client, ExecResult, RpcError, TxPage};
 
 /// Transactions on a page of the index, as many as a node gives.
 const PER_PAGE: u32 = 100;
@@ -28,12 +29,13 @@ impl RegistryClient {
     /// Every event of the block at `height`, from the first endpoint that has its results.
     ///
     /// # Errors
-    /// [`RpcError::Behind`] if no endpoint has them (any more, or yet), another if none can be asked.
+    /// [`RpcError::NotKept`] if none has them and one says that it will not have them (again), [`RpcError::Behind`] if they
+    /// are not there yet, another if none can be asked.
     pub async fn events_in_block(&self, height: u64) -> Result<Vec<Told>, RpcError> {
         let results = self
             .chain()
             .endpoints()
-            .ask(|c: Client| async move { lacking(&c, height, c.block_results(height).await) })
+            .ask(|c: Client| async move { results(&c, height).await })
             .await?;
         let placed = (0u32..).zip(&results);
         Ok(placed
@@ -41,22 +43,25 @@ impl RegistryClient {
             .collect())
     }
 
-    /// Every event of the blocks from `from` to `to`, from the index of transactions, which nodes keep longer than blocks.
+    /// Every event of the blocks from `from` to `to`, from the index of transactions, which nodes keep longer than blocks. Only
+    /// a node that has block `to`, and that of [`Self::from_height`], is asked: an index says nothing of what it lacks.
     ///
     /// # Errors
-    /// [`RpcError`]; [`RpcError::TooLarge`] for more than 20,000 transactions.
+    /// [`RpcError`]; [`RpcError::Behind`] if no node has come so far, [`RpcError::NotKept`] if none has an index,
+    /// [`RpcError::TooLarge`] for more than 20,000 transactions.
     pub async fn events_in_index(&self, from: u64, to: u64) -> Result<Vec<Told>, RpcError> {
         let query = format!(
             "execute._contract_address='{}' AND tx.height>={from} AND tx.height<={to}",
             self.contract()
         );
+        let wanted = to.max(self.chain().floor());
         let mut told = Vec::new();
         for page in 1..=MAX_PAGES {
             let query = query.as_str();
             let found = self
                 .chain()
                 .endpoints()
-                .ask(|c: Client| async move { lacking(&c, to, c.tx_search(query, page, PER_PAGE).await) })
+                .ask(|c: Client| async move { index_page(&c, query, page, wanted).await })
                 .await?;
             for tx in &found.txs {
                 told.extend(self.placed(tx.height, tx.index, &tx.result));
@@ -85,14 +90,195 @@ impl RegistryClient {
     }
 }
 
-/// A node that answers that it lacks a block, or its index, is passed over for the next one.
-fn lacking<T>(client: &Client, height: u64, answer: Result<T, RpcError>) -> Result<T, RpcError> {
-    answer.map_err(|e| match e {
-        RpcError::Response { .. } => RpcError::Behind {
-            endpoint: client.name().to_owned(),
-            height: 0,
-            wanted: height,
-        },
+/// The results of a block. A node that lacks them is passed over for the next one, whether they are gone there or still to
+/// come; which of the two it is decides where they are looked for when none has them.
+async fn results(client: &Client, height: u64) -> Result<Vec<ExecResult>, RpcError> {
+    let reason = match client.block_results(height).await {
+        Err(RpcError::Response { message, data, .. }) => text(message, data),
+        other => return other,
+    };
+    if code::is_not_kept(&reason) {
+        return Err(not_kept(client, "the results of this block", reason));
+    }
+    let has = client.status().await.map_or(0, |s| s.height);
+    if code::is_results_absent(&reason) && has > height {
+        return Err(not_kept(client, "the results of this block", reason));
+    }
+    tracing::debug!(
+        endpoint = client.name(),
+        height,
+        reason,
+        "a node has no results of a block yet"
+    );
+    Err(behind(client, has, height))
+}
+
+/// A page of the index of a node that has block `wanted`.
+async fn index_page(client: &Client, query: &str, page: u32, wanted: u64) -> Result<TxPage, RpcError> {
+    let status = client.status().await?;
+    // One that catches up writes its index a while after its blocks.
+    if status.height < wanted || status.catching_up {
+        return Err(behind(client, status.height, wanted));
+    }
+    match client.tx_search(query, page, PER_PAGE).await {
+        Err(RpcError::Response { message, data, .. }) => {
+            Err(not_kept(client, "an index of transactions", text(message, data)))
+        }
         other => other,
-    })
+    }
+}
+
+/// CometBFT writes the reason into the data, others into the message.
+fn text(message: String, data: String) -> String {
+    if data.is_empty() { message } else { data }
+}
+
+fn behind(client: &Client, height: u64, wanted: u64) -> RpcError {
+    RpcError::Behind {
+        endpoint: client.name().to_owned(),
+        height,
+        wanted,
+    }
+}
+
+fn not_kept(client: &Client, what: &'static str, reason: String) -> RpcError {
+    RpcError::NotKept {
+        endpoint: client.name().to_owned(),
+        what,
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::query::Chain;
+    use crate::rpc::{ClientOptions, Endpoints};
+
+    /// A node at `height` that answers `block_results` and `tx_search` so; where that is `null` the connection breaks.
+    async fn node(height: u64, block_results: Value, tx_search: Value) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let status = json!({ "result": {
+            "node_info": { "network": "chain-1" },
+            "sync_info": {
+                "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
+                "earliest_block_height": "1", "catching_up": false
+            }
+        } });
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                // Head and body may come apart.
+                let (mut asked, mut buffer) = (String::new(), [0u8; 4096]);
+                while !asked.contains("\"method\"") {
+                    let read = socket.read(&mut buffer).await.unwrap_or(0);
+                    if read == 0 {
+                        break;
+                    }
+                    asked.push_str(&String::from_utf8_lossy(&buffer[..read]));
+                }
+                let body = if asked.contains("\"status\"") {
+                    &status
+                } else if asked.contains("\"tx_search\"") {
+                    &tx_search
+                } else {
+                    &block_results
+                };
+                if body.is_null() {
+                    continue;
+                }
+                let body = body.to_string();
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
+                socket.write_all(head.as_bytes()).await.ok();
+                socket.write_all(body.as_bytes()).await.ok();
+            }
+        });
+        url
+    }
+
+    fn refused(data: &str) -> Value {
+        json!({ "error": { "code": -32603, "message": "Internal error", "data": data } })
+    }
+
+    fn nothing() -> Value {
+        json!({ "result": { "txs": [], "total_count": "0" } })
+    }
+
+    fn client(urls: &[String]) -> RegistryClient {
+        let endpoints = Endpoints::new(urls, ClientOptions::default()).unwrap();
+        RegistryClient::new(Chain::new(endpoints), "wasm1contract")
+    }
+
+    #[tokio::test]
+    async fn blocks_that_are_gone_are_told_from_those_that_a_node_lacks_yet() {
+        let behind = "height 100 must be less than or equal to the current blockchain height 50";
+        let (resets, late) = (
+            node(200, Value::Null, nothing()).await,
+            node(50, refused(behind), nothing()).await,
+        );
+        let pruned = node(
+            200,
+            refused("height 100 is not available, lowest height is 150"),
+            nothing(),
+        )
+        .await;
+        let absent = refused("could not find results for height #100");
+        let (gone, to_come) = (
+            node(200, absent.clone(), nothing()).await,
+            node(100, absent, nothing()).await,
+        );
+        let all = [
+            (vec![&resets, &late], false),
+            (vec![&late, &resets], false),
+            (vec![&to_come], false),
+            (vec![&pruned, &late], true),
+            // One that cannot be asked may have kept them.
+            (vec![&late, &pruned, &resets], false),
+            (vec![&resets, &pruned], false),
+            (vec![&gone], true),
+        ];
+        for (urls, is_gone) in all {
+            let urls: Vec<String> = urls.into_iter().cloned().collect();
+            let failed = client(&urls).events_in_block(100).await.unwrap_err();
+            assert_eq!(
+                matches!(failed, RpcError::NotKept { .. }),
+                is_gone,
+                "{urls:?}: {failed}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_index_counts_of_a_node_alone_that_has_come_so_far() {
+        let (late, ahead) = (
+            node(50, Value::Null, nothing()).await,
+            node(100, Value::Null, nothing()).await,
+        );
+        let none = node(100, Value::Null, refused("transaction indexing is disabled")).await;
+        let failed = client(std::slice::from_ref(&late)).events_in_index(60, 100).await;
+        assert!(
+            matches!(
+                failed,
+                Err(RpcError::Behind {
+                    height: 50,
+                    wanted: 100,
+                    ..
+                })
+            ),
+            "{failed:?}"
+        );
+        let both = client(&[late, ahead]);
+        assert_eq!(both.events_in_index(60, 100).await, Ok(Vec::new()));
+        let failed = both.from_height(101).events_in_index(60, 100).await;
+        assert!(matches!(failed, Err(RpcError::Behind { .. })), "{failed:?}");
+        let failed = client(&[none]).events_in_index(60, 100).await;
+        assert!(matches!(failed, Err(RpcError::NotKept { .. })), "{failed:?}");
+    }
 }

@@ -187,7 +187,8 @@ impl Endpoints {
     /// Calls `ask` on the best endpoint, and on the next one while the failure is transient.
     ///
     /// # Errors
-    /// The last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question.
+    /// The last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question; that
+    /// this is kept no more ([`RpcError::NotKept`]) if, besides, none could not be asked.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -195,30 +196,38 @@ impl Endpoints {
         E: AsRpcError + From<RpcError>,
     {
         let mut last = E::from(RpcError::NoEndpoint);
-        let mut no_service = None;
+        let mut lacks = None;
+        let mut away = None;
         for id in self.order() {
             let Some(client) = self.get(id) else { continue };
             if let Err(e) = self.verify(id, client).await {
-                last = e.into();
+                away = Some(e.into());
                 continue;
             }
             match ask(client.clone()).await {
                 Ok(answer) => return Ok(answer),
-                // To be behind, not to execute yet or to have no such service is no failure: other questions are answered
-                // as well as ever.
+                // To be behind, not to execute yet, to have no such service or to keep this no more is no failure: other
+                // questions are answered as well as ever.
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => match e.rpc() {
-                    Some(RpcError::NoService { .. }) => no_service = Some(e),
+                    Some(RpcError::NoService { .. } | RpcError::NotKept { .. }) => lacks = Some(e),
                     Some(RpcError::Behind { .. } | RpcError::NotReady { .. }) => last = e,
                     _ => {
                         self.failed(id);
-                        last = e;
+                        away = Some(e);
                     }
                 },
                 Err(e) => return Err(e),
             }
         }
-        // An endpoint that is down, maybe for good, keeps nobody from knowing what the others lack.
-        Err(no_service.unwrap_or(last))
+        let kept_no_more = |e: &E| matches!(e.rpc(), Some(RpcError::NotKept { .. }));
+        Err(match (lacks, away) {
+            // One that cannot be asked may have kept it.
+            (Some(lack), Some(away)) if kept_no_more(&lack) => away,
+            // An endpoint that is down, maybe for good, keeps nobody from knowing which service the others lack.
+            (Some(lack), _) => lack,
+            (None, Some(away)) => away,
+            (None, None) => last,
+        })
     }
 
     async fn verify(&self, id: EndpointId, client: &Client) -> Result<(), RpcError> {

@@ -99,6 +99,16 @@ pub enum RpcError {
         /// Which endpoint.
         endpoint: String,
     },
+    /// The node keeps this no more, or never did: asking it again is of no use, another one may have it.
+    #[error("{endpoint}: does not keep {what} ({reason}); name a node that does")]
+    NotKept {
+        /// Which endpoint.
+        endpoint: String,
+        /// What it lacks.
+        what: &'static str,
+        /// Why, in its words.
+        reason: String,
+    },
     /// The request is larger than the endpoint takes.
     #[error("{endpoint}: takes no request of this size to {method}; raise rpc.max_body_bytes of the node")]
     RequestTooLarge {
@@ -126,7 +136,8 @@ impl RpcError {
             | Self::WrongChain { .. }
             | Self::Behind { .. }
             | Self::NotReady { .. }
-            | Self::NoService { .. } => Class::Transient,
+            | Self::NoService { .. }
+            | Self::NotKept { .. } => Class::Transient,
             Self::Response { .. } | Self::TooLarge { .. } | Self::RequestTooLarge { .. } => Class::Rejected,
             Self::Url { .. } | Self::TooMany | Self::NoEndpoint => Class::Fatal,
         }

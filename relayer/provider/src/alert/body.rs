@@ -12,7 +12,7 @@ use super::sink::Kind;
 const LISTED: usize = 100;
 /// Alerts in one request to an Alertmanager.
 const POSTED: usize = 100;
-/// How long an Alertmanager keeps an alert that it is not told of again.
+/// How long an Alertmanager keeps an alert that it is not told of again, from when the message is sent.
 const KEPT_MS: u64 = 15 * 60 * 1000;
 /// Characters of a summary.
 const SUMMARY: usize = 512;
@@ -85,7 +85,7 @@ fn webhook(site: &Site, id: &str, group: &Group) -> Value {
     message
 }
 
-/// The body of `POST /api/v2/alerts`. What goes on is told again before it would end by itself there.
+/// The body of `POST /api/v2/alerts`; what goes on has no end yet: [`sent`] adds it.
 pub(super) fn alertmanager(site: &Site, alerts: &[Alert], status: Status, now_ms: u64) -> Value {
     let one = |a: &Alert| {
         let mut labels = json!({
@@ -105,27 +105,47 @@ pub(super) fn alertmanager(site: &Site, alerts: &[Alert], status: Status, now_ms
                 map.insert("subject".into(), json!(subject));
             }
         }
-        let ends = match (status, a.ended_at) {
-            (Status::Resolved, Some(ended)) => ended.min(now_ms),
-            _ => now_ms.saturating_add(KEPT_MS),
-        };
-        json!({
+        // Both may be of the chain's clock: what begins later than it ends is refused, with all that stands beside it.
+        let starts = a.started_at.min(now_ms);
+        let mut value = json!({
             "labels": labels,
             "annotations": { "summary": summary(a) },
-            "startsAt": time(a.started_at),
-            "endsAt": time(ends),
-        })
+            "startsAt": time(starts),
+        });
+        let ended = a.ended_at.filter(|_| status == Status::Resolved);
+        if let (Value::Object(map), Some(ended)) = (&mut value, ended) {
+            map.insert("endsAt".into(), time(ended.min(now_ms).max(starts)));
+        }
+        value
     };
     Value::Array(alerts.iter().map(one).collect())
 }
 
+/// What is sent at `now_ms` of a message that may have waited: what goes on ends at an Alertmanager by itself, a while from
+/// now, and is told again before.
+pub(super) fn sent(kind: Kind, body: String, now_ms: u64) -> String {
+    if kind != Kind::Alertmanager {
+        return body;
+    }
+    let Ok(Value::Array(mut alerts)) = serde_json::from_str::<Value>(&body) else {
+        return body;
+    };
+    for alert in alerts.iter_mut().filter_map(Value::as_object_mut) {
+        alert
+            .entry("endsAt")
+            .or_insert_with(|| time(now_ms.saturating_add(KEPT_MS)));
+    }
+    Value::Array(alerts).to_string()
+}
+
 #[cfg(test)]
 mod tests {
+    use hpc_schema::time::UnixSeconds;
+
     use super::*;
 
-    #[test]
-    fn a_message_is_bounded_whatever_it_tells() {
-        let alert = |n: u64| Alert {
+    fn alert(n: u64) -> Alert {
+        Alert {
             key: format!("node_offline/hpc-cluster-1/node-{n}"),
             name: "node_offline".into(),
             cluster: "hpc-cluster-1".into(),
@@ -137,11 +157,58 @@ mod tests {
             raised_at: 1,
             ended_at: None,
             cleared_at: None,
-        };
-        let site = Site {
+        }
+    }
+
+    fn site() -> Site {
+        Site {
             chain_id: "c".repeat(64),
             contract: "w".repeat(64),
-        };
+        }
+    }
+
+    #[test]
+    fn whatever_the_clocks_say_an_alert_ends_at_an_alertmanager_after_it_began() {
+        const NOW: u64 = 1_700_000_000_000;
+        // The chain's clock is ahead, exact, behind; the gateway's goes on while the message waits.
+        for (started, ended, starts, ends) in [
+            (NOW + 60_000, Some(NOW + 61_000), NOW, NOW),
+            (NOW - 60_000, Some(NOW + 61_000), NOW - 60_000, NOW),
+            (NOW - 60_000, Some(NOW - 61_000), NOW - 60_000, NOW - 60_000),
+            (NOW - 60_000, Some(NOW - 1_000), NOW - 60_000, NOW - 1_000),
+            (NOW - 60_000, None, NOW - 60_000, NOW + 3_600_000 + KEPT_MS),
+            (NOW + 60_000, None, NOW, NOW + 3_600_000 + KEPT_MS),
+        ] {
+            let status = if ended.is_some() {
+                Status::Resolved
+            } else {
+                Status::Firing
+            };
+            let group = Group {
+                status,
+                alerts: vec![Alert {
+                    started_at: started,
+                    ended_at: ended,
+                    ..alert(1)
+                }],
+            };
+            let body = write(Kind::Alertmanager, &site(), "id", &group, NOW);
+            let body = sent(Kind::Alertmanager, body, NOW + 3_600_000);
+            let body: Value = serde_json::from_str(&body).unwrap();
+            let told = |name: &str| -> UnixSeconds {
+                let time: Rfc3339 = body[0][name].as_str().unwrap().parse().unwrap();
+                time.seconds()
+            };
+            let wanted = (UnixSeconds(starts / 1000), UnixSeconds(ends / 1000));
+            assert_eq!((told("startsAt"), told("endsAt")), wanted, "{started} {ended:?}");
+        }
+        // What a webhook's receiver has checked the signature of stays as it is.
+        assert_eq!(sent(Kind::Webhook, "[{}]".into(), NOW), "[{}]");
+    }
+
+    #[test]
+    fn a_message_is_bounded_whatever_it_tells() {
+        let site = site();
         let group = Group {
             status: Status::Firing,
             alerts: (0..5_000).map(alert).collect(),

@@ -1,5 +1,5 @@
 //! The message that is on its way to a receiver. It is written with what it tells in one commit, and goes again, the same bytes
-//! under the same id, until the receiver has taken it.
+//! under the same id, until the receiver has taken it; to an Alertmanager, which knows no ids, with the end as of the sending.
 
 use super::body::{self, Site};
 use super::book::Alert;

@@ -1,12 +1,14 @@
 //! The daemon's own troubles, as alerts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use x509_parser::pem::Pem;
 
 use super::book::{self, Alert};
 use crate::config::Alerts;
 use crate::home::Home;
+use crate::identity::trusted_files;
 use crate::ops::{Health, Metrics, Trouble};
 use crate::store::{Store, StoreError};
 
@@ -103,21 +105,61 @@ pub(super) fn look(alerts: &Alerts, metrics: &Metrics, health: &Health) {
     health.set("reports_unsettled", late.then_some(message));
 }
 
-/// Certificates of the gateway and its CA that end soon.
+/// Certificates of the gateway, of its CA and of those trusted beside it that end soon, or have ended.
 pub(super) fn look_at_certificates(alerts: &Alerts, home: &Home, health: &Health, now_s: u64) {
-    for (what, path) in [("gateway", home.server_cert()), ("ca", home.ca_cert())] {
-        let until = std::fs::read(&path).ok().and_then(|pem| ends(&pem));
-        let left = until.map(|until| until.saturating_sub(now_s));
-        let soon = left.filter(|left| *left < alerts.certificate_before.duration().as_secs());
-        let message = soon.map(|left| format!("{} ends in {} h", path.display(), left / 3600));
+    const CODE: &str = "certificate_expiring";
+    let before = alerts.certificate_before.duration().as_secs();
+    let mut all: Vec<(String, PathBuf)> = vec![
+        ("gateway".to_owned(), home.server_cert()),
+        ("ca".to_owned(), home.ca_cert()),
+    ];
+    if let Ok(paths) = trusted_files(&home.trusted_cas()) {
+        all.extend(paths.into_iter().map(|path| {
+            let name = format!(
+                "trusted/{}",
+                path.file_name().unwrap_or_default().to_string_lossy()
+            );
+            (name, path)
+        }));
+    }
+    for (what, path) in &all {
+        let life = std::fs::read(path).ok().and_then(|pem| life(&pem));
+        let message = life.and_then(|life| expires(life, before, now_s));
+        let message = message.map(|when| format!("{} {when}", path.display()));
         health.set_of("certificate_expiring", what, message);
+    }
+    // Of a file that is there no more.
+    let there: BTreeSet<&str> = all.iter().map(|(what, _)| what.as_str()).collect();
+    let troubles = health.troubles();
+    let gone = troubles
+        .iter()
+        .filter(|t| t.code == CODE && !there.contains(t.subject.as_str()));
+    for trouble in gone {
+        health.clear_of(CODE, &trouble.subject);
     }
 }
 
-fn ends(pem: &[u8]) -> Option<u64> {
+/// From when until when a certificate counts.
+fn life(pem: &[u8]) -> Option<(u64, u64)> {
     let block = Pem::iter_from_buffer(pem).next()?.ok()?;
-    let until = block.parse_x509().ok()?.validity().not_after.timestamp();
-    u64::try_from(until).ok()
+    let certificate = block.parse_x509().ok()?;
+    let validity = certificate.validity();
+    let from = u64::try_from(validity.not_before.timestamp()).unwrap_or(0);
+    let until = u64::try_from(validity.not_after.timestamp()).ok()?;
+    Some((from, until))
+}
+
+/// When it ends, if that is to be told: so long before, and of one that is made for a short time in its last sixth: a
+/// tool that renews it has done so by then.
+fn expires((from, until): (u64, u64), before: u64, now_s: u64) -> Option<String> {
+    if until <= now_s {
+        return Some(
+            "has ended and counts no more from the next reload on; put its successor in place or remove it, and reload".to_owned(),
+        );
+    }
+    let left = until - now_s;
+    let soon = left < before.min(until.saturating_sub(from) / 6);
+    soon.then(|| format!("ends in {} h", left / 3600))
 }
 
 /// What is wrong by the store, as last written.
@@ -198,6 +240,53 @@ mod tests {
     use super::super::sink::Kind;
     use super::*;
     use crate::db;
+
+    #[test]
+    fn what_ends_soon_by_its_own_life_or_has_ended_is_told() {
+        const HOUR: u64 = 3600;
+        const DAY: u64 = 24 * HOUR;
+        let told = |life: u64, age: u64, before: u64| expires((1_000, 1_000 + life), before, 1_000 + age);
+        for (life, age, is_told) in [
+            (DAY, 0, false),
+            (DAY, 15 * HOUR, false),
+            (DAY, 19 * HOUR, false),
+            (DAY, 21 * HOUR, true),
+            (365 * DAY, 100 * DAY, false),
+            (365 * DAY, 350 * DAY, false),
+            (365 * DAY, 352 * DAY, true),
+        ] {
+            assert_eq!(told(life, age, 14 * DAY).is_some(), is_told, "{life} {age}");
+        }
+        assert_eq!(told(DAY, 23 * HOUR, 14 * DAY).unwrap(), "ends in 1 h");
+        assert_eq!(told(DAY, 23 * HOUR, 0), None, "it is not wanted");
+        for before in [0, 14 * DAY] {
+            assert!(told(DAY, DAY, before).unwrap().contains("has ended"));
+        }
+    }
+
+    #[test]
+    fn a_trusted_ca_that_has_ended_is_told_until_its_file_is_gone() {
+        use hpc_schema::time::UnixSeconds;
+
+        let dir = tempfile::tempdir().unwrap();
+        let (home, health) = (Home::new(dir.path()), Health::default());
+        let now = UnixSeconds(1_800_000_000);
+        let (past, _) = crate::identity::Ca::create(now.minus(11 * 365 * 86_400), [2; 16]).unwrap();
+        std::fs::create_dir_all(home.trusted_cas()).unwrap();
+        let path = home.trusted_cas().join("previous.crt");
+        std::fs::write(&path, past.pem()).unwrap();
+        let look = || look_at_certificates(&Alerts::default(), &home, &health, now.0);
+        look();
+        let said = health.readiness();
+        assert!(said.ready, "it keeps the daemon from nothing");
+        assert!(
+            said.notices[0].message.contains("previous.crt has ended"),
+            "{said:?}"
+        );
+        std::fs::remove_file(path).unwrap();
+        look();
+        assert!(health.troubles().is_empty());
+    }
 
     #[tokio::test]
     async fn a_trouble_is_told_once_however_often_it_is_seen_and_its_end_once() {

@@ -100,7 +100,10 @@ impl Teller {
             return false;
         }
         let Message { id, body, .. } = message;
-        let sent = self.sink.deliver(&id, body).await;
+        let sent = self
+            .sink
+            .deliver(&id, body::sent(self.sink.kind, body, now))
+            .await;
         let stored = match &sent {
             Ok(()) => {
                 self.nothing_fails();
@@ -201,6 +204,7 @@ impl Teller {
         };
         let id = hex::encode(id);
         let text = body::write(self.sink.kind, &self.site, &id, &group, now);
+        let text = body::sent(self.sink.kind, text, now);
         self.sink.deliver(&id, text).await.is_ok()
     }
 
@@ -214,7 +218,9 @@ impl Teller {
             return;
         };
         for part in standing.chunks(body::most(self.sink.kind)) {
-            let text = body::alertmanager(&self.site, part, Status::Firing, clock::now_ms()).to_string();
+            let now = clock::now_ms();
+            let text = body::alertmanager(&self.site, part, Status::Firing, now).to_string();
+            let text = body::sent(self.sink.kind, text, now);
             if let Err(e) = self.sink.deliver("again", text).await {
                 tracing::debug!(receiver = self.sink.name, error = %e, "what goes on was not taken again");
                 return;

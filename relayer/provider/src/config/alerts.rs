@@ -17,7 +17,7 @@ pub struct Alerts {
     pub group_wait: Span,
     /// The oldest report may wait for so long before that is an alert.
     pub unsettled_after: Span,
-    /// A certificate of the daemon's own that ends within this is an alert.
+    /// A certificate that ends within this, or within a sixth of its own life where that is less, is an alert.
     pub certificate_before: Span,
     /// Whether the log is told.
     pub log: bool,

@@ -14,7 +14,7 @@ use x509_parser::pem::Pem;
 
 use super::error::StartError;
 use crate::config::Config;
-use crate::identity::{Ca, SERVER_LIFETIME_SECONDS};
+use crate::identity::Ca;
 use crate::ops::Health;
 use crate::settle::Signers;
 
@@ -180,31 +180,39 @@ pub(super) enum ServerState {
     Theirs(String),
 }
 
+/// A certificate of ours is issued anew in the last third of its life.
+const OUR_PART: u64 = 3;
+/// So are others, by most tools; in the last sixth that has failed.
+const THEIR_PART: u64 = 6;
+
 /// Looks at the gateway's certificate. One that `ca` did not issue is never replaced.
 pub(super) fn server_state(pem: &str, ca: &Ca, names: &[String], now: UnixSeconds) -> ServerState {
-    let fresh = server_is_fresh(pem, names, now);
     let issued_here = ca.issued_server(pem);
+    let theirs = issued_here == Some(false);
+    let fresh = server_is_fresh(pem, names, now, if theirs { THEIR_PART } else { OUR_PART });
     match (fresh, issued_here) {
         (true, _) => ServerState::Fresh,
         (false, Some(false)) => ServerState::Theirs(
-            "gateway/server.crt ends within 30 days or lacks a name of gateway.names, and is not of the daemon's CA; \
-             put its successor in place and reload"
+            "gateway/server.crt is in the last sixth of its life or lacks a name of gateway.names, and is not of the \
+             daemon's CA; put its successor in place and reload"
                 .into(),
         ),
         (false, _) => ServerState::Ours,
     }
 }
 
-/// Whether the gateway's certificate has more than a third of its life left and carries all names.
-fn server_is_fresh(pem: &str, names: &[String], now: UnixSeconds) -> bool {
+/// Whether the gateway's certificate has this part of its own life left, however long that is, and carries all names.
+fn server_is_fresh(pem: &str, names: &[String], now: UnixSeconds, part: u64) -> bool {
     let Some(Ok(block)) = Pem::iter_from_buffer(pem.as_bytes()).next() else {
         return false;
     };
     let Ok(certificate) = block.parse_x509() else {
         return false;
     };
-    let until = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
-    if UnixSeconds(until).since(now) < SERVER_LIFETIME_SECONDS / 3 {
+    let seconds = |at: i64| UnixSeconds(u64::try_from(at).unwrap_or(0));
+    let from = seconds(certificate.validity().not_before.timestamp());
+    let until = seconds(certificate.validity().not_after.timestamp());
+    if until <= now || until.since(now) < until.since(from) / part {
         return false;
     }
     let Ok(Some(san)) = certificate.subject_alternative_name() else {
@@ -274,7 +282,7 @@ mod tests {
         let names = vec!["gw.example".to_owned()];
         let (theirs, _) = other.issue_server(&names, now, [2; 16]).unwrap();
         let (ours, _) = ca.issue_server(&names, now, [3; 16]).unwrap();
-        let late = now.plus(70 * 86_400);
+        let late = now.plus(80 * 86_400);
         assert_eq!(server_state(&theirs.pem, &ca, &names, now), ServerState::Fresh);
         assert!(matches!(
             server_state(&theirs.pem, &ca, &names, late),
@@ -288,14 +296,53 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_is_judged_by_its_own_life_be_it_a_day_or_a_year() {
+        const HOUR: u64 = 3600;
+        const DAY: u64 = 24 * HOUR;
+        let from = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(from, [1; 16]).unwrap();
+        let names = vec!["gw.example".to_owned()];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let at =
+            |t: UnixSeconds| time::OffsetDateTime::from_unix_timestamp(i64::try_from(t.0).unwrap()).unwrap();
+        for (life, age, fresh, fresh_of_theirs) in [
+            (DAY, 0, true, true),
+            (DAY, HOUR, true, true),
+            (DAY, 15 * HOUR, true, true),
+            (DAY, 17 * HOUR, false, true),
+            (DAY, 19 * HOUR, false, true),
+            (DAY, 21 * HOUR, false, false),
+            (DAY, DAY, false, false),
+            (365 * DAY, 0, true, true),
+            (365 * DAY, 240 * DAY, true, true),
+            (365 * DAY, 250 * DAY, false, true),
+            (365 * DAY, 310 * DAY, false, false),
+            (365 * DAY, 366 * DAY, false, false),
+        ] {
+            let mut params = rcgen::CertificateParams::new(names.clone()).unwrap();
+            (params.not_before, params.not_after) = (at(from), at(from.plus(life)));
+            let pem = params.self_signed(&key).unwrap().pem();
+            let now = from.plus(age);
+            assert_eq!(
+                server_is_fresh(&pem, &names, now, OUR_PART),
+                fresh,
+                "{life} {age}"
+            );
+            let theirs = matches!(server_state(&pem, &ca, &names, now), ServerState::Theirs(_));
+            assert_eq!(theirs, !fresh_of_theirs, "{life} {age}");
+        }
+    }
+
+    #[test]
     fn an_old_certificate_or_one_without_a_name_is_not_fresh() {
         let now = UnixSeconds(1_800_000_000);
         let (ca, _) = Ca::create(now, [1; 16]).unwrap();
         let names = vec!["gw.example".to_owned(), "10.0.0.1".to_owned(), "::1".to_owned()];
         let (issued, _) = ca.issue_server(&names, now, [2; 16]).unwrap();
-        assert!(server_is_fresh(&issued.pem, &names, now));
-        assert!(!server_is_fresh(&issued.pem, &names, now.plus(61 * 86_400)));
-        assert!(!server_is_fresh(&issued.pem, &["other.example".to_owned()], now));
-        assert!(!server_is_fresh("", &names, now));
+        let fresh = |pem: &str, names: &[String], now| server_is_fresh(pem, names, now, OUR_PART);
+        assert!(fresh(&issued.pem, &names, now));
+        assert!(!fresh(&issued.pem, &names, now.plus(61 * 86_400)));
+        assert!(!fresh(&issued.pem, &["other.example".to_owned()], now));
+        assert!(!fresh("", &names, now));
     }
 }

@@ -11,6 +11,7 @@ mod open;
 mod passphrase;
 mod probes;
 mod reload;
+mod renew;
 mod running;
 mod signers;
 mod start;

@@ -7,6 +7,7 @@ use hpc_chain::rpc::Endpoints;
 use serde_json::json;
 
 use super::error::StartError;
+use super::renew::renew;
 use crate::admin::Act;
 use crate::audit::Actor;
 use crate::clock;
@@ -58,6 +59,14 @@ impl Reload {
         let (tokens, rest) = self.take_all();
         self.tell(&rest?).await;
         tokens
+    }
+
+    /// Looks whether the gateway's certificate is to be issued anew, here or elsewhere.
+    pub(super) fn look_at_server(&self) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gateway) = self.gateway.upgrade() {
+            renew(&self.home, &self.health, &gateway, &self.certificate);
+        }
     }
 
     fn take_all(&self) -> (Result<(), StartError>, Result<Change, StartError>) {
@@ -151,6 +160,8 @@ impl Reload {
         // In this order: a connection that is shown the former configuration hears of the change.
         self.tls.replace(config);
         gateway.set_trust(ca, anchors, verifier);
+        // What was wrong with the former one may be over.
+        renew(&self.home, &self.health, &gateway, &self.certificate);
         Ok(())
     }
 }

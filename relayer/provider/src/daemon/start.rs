@@ -108,7 +108,7 @@ impl Daemon {
             home: home.clone(),
             gateway: Arc::downgrade(&gateway),
             tls: Arc::clone(&tls),
-            certificate: Arc::clone(&certificate),
+            certificate,
             health: Arc::clone(&health),
             store: store.clone(),
             live: live.clone(),
@@ -227,7 +227,7 @@ impl Daemon {
         );
         rest.start(
             "the upkeep of the store",
-            tasks::keep(shared, weak(), certificate, rest_stops.clone()),
+            tasks::keep(shared, weak(), reload.clone(), rest_stops.clone()),
         );
         rest.watch("the admin listener", admin);
         let stops = (settlement_stops, rest_stops);

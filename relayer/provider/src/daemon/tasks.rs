@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::admin::credential::Known;
 use crate::config::Live;
 use crate::control::{Controls, Nudge, Nudges, Refreshed};
-use crate::gateway::{Gateway, ServerCertificate};
+use crate::gateway::Gateway;
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
@@ -17,7 +17,6 @@ use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
 use crate::{clock, command, enrol, events, prove, slot, spool, task};
 
-use super::check::{ServerState, server_state};
 use super::reload::Reload;
 
 /// How often it is asked which nodes there are at all.
@@ -198,7 +197,7 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
 pub(super) async fn keep(
     shared: Shared,
     gateway: Weak<Gateway>,
-    certificate: Arc<ServerCertificate>,
+    reload: Reload,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut looked = Instant::now();
@@ -215,7 +214,7 @@ pub(super) async fn keep(
             wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {
                 looked = Instant::now();
-                renew(&shared, &gateway, &certificate);
+                reload.look_at_server();
                 if let Err(e) = forget_enrolments(&shared.store).await {
                     tracing::warn!(error = %e, "old tokens and registrations are forgotten later");
                 }
@@ -272,30 +271,4 @@ async fn forget_enrolments(store: &Store) -> Result<(), StoreError> {
         tracing::info!(rows, "old tokens and registrations are forgotten");
     }
     Ok(())
-}
-
-/// Issues the gateway's certificate anew when its time has come; open connections stay.
-fn renew(shared: &Shared, gateway: &Gateway, certificate: &ServerCertificate) {
-    let (home, names, now) = (&shared.home, &gateway.config.gateway.names, clock::now());
-    let ca = gateway.ca();
-    let pem = std::fs::read_to_string(home.server_cert()).unwrap_or_default();
-    match server_state(&pem, &ca, names, now) {
-        ServerState::Fresh => return shared.health.clear("server_certificate"),
-        ServerState::Theirs(why) => return shared.health.raise("server_certificate", why),
-        ServerState::Ours => {}
-    }
-    let renewed = clock::random().map_err(|e| e.to_string()).and_then(|serial| {
-        let (issued, key) = ca.issue_server(names, now, serial).map_err(|e| e.to_string())?;
-        super::store_server(home, &issued.pem, &key).map_err(|e| e.to_string())?;
-        certificate.replace(&issued.pem, &key).map_err(|e| e.to_string())
-    });
-    match renewed {
-        Ok(()) => {
-            shared.health.clear("server_certificate");
-            tracing::info!("the gateway's certificate was issued anew");
-        }
-        Err(e) => shared
-            .health
-            .raise("server_certificate", format!("cannot be issued anew: {e}")),
-    }
 }

@@ -81,10 +81,11 @@ fn next(followed: Option<u64>, tip: u64) -> Next {
 
 /// Takes in the events of every block, from the last one in the store on, until `stop`.
 pub async fn follow(mut parts: Follow, mut stop: watch::Receiver<bool>) {
+    let mut by_index = false;
     loop {
         let tip = newest(&parts.seen.borrow_and_update());
         let turn = tokio::select! {
-            turn = parts.turn(tip) => turn,
+            turn = parts.turn(tip, &mut by_index) => turn,
             _ = stop.wait_for(|s| *s) => return,
         };
         let pause = match turn {
@@ -105,6 +106,18 @@ pub async fn follow(mut parts: Follow, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// Whether no endpoint will have these blocks (again), or none of them fits into an answer: the index of transactions is all
+/// there is. Where one is behind or cannot be reached it is asked again.
+fn is_gone(error: &RpcError) -> bool {
+    matches!(error, RpcError::NotKept { .. } | RpcError::TooLarge { .. })
+}
+
+/// The last block of these that an index can be asked for: of the newest one it may not have everything yet.
+fn in_index(from: u64, to: u64, tip: u64) -> Option<u64> {
+    let to = to.min(tip.saturating_sub(1));
+    (from <= to).then_some(to)
+}
+
 fn newest(seen: &[Seen]) -> u64 {
     seen.iter()
         .filter_map(|s| s.head)
@@ -114,8 +127,8 @@ fn newest(seen: &[Seen]) -> u64 {
 }
 
 impl Follow {
-    /// A bounded number of blocks; whether there may be more.
-    async fn turn(&self, tip: u64) -> Result<bool, FollowError> {
+    /// A bounded number of blocks; whether there may be more. `by_index`: those before were read from the index.
+    async fn turn(&self, tip: u64, by_index: &mut bool) -> Result<bool, FollowError> {
         match next(rows::followed(self.store.reader()).await?, tip) {
             Next::Wait => Ok(false),
             Next::Begin(height) => {
@@ -126,7 +139,9 @@ impl Follow {
                 Ok(false)
             }
             Next::Read { from, to } => {
-                let told = self.read(from, to, tip).await?;
+                let Some((told, to)) = self.read((from, to), tip, by_index).await? else {
+                    return Ok(false);
+                };
                 let touched = self.take_in(&told, to).await?;
                 self.metrics.events_height.set(to);
                 self.behind(tip, None).await;
@@ -136,18 +151,37 @@ impl Follow {
         }
     }
 
-    /// The events of these blocks in the chain's order.
-    async fn read(&self, from: u64, to: u64, tip: u64) -> Result<Vec<Told>, FollowError> {
-        match self.read_blocks(from, to).await {
-            Err(FollowError::Rpc(e @ (RpcError::Behind { .. } | RpcError::TooLarge { .. }))) if to < tip => {
-                // Pruned, or never kept: the index of transactions is all there is. Not for the newest block, which an
-                // index may not hold yet.
-                let told = self.client.events_in_index(from, to).await?;
-                tracing::warn!(from, to, error = %e, "no endpoint has these blocks any more; their events were read from the index of transactions");
-                Ok(told)
+    /// The events of these blocks in the chain's order, and up to which block they are all; none where that has to wait for
+    /// the next block.
+    async fn read(
+        &self,
+        (from, to): (u64, u64),
+        tip: u64,
+        by_index: &mut bool,
+    ) -> Result<Option<(Vec<Told>, u64)>, FollowError> {
+        let error = match self.read_blocks(from, to).await {
+            Ok(told) => {
+                *by_index = false;
+                return Ok(Some((told, to)));
             }
-            other => other,
+            Err(FollowError::Rpc(e)) if is_gone(&e) => e,
+            Err(e) => return Err(e),
+        };
+        let Some(to) = in_index(from, to, tip) else {
+            return Ok(None);
+        };
+        // A node that has the next block has these in its index.
+        let client = self.client.from_height(to.saturating_add(1));
+        let told = client.events_in_index(from, to).await?;
+        // With nodes that never keep results it is so at every block: once is enough.
+        if *by_index {
+            tracing::debug!(from, to, %error, "events were read from the index of transactions");
+        } else {
+            tracing::warn!(from, to, %error,
+                "no endpoint has these blocks any more; their events were read from the index of transactions");
         }
+        *by_index = true;
+        Ok(Some((told, to)))
     }
 
     async fn read_blocks(&self, from: u64, to: u64) -> Result<Vec<Told>, FollowError> {
@@ -254,7 +288,108 @@ impl Follow {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use hpc_chain::query::Chain;
+    use hpc_chain::rpc::{ClientOptions, Endpoints};
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// An endpoint at `height` that answers `block_results` with this text, and whose index has nothing.
+    async fn endpoint(height: u64, results: String) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = move |body: String| {
+            let results = results.clone();
+            async move {
+                let call: Value = serde_json::from_str(&body).unwrap();
+                match call["method"].as_str().unwrap() {
+                    "status" => json!({ "result": {
+                        "node_info": { "network": "chain-1" },
+                        "sync_info": {
+                            "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
+                            "earliest_block_height": "1", "catching_up": false
+                        }
+                    } })
+                    .to_string(),
+                    "tx_search" => json!({ "result": { "txs": [], "total_count": "0" } }).to_string(),
+                    _ => results,
+                }
+            }
+        };
+        let router: Router = Router::new().fallback(answer);
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        url
+    }
+
+    fn refused(data: &str) -> String {
+        json!({ "error": { "code": -32603, "message": "Internal error", "data": data } }).to_string()
+    }
+
+    /// What has been taken in up to block 100, with these endpoints.
+    async fn at_100(dir: &std::path::Path, urls: &[String]) -> Follow {
+        let store = Store::open(&dir.join("p.db")).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        rows::advance(&mut tx, 100).await.unwrap();
+        tx.commit().await.unwrap();
+        let endpoints = Endpoints::new(urls, ClientOptions::default()).unwrap();
+        Follow {
+            client: RegistryClient::new(Chain::new(endpoints), "wasm1contract"),
+            store,
+            registry: Arc::new(Registry::new("chain-1", "wasm1contract")),
+            health: Arc::default(),
+            metrics: Arc::default(),
+            clusters: Vec::new(),
+            seen: watch::channel(Vec::new()).1,
+        }
+    }
+
+    async fn taken_in(parts: &Follow) -> Option<u64> {
+        rows::followed(parts.store.reader()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_block_is_passed_over_because_one_endpoint_breaks_off_and_another_is_behind() {
+        let breaks = endpoint(300, "no answer of a node".to_owned()).await;
+        let late = "height 101 must be less than or equal to the current blockchain height 80";
+        let late = endpoint(80, refused(late)).await;
+        let gone = "height 101 is not available, lowest height is 250";
+        let (pruned, pruned_late) = (
+            endpoint(300, refused(gone)).await,
+            endpoint(80, refused(gone)).await,
+        );
+        let all = [
+            (vec![breaks.clone(), late.clone()], None),
+            (vec![late.clone(), breaks], None),
+            // The index of one that has not come so far says nothing.
+            (vec![pruned_late], None),
+            (vec![late, pruned], Some(164)),
+        ];
+        for (urls, to) in all {
+            let dir = tempfile::tempdir().unwrap();
+            let parts = at_100(dir.path(), &urls).await;
+            let mut by_index = false;
+            let turn = parts.turn(300, &mut by_index).await;
+            assert_eq!((turn.is_ok(), by_index), (to.is_some(), to.is_some()), "{urls:?}");
+            assert_eq!(taken_in(&parts).await, to.or(Some(100)), "{urls:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn with_nodes_that_keep_no_results_events_are_read_one_block_late() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeps_none = refused("node is not persisting finalize block responses");
+        let parts = at_100(dir.path(), &[endpoint(103, keeps_none).await]).await;
+        let mut by_index = false;
+        assert!(parts.turn(103, &mut by_index).await.unwrap());
+        assert_eq!((taken_in(&parts).await, by_index), (Some(102), true));
+        assert!(
+            !parts.turn(103, &mut by_index).await.unwrap(),
+            "until the next block"
+        );
+        assert_eq!(taken_in(&parts).await, Some(102));
+    }
 
     #[test]
     fn blocks_are_read_from_the_last_on_record_a_window_at_a_time() {

@@ -19,7 +19,13 @@ pub struct Failure {
     pub(super) status: u16,
     pub(super) refusal: Refusal,
     pub(super) retry_after: Option<u64>,
+    /// What the log says of it, where the status alone does not tell.
+    pub(super) told: Option<Told>,
 }
+
+/// What an operator is told of a request that is turned away, in stable words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told(pub(super) &'static str);
 
 impl Failure {
     /// With this status.
@@ -29,6 +35,7 @@ impl Failure {
             status,
             refusal,
             retry_after: None,
+            told: None,
         }
     }
 
@@ -42,15 +49,18 @@ impl Failure {
         Self::new(403, Refusal::whole(code, what))
     }
 
-    /// 401: a certificate of ours that counts no more. The agent's key gets a new one.
-    pub(super) fn certificate(what: impl std::fmt::Display) -> Self {
+    /// 401: a certificate that counts no more; `told` is what the log says of it. The agent's key gets a new one.
+    pub(super) fn certificate(told: &'static str, what: impl std::fmt::Display) -> Self {
         let what = format!("{what}; recover it at …/certificate/challenge");
-        Self::new(401, Refusal::whole(Code::IdentityMismatch, what))
+        Self {
+            told: Some(Told(told)),
+            ..Self::new(401, Refusal::whole(Code::IdentityMismatch, what))
+        }
     }
 
     /// 401: a certificate that an operator has revoked.
     pub(super) fn revoked() -> Self {
-        Self::certificate(REVOKED)
+        Self::certificate("a certificate that was revoked", REVOKED)
     }
 
     /// 429: come again after so many seconds.
@@ -59,6 +69,7 @@ impl Failure {
             status: 429,
             refusal: Refusal::whole(Code::RateLimited, "too many requests"),
             retry_after: Some(seconds),
+            told: None,
         }
     }
 
@@ -68,6 +79,7 @@ impl Failure {
             status: 503,
             refusal: Refusal::whole(Code::Unavailable, what),
             retry_after: Some(seconds),
+            told: None,
         }
     }
 }
@@ -103,6 +115,9 @@ impl IntoResponse for Failure {
         let problem = Problem::new(self.status, &self.refusal);
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, axum::Json(problem)).into_response();
+        if let Some(told) = self.told {
+            response.extensions_mut().insert(told);
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(Problem::MEDIA_TYPE));
         if let Some(seconds) = self.retry_after {

@@ -87,6 +87,7 @@ fn no_room(node: &NodeId, full: NoRoom, now: UnixSeconds) -> Failure {
         status: 429,
         refusal: Refusal::whole(Code::RateLimited, what),
         retry_after: Some(until.since(now).max(1)),
+        told: None,
     }
 }
 

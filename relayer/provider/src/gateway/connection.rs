@@ -59,7 +59,12 @@ impl Connection {
         let again =
             |seconds| Failure::unavailable(seconds, "the certificate is not on record yet; try again");
         match self.refused {
-            Some(Refused::Certificate(why)) => return Err(Failure::certificate(why)),
+            Some(Refused::Certificate(why)) => {
+                return Err(Failure::certificate(
+                    "a certificate of an outside CA that does not count",
+                    why,
+                ));
+            }
             Some(Refused::NotNoted) => return Err(again(5)),
             Some(Refused::NodeUnknown)
                 if gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some() =>
@@ -78,7 +83,7 @@ impl Connection {
 fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), Failure> {
     if now >= peer.not_after {
         let what = format!("the client certificate expired at {}", peer.not_after);
-        return Err(Failure::certificate(what));
+        return Err(Failure::certificate("a certificate that has expired", what));
     }
     if gateway.controls.is_revoked(peer) {
         return Err(Failure::revoked());
@@ -95,6 +100,7 @@ fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Res
             "the gateway has not read the node's newest registration yet",
         )),
         _ => Err(Failure::certificate(
+            "a certificate of an earlier registration",
             "the client certificate belongs to an earlier registration of the node",
         )),
     }

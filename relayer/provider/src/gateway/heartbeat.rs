@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -23,6 +23,8 @@ use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::ops::HeartbeatLabels;
 
+/// So far behind the database weighs as an eighth of the queue does; a second is usual.
+const BEHIND_SECONDS: u64 = 5;
 /// Bytes that an answer mostly has at most.
 const USUAL: usize = 1024;
 
@@ -174,8 +176,7 @@ async fn answer(
     let timestamp =
         Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::unavailable(60, "the clock is wrong"))?;
     let interval = u32::try_from(gateway.live.get().batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
-    // An eighth of the queue filled stretches the interval once more.
-    let stretch = u32::try_from(1 + gateway.judge.load_permille() / 125).unwrap_or(1);
+    let stretch = stretch(gateway.judge.load_permille(), gateway.judge.behind());
     let next = next_heartbeat_seconds(
         &params,
         health.unwrap_or(HealthStatus::Healthy),
@@ -216,6 +217,14 @@ async fn answer(
     Ok(Answer(HeartbeatResponseBody { response }))
 }
 
+/// By how much the interval is stretched: once more for each eighth of the queue that is filled, or for each few seconds that
+/// the database is behind the journal, whichever is more.
+fn stretch(load_permille: usize, behind: Duration) -> u32 {
+    let by_queue = u32::try_from(load_permille / 125).unwrap_or(u32::MAX);
+    let by_journal = u32::try_from(behind.as_secs() / BEHIND_SECONDS).unwrap_or(u32::MAX);
+    by_queue.max(by_journal).saturating_add(1)
+}
+
 fn config_updates(
     gateway: &Gateway,
     cluster: &ClusterId,
@@ -232,4 +241,28 @@ fn config_updates(
         job_ids: gateway.registry.cluster(cluster).map(|c| c.job_ids),
     };
     (updates != ConfigUpdates::default()).then_some(updates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filled_queue_and_a_database_that_is_behind_stretch_the_interval_alike() {
+        let seconds = Duration::from_secs;
+        for (permille, behind, times) in [
+            (0, seconds(0), 1),
+            (124, seconds(4), 1),
+            (125, seconds(0), 2),
+            (0, seconds(5), 2),
+            (0, Duration::from_millis(9_999), 2),
+            (0, seconds(10), 3),
+            (250, seconds(5), 3),
+            (1000, seconds(0), 9),
+            (0, seconds(60), 13),
+            (0, Duration::MAX, u32::MAX),
+        ] {
+            assert_eq!(stretch(permille, behind), times, "{permille} {behind:?}");
+        }
+    }
 }

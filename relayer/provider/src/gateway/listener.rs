@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::budget::network;
 use super::connection::Connection;
+use super::handshake::failed;
 use super::pace::{Limits, Overdue, Paced, Phase};
 use super::shown::{Shown, Trusting, distrusted, note_outside, shown};
 use super::tls::Tls;
@@ -132,7 +133,7 @@ async fn meet(
         Ok(Err(e)) => {
             gateway.metrics.handshakes_failed.inc();
             tracing::debug!(%from, error = %e, "TLS handshake failed");
-            gateway.log_once(from.ip(), "a TLS handshake that fails");
+            gateway.log_once(from.ip(), failed(&e));
             return None;
         }
         Err(_) => {

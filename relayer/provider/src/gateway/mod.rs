@@ -9,6 +9,7 @@ mod challenge;
 mod claim;
 mod connection;
 mod hand_over;
+mod handshake;
 mod heartbeat;
 mod listener;
 mod once;
@@ -233,6 +234,18 @@ impl Gateway {
         self.nodes.set(limits.requests_per_minute);
         self.strangers.set_per_key(limits.max_anonymous_per_address);
         self.members.set_per_key(limits.max_connections_per_node);
+    }
+
+    /// The same of a connection, with the node whose certificate TLS has verified.
+    fn log_once_of(&self, connection: &Connection, what: &'static str) {
+        let from = connection.ip();
+        let Some(peer) = &connection.peer else {
+            return self.log_once(from, what);
+        };
+        if let Some(before) = self.once.note(budget::network(from), what, clock::now_ms()) {
+            tracing::warn!(%from, cluster = %peer.cluster_id, node = %peer.node_id, serial = %peer.serial, passed_over = before,
+                "refused: {what}; the same from there is not logged for ten minutes");
+        }
     }
 
     /// Logs that an address is refused something, once.

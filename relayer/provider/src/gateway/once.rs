@@ -11,7 +11,8 @@ const CAPACITY: usize = 4096;
 /// When it was logged, and how often it was passed over since.
 type Logged = (u64, u64);
 
-/// Sees to it that a refusal is logged once, and not ten thousand times.
+/// Sees to it that a refusal is logged once, and not ten thousand times: by address and by what is refused, in stable words, as
+/// several may be behind one address.
 #[derive(Debug, Default)]
 pub(crate) struct Once(Mutex<HashMap<(IpAddr, &'static str), Logged>>);
 

@@ -16,7 +16,7 @@ use hpc_schema::refusal::Refusal;
 use tokio::time::timeout;
 use tower::Service as _;
 
-use super::answer::Failure;
+use super::answer::{Failure, Told};
 use super::connection::Connection;
 use super::{Gateway, certificate, heartbeat, register, result, tasks};
 use crate::clock;
@@ -174,8 +174,9 @@ async fn guarded(
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if let Some(what) = intrudes(connection, route, response.status()) {
-        gateway.log_once(connection.ip(), what);
+    let told = response.extensions().get::<Told>().copied();
+    if let Some(what) = intrudes(connection, route, response.status(), told) {
+        gateway.log_once_of(connection, what);
     }
     let labels = RequestLabels {
         route,
@@ -186,11 +187,17 @@ async fn guarded(
 }
 
 /// What an operator wants to hear of a request that is turned away, whoever sent it.
-fn intrudes(connection: &Connection, route: &str, status: StatusCode) -> Option<&'static str> {
+fn intrudes(
+    connection: &Connection,
+    route: &str,
+    status: StatusCode,
+    told: Option<Told>,
+) -> Option<&'static str> {
+    if let Some(Told(what)) = told {
+        return Some(what);
+    }
     match status {
-        StatusCode::UNAUTHORIZED => {
-            Some("a certificate that was revoked, has expired, or is of an earlier registration")
-        }
+        StatusCode::UNAUTHORIZED => Some("a certificate that does not count"),
         StatusCode::FORBIDDEN if matches!(route, "register" | "recover") => {
             Some("a token or a signature that does not allow it")
         }
@@ -219,7 +226,7 @@ fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), 
         None => gateway.anonymous.take(connection.ip(), now),
     };
     taken.map_err(|wait| {
-        gateway.log_once(connection.ip(), "more requests than it may make");
+        gateway.log_once_of(connection, "more requests than it may make");
         Failure::rate_limited(wait.as_secs().max(1))
     })
 }

@@ -51,6 +51,14 @@ impl ServerCertificate {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
+
+    /// Whether the first certificate of this chain, as PEM, is the one that is shown.
+    #[must_use]
+    pub fn shows(&self, chain: &str) -> bool {
+        let first = CertificateDer::pem_slice_iter(chain.as_bytes()).next();
+        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        first.is_some_and(|first| first.is_ok_and(|first| shown.cert.first() == Some(&first)))
+    }
 }
 
 fn certified(chain: &str, key: &str) -> Result<CertifiedKey, TlsError> {

@@ -26,8 +26,8 @@ pub enum AnchorError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is no certificate of a CA, or its time is over.
-    #[error("{}: must be one PEM certificate of a CA within its time", .0.display())]
+    /// It is no certificate of a CA.
+    #[error("{}: must be one PEM certificate of a CA", .0.display())]
     Content(PathBuf),
     /// There are too many.
     #[error("{}: holds more than {MAX_OTHERS} certificates; remove those of past CAs", .0.display())]
@@ -35,10 +35,11 @@ pub enum AnchorError {
 }
 
 impl Anchors {
-    /// The gateway's CA and the certificates `*.crt` of a directory, which need not exist.
+    /// The gateway's CA and the certificates `*.crt` of a directory, which need not exist. One whose time is over is left out:
+    /// it vouches for nobody, and keeps nobody else out.
     ///
     /// # Errors
-    /// [`AnchorError`]: one that cannot be used refuses all.
+    /// [`AnchorError`]: one that is no CA's refuses all.
     pub fn load(ca: &Ca, dir: &Path, now: UnixSeconds) -> Result<Self, AnchorError> {
         let mut anchors = Self {
             ders: vec![ca.der().to_vec()],
@@ -48,27 +49,19 @@ impl Anchors {
             let path = path.to_owned();
             move |source| AnchorError::File { path, source }
         };
-        let entries = match std::fs::read_dir(dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(anchors),
-            entries => entries.map_err(failed(dir))?,
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(failed(dir))?.path();
-            if path.extension().is_some_and(|e| e == "crt") {
-                paths.push(path);
-            }
-        }
+        let paths = trusted_files(dir).map_err(failed(dir))?;
         if paths.len() > MAX_OTHERS {
             return Err(AnchorError::TooMany(dir.to_owned()));
         }
-        paths.sort();
         for path in paths {
             let pem = std::fs::read_to_string(&path).map_err(failed(&path))?;
-            let der = first_certificate(&pem)
-                .filter(|der| is_ca(der, now))
-                .ok_or(AnchorError::Content(path))?;
-            if !anchors.ders.contains(&der) {
+            let read = first_certificate(&pem).and_then(|der| Some((ca_until(&der)?, der)));
+            let Some((until, der)) = read else {
+                return Err(AnchorError::Content(path));
+            };
+            if until <= now {
+                tracing::warn!(path = %path.display(), %until, "a trusted CA has ended and is left out; remove its file");
+            } else if !anchors.ders.contains(&der) {
                 anchors.ders.push(der);
                 anchors.bundle.push_str(&pem);
             }
@@ -89,10 +82,59 @@ impl Anchors {
     }
 }
 
-fn is_ca(der: &[u8], now: UnixSeconds) -> bool {
-    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
-        return false;
+/// The certificates `*.crt` of a directory, which need not exist, in their order.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn trusted_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
     };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "crt") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Until when a CA's certificate counts; none if it is no CA's.
+fn ca_until(der: &[u8]) -> Option<UnixSeconds> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let until = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
-    certificate.is_ca() && now.0 < until
+    certificate.is_ca().then_some(UnixSeconds(until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ca_whose_time_is_over_is_left_out_and_what_is_no_ca_refuses_all() {
+        let now = UnixSeconds(1_800_000_000);
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, _) = Ca::create(now, [1; 16]).unwrap();
+        let (past, _) = Ca::create(now.minus(11 * 365 * 86_400), [2; 16]).unwrap();
+        let (next, _) = Ca::create(now, [3; 16]).unwrap();
+        let absent = Anchors::load(&ours, &dir.path().join("absent"), now).unwrap();
+        assert_eq!(absent.ders(), [ours.der().to_vec()]);
+        std::fs::write(dir.path().join("next.crt"), next.pem()).unwrap();
+        std::fs::write(dir.path().join("previous.crt"), past.pem()).unwrap();
+        let anchors = Anchors::load(&ours, dir.path(), now).unwrap();
+        assert_eq!(anchors.ders(), [ours.der().to_vec(), next.der().to_vec()]);
+        assert_eq!(anchors.bundle(), format!("{}{}", ours.pem(), next.pem()));
+        let (leaf, _) = ours
+            .issue_server(&["gw.example".to_owned()], now, [4; 16])
+            .unwrap();
+        std::fs::write(dir.path().join("leaf.crt"), leaf.pem).unwrap();
+        let refused = Anchors::load(&ours, dir.path(), now).unwrap_err().to_string();
+        assert!(
+            refused.contains("leaf.crt: must be one PEM certificate of a CA"),
+            "{refused}"
+        );
+    }
 }

@@ -25,7 +25,7 @@ const SUBJECT_SERIAL_NUMBER: [u64; 4] = [2, 5, 4, 5];
 const SERVER_NAME: &str = "virtengine-provider gateway";
 const CA_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
 /// Lifetime of the gateway's own certificate; the daemon renews it at two thirds.
-pub(crate) const SERVER_LIFETIME_SECONDS: u64 = 90 * 24 * 3600;
+const SERVER_LIFETIME_SECONDS: u64 = 90 * 24 * 3600;
 
 /// Why the CA cannot do something.
 #[derive(Debug, thiserror::Error)]

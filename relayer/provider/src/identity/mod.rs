@@ -8,8 +8,8 @@ mod seed;
 mod token;
 mod token_keys;
 
+pub(crate) use anchors::trusted_files;
 pub use anchors::{AnchorError, Anchors};
-pub(crate) use ca::SERVER_LIFETIME_SECONDS;
 pub use ca::{Ca, CaError, Issued, NodeSubject, server_names};
 pub use csr::{CsrError, NodeCsr};
 pub use peer::{IssuedBy, PeerError, PeerIdentity};

@@ -64,12 +64,13 @@ pub(super) struct Reports {
 pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Reports>, ComposeError> {
     let (store, registry) = (&driver.store, &driver.registry);
     let signer = &driver.signers.name;
-    let free = queue::read(store, registry, &driver.backlog, now_ms)
+    let limits = driver.limits();
+    let free = queue::read(store, registry, &driver.backlog, limits.max_size, now_ms)
         .await?
         .without(&driver.claims.others(signer))
         .past(&driver.apart, now_ms);
-    let Queue { waiting, of } = free;
-    let Decision::Send(chosen) = plan(&waiting, &driver.limits(), now_ms) else {
+    let Queue { waiting, of, .. } = free;
+    let Decision::Send(chosen) = plan(&waiting, &limits, now_ms) else {
         return Ok(None);
     };
     let pages = chosen.iter().filter_map(|i| waiting.get(*i));

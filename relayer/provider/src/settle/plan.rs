@@ -2,8 +2,10 @@
 //!
 //! Reports of a page travel together, because a page that is written is loaded whole anyway. `max_size` is
 //! when the planner stops waiting, not a cap; the caps are the contract's batch limit and the bytes and gas
-//! of a transaction.
+//! of a transaction. Then go the pages that are worth it, and those that would gain nothing by waiting, for no live node of
+//! theirs is still to report; where that makes no batch of its own, the fullest as well, until it has `max_size` reports.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hpc_schema::id::ClusterId;
@@ -11,10 +13,17 @@ use hpc_schema::report::batch::ITEM_LEN;
 
 use super::fit::ReportGas;
 
-/// From so many reports on (of a page's 64) writing a page is worth it before its reports are due.
+/// From so many reports on (of a page's 64) writing a page is worth it before its reports are due, and a transaction before
+/// any is.
 pub(super) const WORTH_WRITING: usize = 11;
-/// A state that would lapse brings a report forward to this part of the interval at the earliest.
+/// A state that has lapsed already brings a report forward to this part of the interval at the earliest.
 pub(super) const EARLIEST_PART: u64 = 4;
+/// A state that would lapse within this time brings its report forward.
+pub(super) const LAPSE_MARGIN_MS: u64 = 20_000;
+/// A report that is brought forward waits so long for others: nodes come back together.
+pub(super) const GATHER_MS: u64 = 1_000;
+/// From a batch that is due to its block.
+const INCLUSION_MS: u64 = 10_000;
 /// Bytes of a transaction around its reports: message, signature, fee.
 const TX_FRAME: u64 = 600;
 /// Bytes around one page and one cluster, in base64.
@@ -31,8 +40,10 @@ pub struct Waiting {
     pub slot: u8,
     /// Since when a report of this node waits, milliseconds.
     pub queued_at: u64,
-    /// When the node's state on chain would lapse without it, milliseconds.
+    /// When the node's state on chain lapses without it, or has lapsed, milliseconds.
     pub lapses_at: Option<u64>,
+    /// Live nodes of its page of which no report waits.
+    pub absent: u16,
     /// The report's own time, UNIX seconds.
     pub time: u32,
     /// Bytes of the section that travels with it; 0 if none does.
@@ -73,6 +84,8 @@ pub enum Decision {
 struct Page {
     items: Vec<usize>,
     due: bool,
+    /// No live node of it is still to report.
+    complete: bool,
     oldest: u64,
 }
 
@@ -91,18 +104,29 @@ pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
         let page = pages.entry((&w.cluster_id, w.page)).or_insert(Page {
             items: Vec::new(),
             due: false,
+            complete: true,
             oldest: u64::MAX,
         });
         page.items.push(i);
         page.due |= due_at(w, limits) <= now;
+        page.complete &= w.absent == 0;
         page.oldest = page.oldest.min(w.queued_at);
     }
-    let mut chosen: Vec<Page> = pages
+    let worth = WORTH_WRITING.min(limits.max_size);
+    let (mut chosen, mut rest): (Vec<Page>, Vec<Page>) = pages
         .into_values()
-        .filter(|p| p.due || p.items.len() >= WORTH_WRITING.min(limits.max_size))
-        .collect();
-    if chosen.is_empty() {
-        return Decision::Wait { until: first_due };
+        .partition(|p| p.due || p.items.len() >= worth || (full && p.complete));
+    let mut reports: usize = chosen.iter().map(|p| p.items.len()).sum();
+    // A transaction has its own price: one of few reports is none that closes a batch.
+    if full && reports < worth {
+        rest.sort_by_key(|p| (Reverse(p.items.len()), p.oldest));
+        for page in rest {
+            if reports >= limits.max_size {
+                break;
+            }
+            reports = reports.saturating_add(page.items.len());
+            chosen.push(page);
+        }
     }
     // What is due first, so that caps never starve it.
     chosen.sort_by_key(|p| (!p.due, p.oldest));
@@ -110,10 +134,20 @@ pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
 }
 
 fn due_at(w: &Waiting, limits: &Limits) -> u64 {
-    let latest = w.queued_at.saturating_add(limits.interval_ms);
-    let earliest = w.queued_at.saturating_add(limits.interval_ms / EARLIEST_PART);
-    w.lapses_at
-        .map_or(latest, |lapse| latest.min(lapse.max(earliest)))
+    let after = |wait: u64| w.queued_at.saturating_add(wait);
+    let latest = after(limits.interval_ms);
+    match w.lapses_at {
+        None => latest,
+        // What has lapsed a while sooner or later mends; a site that comes back has many of these.
+        Some(lapse) if lapse <= w.queued_at => latest.min(after(limits.interval_ms / EARLIEST_PART)),
+        Some(lapse) => {
+            // Others are waited for as long as the state surely holds.
+            let gathered = after(limits.interval_ms / EARLIEST_PART);
+            let in_time = gathered.saturating_add(INCLUSION_MS) < lapse;
+            let least = if in_time { gathered } else { after(GATHER_MS) };
+            latest.min(lapse.saturating_sub(LAPSE_MARGIN_MS).max(least))
+        }
+    }
 }
 
 /// Takes pages whole while they fit; the first goes in part if it does not fit at all.

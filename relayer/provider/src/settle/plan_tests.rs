@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hpc_chain::gas::Adjustment;
 use proptest::prelude::*;
@@ -29,6 +29,7 @@ fn report(cluster: u8, page: u16, slot: u8, queued_at: u64) -> Waiting {
         slot,
         queued_at,
         lapses_at: None,
+        absent: 1,
         time: 1_800_000_000,
         section_len: 0,
     }
@@ -48,19 +49,39 @@ fn a_report_waits_for_its_interval_and_no_longer() {
 
 #[test]
 fn a_state_that_would_lapse_brings_its_report_forward_but_not_without_bound() {
-    let mut w = report(1, 0, 3, 100_000);
-    w.lapses_at = Some(130_000);
-    assert_eq!(
-        plan(&[w.clone()], &LIMITS, 129_999),
-        Decision::Wait { until: 130_000 }
-    );
-    // Long lapsed: a quarter of the interval is waited all the same.
-    w.lapses_at = Some(1);
-    assert_eq!(
-        plan(&[w.clone()], &LIMITS, 100_000),
-        Decision::Wait { until: 115_000 }
-    );
-    assert_eq!(plan(&[w], &LIMITS, 115_000), Decision::Send(vec![0]));
+    for (lapses_at, due) in [
+        (150_000, 150_000 - LAPSE_MARGIN_MS),
+        // It came when little was left: others that come with it are gathered, and no more.
+        (110_000, 101_000),
+        (100_001, 101_000),
+        // Lapsed already: a quarter of the interval is waited all the same.
+        (100_000, 115_000),
+        (1, 115_000),
+        (1_000_000, 160_000),
+    ] {
+        let w = Waiting {
+            lapses_at: Some(lapses_at),
+            ..report(1, 0, 3, 100_000)
+        };
+        let waits = plan(std::slice::from_ref(&w), &LIMITS, 100_000);
+        assert_eq!(waits, Decision::Wait { until: due }, "{lapses_at}");
+        assert_eq!(plan(&[w], &LIMITS, due), Decision::Send(vec![0]), "{lapses_at}");
+    }
+}
+
+#[test]
+fn no_state_lapses_while_its_report_waits_from_before_it_would() {
+    for came in (0..=40_000).step_by(500) {
+        let w = Waiting {
+            lapses_at: Some(100_000),
+            ..report(1, 0, 3, 100_000 - 2_000 - came)
+        };
+        let due = due_at(&w, &LIMITS);
+        assert!(
+            due <= 99_000 && due <= w.queued_at + LIMITS.interval_ms,
+            "{came}: {due}"
+        );
+    }
 }
 
 #[test]
@@ -73,14 +94,63 @@ fn fifty_stop_the_waiting_and_the_page_goes_whole() {
     assert_eq!(sent, (0..60).collect::<Vec<_>>());
 }
 
-#[test]
-fn fifty_spread_over_many_pages_wait_for_their_interval() {
-    let w: Vec<_> = (0..50u16).map(|i| report(1, i, 0, 1000)).collect();
-    assert_eq!(plan(&w, &LIMITS, 1000), Decision::Wait { until: 61_000 });
-    let Decision::Send(sent) = plan(&w, &LIMITS, 61_000) else {
+/// How many reports of which cluster go.
+fn sent_of(w: &[Waiting], now: u64) -> BTreeMap<String, usize> {
+    let Decision::Send(sent) = plan(w, &LIMITS, now) else {
         panic!("waits")
     };
-    assert_eq!(sent.len(), 50);
+    let mut of = BTreeMap::new();
+    for i in sent {
+        *of.entry(w[i].cluster_id.to_string()).or_default() += 1;
+    }
+    of
+}
+
+#[test]
+fn fifty_spread_over_many_pages_go_as_one_batch_and_fewer_wait() {
+    let w: Vec<_> = (0..60u16).map(|i| report(1, i, 0, 1000)).collect();
+    assert_eq!(plan(&w[..49], &LIMITS, 1000), Decision::Wait { until: 61_000 });
+    // No more than make a batch: the others may be joined by others of their pages.
+    assert_eq!(sent_of(&w, 1000).values().sum::<usize>(), 50);
+}
+
+#[test]
+fn pages_that_are_complete_go_without_those_that_are_not() {
+    // Ten clusters of ten nodes: of five all have reported, of five half.
+    let w: Vec<_> = (0..10u8)
+        .flat_map(|c| {
+            let reported = if c < 5 { 10 } else { 5 };
+            (0..reported).map(move |slot| (c, slot))
+        })
+        .map(|(c, slot)| Waiting {
+            absent: if c < 5 { 0 } else { 5 },
+            ..report(c, 0, slot, 1000)
+        })
+        .collect();
+    let sent = sent_of(&w, 1000);
+    assert_eq!(sent.len(), 5);
+    assert!(sent.values().all(|n| *n == 10), "{sent:?}");
+    // Fewer than make a batch: it is as before.
+    assert!(matches!(plan(&w[..49], &LIMITS, 1000), Decision::Wait { .. }));
+}
+
+#[test]
+fn where_no_page_is_complete_the_fullest_make_a_batch() {
+    let reports = |c: u8, n: u8| (0..n).map(move |slot| report(c, 0, slot, 1000));
+    let w: Vec<_> = (1..=6)
+        .flat_map(|c| reports(c, 8))
+        .chain(reports(7, 1))
+        .chain(reports(8, 3))
+        .collect();
+    let sent = sent_of(&w, 1000);
+    assert_eq!((sent.len(), sent.get("cluster-8")), (7, Some(&3)), "{sent:?}");
+}
+
+#[test]
+fn one_small_page_that_is_complete_goes_in_a_batch_and_not_alone() {
+    let mut w: Vec<_> = (0..50u16).map(|i| report(1, i, 0, 1000)).collect();
+    w[7].absent = 0;
+    assert_eq!(sent_of(&w, 1000).values().sum::<usize>(), 50);
 }
 
 #[test]

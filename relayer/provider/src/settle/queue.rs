@@ -8,18 +8,19 @@ use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
 use hpc_schema::report::batch::PAGE_SLOTS;
 use hpc_schema::time::UnixSeconds;
+use tokio::task::yield_now;
 
 use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
 use super::duty::would_step;
-use super::plan::Waiting;
+use super::plan::{LAPSE_MARGIN_MS, Waiting};
 use crate::db;
 use crate::registry::{Node, Registry};
 use crate::spool::{self, Backlog, End, EndedAs, Meta, Readable};
 use crate::store::{Store, StoreError, text};
 
-/// A state that would lapse within this time brings its report forward.
-const LAPSE_MARGIN_MS: u64 = 20_000;
+/// While a state is about to lapse, the queue is looked at so often: each look reads all of it.
+const LAPSE_LOOK_MS: u64 = 5_000;
 /// A report within this time of its five minutes would not arrive any more.
 const AGE_MARGIN_SECONDS: u64 = 10;
 
@@ -28,6 +29,8 @@ const AGE_MARGIN_SECONDS: u64 = 10;
 pub(super) struct Queue {
     pub(super) waiting: Vec<Waiting>,
     pub(super) of: Vec<(Meta, Arc<Node>)>,
+    /// When a report that comes from now on may have to go first; see [`next_lapse`].
+    pub(super) next_lapse: Option<u64>,
 }
 
 impl Queue {
@@ -51,7 +54,11 @@ impl Queue {
             .zip(self.of)
             .filter(|(w, (meta, _))| so(w, meta))
             .unzip();
-        Self { waiting, of }
+        Self {
+            waiting,
+            of,
+            next_lapse: self.next_lapse,
+        }
     }
 
     /// The nodes of which a report waits.
@@ -61,12 +68,13 @@ impl Queue {
     }
 }
 
-/// Reads what waits. Reports that the chain would not count any more, or has counted already, end here. A row that cannot be
+/// Reads what waits, `full` being what the planner waits for at most. Reports that the chain would not count any more, or has counted already, end here. A row that cannot be
 /// read is mended for the next look.
 pub(super) async fn read(
     store: &Store,
     registry: &Registry,
     backlog: &Backlog,
+    full: usize,
     now_ms: u64,
 ) -> Result<Queue, StoreError> {
     let params = registry.params();
@@ -98,6 +106,16 @@ pub(super) async fn read(
         let Some(node) = node else { continue };
         queue.waiting.push(waiting(&meta, &node, &params));
         queue.of.push((meta, node));
+    }
+    // Agents wait for nothing of this.
+    yield_now().await;
+    let known = registry.nodes();
+    queue.next_lapse = next_lapse(&known, &params, now_ms);
+    if queue.waiting.len() >= full {
+        let absent = absent(&known, &queue.of);
+        for w in &mut queue.waiting {
+            w.absent = absent.get(&(&w.cluster_id, w.page)).copied().unwrap_or(0);
+        }
     }
     if !over.is_empty() {
         let mut tx = store.begin().await?;
@@ -135,24 +153,63 @@ fn too_old(meta: &Meta, now_ms: u64) -> Option<End> {
         .then(|| End::local(EndedAs::Refused, Some(Code::TimestampExpired)))
 }
 
-fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
-    let lapses = matches!(
+/// Whether the chain's record has a node as one that reports.
+fn is_live(node: &Node) -> bool {
+    matches!(
         node.chain.recorded_state,
-        NodeState::Active | NodeState::Stale | NodeState::Draining | NodeState::Drained | NodeState::Offline
-    );
+        NodeState::Active | NodeState::Draining | NodeState::Drained
+    )
+}
+
+/// When a node's state lapses without another report, or has lapsed, milliseconds.
+fn lapses_at(node: &Node, params: &Params) -> Option<u64> {
+    let state = node.chain.recorded_state;
+    let lapses = is_live(node) || matches!(state, NodeState::Stale | NodeState::Offline);
     let at = node
         .chain
         .last_heartbeat
-        .plus(u64::from(params.heartbeat_timeout))
-        .0
-        .saturating_mul(1000);
+        .plus(u64::from(params.heartbeat_timeout));
+    lapses.then(|| at.0.saturating_mul(1000))
+}
+
+/// When a report that comes from now on may have to go first, for a state that lapses: settlement looks then, and every few
+/// seconds until it has lapsed.
+pub(super) fn next_lapse(nodes: &[Arc<Node>], params: &Params, now_ms: u64) -> Option<u64> {
+    let to_come = nodes
+        .iter()
+        .filter_map(|n| lapses_at(n, params))
+        .filter(|at| *at > now_ms);
+    let first = to_come.min()?.saturating_sub(LAPSE_MARGIN_MS);
+    Some(first.max(now_ms.saturating_add(LAPSE_LOOK_MS)))
+}
+
+/// Of each page how many live nodes there are of which no report waits.
+fn absent<'n>(
+    known: &'n [Arc<Node>],
+    waiting: &'n [(Meta, Arc<Node>)],
+) -> HashMap<(&'n ClusterId, u16), u16> {
+    let mut absent: HashMap<(&ClusterId, u16), u16> = HashMap::new();
+    for node in known.iter().filter(|n| is_live(n)) {
+        let of_page = absent.entry((&node.cluster_id, node.chain.page)).or_default();
+        *of_page = of_page.saturating_add(1);
+    }
+    for (_, node) in waiting.iter().filter(|(_, n)| is_live(n)) {
+        if let Some(of_page) = absent.get_mut(&(&node.cluster_id, node.chain.page)) {
+            *of_page = of_page.saturating_sub(1);
+        }
+    }
+    absent
+}
+
+fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
     let known = meta.section_digest == Some(node.section_digest);
     Waiting {
         cluster_id: meta.cluster_id.clone(),
         page: node.chain.page,
         slot: node.chain.slot,
         queued_at: meta.queued_at,
-        lapses_at: lapses.then(|| at.saturating_sub(LAPSE_MARGIN_MS)),
+        lapses_at: lapses_at(node, params),
+        absent: 0,
         time: meta.time,
         section_len: if known { 0 } else { meta.section_len },
     }
@@ -273,7 +330,7 @@ mod tests {
         }
         let backlog = spool.backlog();
         let names = async |now| -> Vec<String> {
-            let found = read(&store, &registry, &backlog, now).await.unwrap();
+            let found = read(&store, &registry, &backlog, 50, now).await.unwrap();
             found.of.iter().map(|(m, _)| m.node_id.to_string()).collect()
         };
         // Of one it can be read when it came, the other's report itself is lost.
@@ -310,6 +367,59 @@ mod tests {
         assert!(unsettled(&store).await.unwrap().is_empty());
         drop((spool, backlog));
         task.await.unwrap();
+    }
+
+    #[test]
+    fn a_report_may_have_to_go_first_from_a_while_before_the_first_state_lapses_until_it_has() {
+        let registry = Registry::new("c", "k");
+        let params = Params::default();
+        let timeout = u64::from(params.heartbeat_timeout) * 1_000;
+        for (name, recorded_state, last_heartbeat) in [
+            ("node-a", NodeState::Active, 1_000),
+            ("node-b", NodeState::Drained, 1_300),
+            ("node-c", NodeState::Pending, 900),
+            ("node-d", NodeState::Offline, 10),
+        ] {
+            let node = RelayView {
+                node_id: name.parse().unwrap(),
+                recorded_state,
+                last_heartbeat: UnixSeconds(last_heartbeat),
+                ..view()
+            };
+            registry.set_node(&"hpc-cluster-1".parse().unwrap(), node, 1, UnixSeconds(0));
+        }
+        let nodes = registry.nodes();
+        let next = |now| next_lapse(&nodes, &params, now);
+        let first = 1_000_000 + timeout;
+        let margin = LAPSE_MARGIN_MS;
+        assert_eq!(next(1_000_000), Some(first - margin));
+        assert_eq!(next(first - 9_000), Some(first - 9_000 + LAPSE_LOOK_MS));
+        assert_eq!(next(first), Some(first + 300_000 - margin));
+        assert_eq!(next(first + 300_000), None);
+    }
+
+    #[test]
+    fn a_page_lacks_the_live_nodes_of_which_no_report_waits() {
+        let registry = Registry::new("c", "k");
+        for (slot, page, name, recorded_state) in [
+            (0, 0, "node-a", NodeState::Active),
+            (1, 0, "node-b", NodeState::Draining),
+            (2, 0, "node-c", NodeState::Stale),
+            (3, 0, "node-d", NodeState::Pending),
+            (0, 1, "node-e", NodeState::Drained),
+        ] {
+            let node = RelayView {
+                node_id: name.parse().unwrap(),
+                page,
+                slot,
+                recorded_state,
+                ..view()
+            };
+            registry.set_node(&"hpc-cluster-1".parse().unwrap(), node, 1, UnixSeconds(0));
+        }
+        let (nodes, cluster): (_, ClusterId) = (registry.nodes(), "hpc-cluster-1".parse().unwrap());
+        let of = |page| absent(&nodes, &[]).get(&(&cluster, page)).copied();
+        assert_eq!((of(0), of(1), of(2)), (Some(2), Some(1), None));
     }
 
     #[test]

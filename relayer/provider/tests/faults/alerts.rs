@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::{ExecuteMsg, ParamsUpdate};
+use virtengine_provider::clock;
 use virtengine_provider::config::{Alertmanager, Alerts, Config, Span, Webhook};
+use virtengine_provider::identity::Ca;
 
 use crate::agent::Agent;
 use crate::process::{Process, beat};
@@ -217,11 +219,14 @@ async fn a_message_that_its_receiver_never_takes_is_dropped_and_what_comes_after
     scene.site.stop_daemon().await;
     scene.config.alerts = Alerts {
         group_wait: Span::seconds(1),
-        // The gateway's own ends before: an alert from the beginning.
-        certificate_before: Span::seconds(365 * 86_400),
         webhooks: vec![webhook(&scene.site, hook.url())],
         ..Alerts::default()
     };
+    // A trusted CA that has ended: an alert from the beginning.
+    let (past, _) = Ca::create(clock::now().minus(11 * 365 * 86_400), [9; 16]).unwrap();
+    let trusted = scene.site.home().join("ca/trusted");
+    fs::create_dir_all(&trusted).unwrap();
+    fs::write(trusted.join("previous.crt"), past.pem()).unwrap();
     scene.site.start_with(scene.config.clone()).await;
     // The six tries take 40 s and longer on a busy machine: each half has its own minute.
     scene.waits("four tries", async || hook.got().len() >= 4).await;

@@ -1,5 +1,5 @@
-//! Who is turned away at the gateway and at the operators' door: every time, in the log once, while nodes are served on. Each
-//! intruder has an address of its own, by which the log tells it from the others.
+//! Who is turned away at the gateway and at the operators' door: every time, in the log once, while nodes are served on. Most
+//! intruders have an address of their own, by which the log tells them from the others.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,6 +24,14 @@ use crate::site::{Site, cluster, eventually};
 
 /// How often each tries.
 const TRIES: usize = 5;
+
+/// What the log says of them.
+const BARE: &str = "a request without the node's certificate";
+const EXPIRED: &str = "a TLS handshake with a certificate that has expired";
+const FOREIGN: &str = "a TLS handshake with a certificate of a CA that is not trusted";
+const REVOKED: &str = "a certificate that was revoked";
+const TLS12: &str = "a TLS handshake without TLS 1.3";
+const PLAIN: &str = "a connection that speaks no TLS";
 
 /// A site, a node that belongs there, and one intruder after the other.
 struct Scene {
@@ -104,12 +112,53 @@ impl Scene {
     }
 
     /// Refused in the handshake, each time.
-    async fn is_cut_off(&mut self, identity: (&str, &KeyPair)) {
+    async fn is_cut_off(&mut self, identity: (&str, &KeyPair), what: &str) {
         let from = self.address();
         for answer in self.tries(from, Some(identity)).await {
             assert!(answer.is_err(), "{answer:?}");
         }
-        self.turned_away(from, "a TLS handshake that fails").await;
+        self.turned_away(from, what).await;
+    }
+
+    /// The node's own certificate, by TLS 1.2, again and again.
+    async fn tries_tls12(&self, from: IpAddr) {
+        let gateway = self.site.daemon.as_ref().unwrap().gateway_addr();
+        for _ in 0..TRIES {
+            let stream = connect(from, gateway).await;
+            let name = ServerName::try_from("localhost").unwrap();
+            let shaken = TlsConnector::from(Arc::new(tls12(self)))
+                .connect(name, stream)
+                .await;
+            assert!(shaken.is_err(), "TLS 1.2");
+        }
+    }
+
+    /// HTTP without TLS, again and again.
+    async fn tries_plain(&self, from: IpAddr) {
+        let gateway = self.site.daemon.as_ref().unwrap().gateway_addr();
+        for _ in 0..TRIES {
+            let mut plain = connect(from, gateway).await;
+            plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            drop(plain.read_to_end(&mut answer).await);
+            assert!(!answer.starts_with(b"HTTP"), "no plain HTTP");
+        }
+    }
+
+    /// The site's CA, as its key's file has it.
+    fn ours(&self) -> Ca {
+        let key = std::fs::read_to_string(self.site.home().join("ca/ca.key")).unwrap();
+        Ca::from_pem(&self.site.ca(), &key).unwrap()
+    }
+
+    /// Certificates for the node's name that do not count: one that has expired, and one of a foreign CA.
+    fn worthless(&self, key: &KeyPair) -> (String, String) {
+        let past = UnixSeconds(clock::now().0 - 7200);
+        let (foreign, _) = Ca::create(clock::now(), [9; 16]).unwrap();
+        (
+            self.certificate(&self.ours(), past, 60, key),
+            self.certificate(&foreign, clock::now(), 3600, key),
+        )
     }
 
     /// A certificate for the node's name, by this CA.
@@ -132,19 +181,11 @@ impl Scene {
 async fn whoever_shows_no_certificate_or_one_that_does_not_count_is_refused_every_time_and_logged_once() {
     let mut scene = Scene::start().await;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-    scene
-        .is_answered(None, 403, "a request without the node's certificate")
-        .await;
+    scene.is_answered(None, 403, BARE).await;
 
-    let ours = std::fs::read_to_string(scene.site.home().join("ca/ca.key")).unwrap();
-    let ours = Ca::from_pem(&scene.site.ca(), &ours).unwrap();
-    let past = UnixSeconds(clock::now().0 - 7200);
-    let expired = scene.certificate(&ours, past, 60, &key);
-    scene.is_cut_off((&expired, &key)).await;
-
-    let (foreign, _) = Ca::create(clock::now(), [9; 16]).unwrap();
-    let forged = scene.certificate(&foreign, clock::now(), 3600, &key);
-    scene.is_cut_off((&forged, &key)).await;
+    let (expired, forged) = scene.worthless(&key);
+    scene.is_cut_off((&expired, &key), EXPIRED).await;
+    scene.is_cut_off((&forged, &key), FOREIGN).await;
 
     let other = Agent::enrolled(&scene.site, "node-0002").await;
     let theirs = Some((other.certificate.as_str(), &other.tls));
@@ -177,31 +218,43 @@ async fn whoever_shows_no_certificate_or_one_that_does_not_count_is_refused_ever
     for _ in 0..TRIES {
         assert_eq!(again().await, 401);
     }
-    let what = "a certificate that was revoked, has expired, or is of an earlier registration";
-    scene.turned_away(from, what).await;
-
-    let gateway = scene.site.daemon.as_ref().unwrap().gateway_addr();
-    // The node's own certificate, by TLS 1.2.
-    let from = scene.address();
-    for _ in 0..TRIES {
-        let stream = connect(from, gateway).await;
-        let name = ServerName::try_from("localhost").unwrap();
-        let shaken = TlsConnector::from(Arc::new(tls12(&scene)))
-            .connect(name, stream)
-            .await;
-        assert!(shaken.is_err(), "TLS 1.2");
-    }
-    scene.turned_away(from, "a TLS handshake that fails").await;
+    scene.turned_away(from, REVOKED).await;
+    let told = scene.logs.lines(REVOKED);
+    assert!(told[0].contains("node=node-0003"), "{told:#?}");
 
     let from = scene.address();
-    for _ in 0..TRIES {
-        let mut plain = connect(from, gateway).await;
-        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        drop(plain.read_to_end(&mut answer).await);
-        assert!(!answer.starts_with(b"HTTP"), "no plain HTTP");
+    scene.tries_tls12(from).await;
+    scene.turned_away(from, TLS12).await;
+
+    let from = scene.address();
+    scene.tries_plain(from).await;
+    scene.turned_away(from, PLAIN).await;
+}
+
+#[tokio::test]
+async fn different_intruders_behind_one_address_have_a_line_each() {
+    let mut scene = Scene::start().await;
+    let from = scene.address();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let (expired, forged) = scene.worthless(&key);
+    for identity in [
+        Some((expired.as_str(), &key)),
+        Some((forged.as_str(), &key)),
+        None,
+    ] {
+        for answer in scene.tries(from, identity).await {
+            assert!(answer.is_err() || identity.is_none(), "{answer:?}");
+        }
     }
-    scene.turned_away(from, "a TLS handshake that fails").await;
+    scene.tries_tls12(from).await;
+    scene.tries_plain(from).await;
+    let of_it = format!("from={from} ");
+    let told = scene.logs.lines("refused: ");
+    let told: Vec<_> = told.iter().filter(|line| line.contains(&of_it)).collect();
+    assert_eq!(told.len(), 5, "{told:#?}");
+    for (what, line) in [EXPIRED, FOREIGN, BARE, TLS12, PLAIN].iter().zip(&told) {
+        assert!(line.contains(&format!("refused: {what}; ")), "{told:#?}");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use hpc_schema::time::Rfc3339;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -104,12 +105,35 @@ async fn serve(addr: SocketAddr, inner: Arc<Mutex<Inner>>) -> (SocketAddr, JoinH
     (addr, task)
 }
 
+/// Whether an Alertmanager would take this, if it is for one: labels that say something, a beginning and an end that are
+/// times, and in this order.
+fn is_fit(body: &Value) -> bool {
+    let Some(alerts) = body.as_array() else {
+        return true;
+    };
+    alerts.iter().all(|alert| {
+        let time = |name: &str| {
+            let time: Rfc3339 = alert[name].as_str()?.parse().ok()?;
+            Some((time.seconds(), time.subsec_nanos()))
+        };
+        let labels = alert["labels"].as_object();
+        let named = labels.is_some_and(|labels| {
+            !labels.is_empty() && labels.values().all(|v| v.as_str().is_some_and(|v| !v.is_empty()))
+        });
+        let in_order =
+            matches!((time("startsAt"), time("endsAt")), (Some(starts), Some(ends)) if starts <= ends);
+        named && in_order
+    })
+}
+
 async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, text: String) -> StatusCode {
     let header = |name: &str| {
         headers
             .get(name)
             .map_or_else(String::new, |v| v.to_str().unwrap().to_owned())
     };
+    let body: Value = serde_json::from_str(&text).unwrap();
+    let fit = is_fit(&body);
     let mode = {
         let mut inner = inner.lock().unwrap();
         let mode = inner.mode;
@@ -119,15 +143,16 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, text: 
             (mode, _) => mode,
         };
         inner.got.push(Got {
-            taken: mode == Mode::Takes,
+            taken: mode == Mode::Takes && fit,
             id,
             signature: header("x-virtengine-signature"),
-            body: serde_json::from_str(&text).unwrap(),
+            body,
             text,
         });
         mode
     };
     match mode {
+        Mode::Takes if !fit => StatusCode::BAD_REQUEST,
         Mode::Takes => StatusCode::NO_CONTENT,
         Mode::Fails => StatusCode::INTERNAL_SERVER_ERROR,
         Mode::RefusesFirst => StatusCode::UNPROCESSABLE_ENTITY,

@@ -40,10 +40,21 @@ async fn a_heartbeat_is_accepted_while_the_database_is_held_and_settles_once_it_
     let again = answer(agent.send_text(&client, &scene.site, body).await).await;
     assert_eq!(again.errors[0].code, "stale_sequence");
     scene.says("the store does not take in what was accepted").await;
+    // The longer it is held, the less is to come.
+    let usual = first.next_heartbeat_seconds;
+    let mut sequence = 1;
+    scene
+        .waits("a longer interval", async || {
+            sequence += 1;
+            let body = agent.heartbeat_text(sequence, clock::now_ms());
+            let next = answer(agent.send_text(&client, &scene.site, body).await).await;
+            next.next_heartbeat_seconds > usual
+        })
+        .await;
     other.lets_go().await;
     scene
         .waits("the report on chain", async || {
-            scene.site.node(&agent.node).await.sequence == 1
+            scene.site.node(&agent.node).await.sequence == sequence
         })
         .await;
 }

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use hpc_schema::gateway::{CertificateResponse, HeartbeatResponse, certificate_path, heartbeat_path};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256,
+};
 use serde_json::json;
+use time::OffsetDateTime;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 use virtengine_provider::clock;
@@ -126,6 +130,78 @@ async fn nodes_of_two_cas_are_let_in_during_a_change_of_ca_and_of_one_afterwards
         "trusted no more"
     );
     assert!(agent.beat(&agent.client(&site), &site, 4).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trusted_ca_whose_time_is_over_is_left_out_and_keeps_the_daemon_from_nothing() {
+    let mut site = Site::prepare().await;
+    let (past, _) = Ca::create(clock::now().minus(11 * 365 * 86_400), [9; 16]).unwrap();
+    let file = site.home().join("ca/trusted/previous.crt");
+    std::fs::create_dir_all(site.home().join("ca/trusted")).unwrap();
+    std::fs::write(&file, past.pem()).unwrap();
+    site.start_daemon().await;
+    eventually("it is ready, and says so", async || {
+        let (status, said) = site.ops("/readyz").await;
+        status == 200 && said.contains("previous.crt has ended")
+    })
+    .await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client = agent.client(&site);
+    assert!(agent.beat(&client, &site, 1).await.accepted);
+    assert_eq!(
+        renew(&client, &site, &agent).await.ca,
+        site.ca(),
+        "nobody is told to trust it"
+    );
+    // A renewed certificate of the gateway is taken.
+    let ours = std::fs::read_to_string(site.home().join("ca/ca.key")).unwrap();
+    let ours = Ca::from_pem(&site.ca(), &ours).unwrap();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let first = shown(&site).await;
+    let (next, key) = ours.issue_server(&names, clock::now(), [3; 16]).unwrap();
+    std::fs::write(site.home().join("gateway/server.crt"), &next.pem).unwrap();
+    std::fs::write(site.home().join("gateway/server.key"), key.as_bytes()).unwrap();
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
+    assert_ne!(shown(&site).await, first);
+    std::fs::remove_file(file).unwrap();
+    eventually("nothing more is said", async || {
+        !site.ops("/readyz").await.1.contains("previous.crt")
+    })
+    .await;
+}
+
+/// A certificate for the gateway by somebody else's CA, which has so long of its day left.
+fn of_a_day(by: &CertifiedIssuer<'_, KeyPair>, left: Duration) -> (String, String) {
+    let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "localhost");
+    let now = i64::try_from(clock::now().0).unwrap();
+    let until = OffsetDateTime::from_unix_timestamp(now).unwrap() + left;
+    params.not_before = until - Duration::from_secs(86_400);
+    params.not_after = until;
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, by).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_certificate_of_a_day_is_fresh_and_a_reload_says_and_unsays_when_it_is_not() {
+    let site = Site::start().await;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "Site root");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let outside = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let home = site.home();
+    std::fs::create_dir_all(home.join("ca/trusted")).unwrap();
+    std::fs::write(home.join("ca/trusted/site.crt"), outside.pem()).unwrap();
+    for (hours, fresh) in [(23, true), (3, false), (7, true)] {
+        let (chain, key) = of_a_day(&outside, Duration::from_secs(hours * 3600));
+        std::fs::write(home.join("gateway/server.crt"), chain).unwrap();
+        std::fs::write(home.join("gateway/server.key"), key).unwrap();
+        site.daemon.as_ref().unwrap().reload().await.unwrap();
+        let said = site.ops("/readyz").await.1;
+        assert_eq!(said.contains("server_certificate"), !fresh, "{hours} h: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

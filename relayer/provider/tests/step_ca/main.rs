@@ -37,6 +37,9 @@ async fn step_ca_issues_and_renews_the_certificates_of_gateway_and_nodes_and_the
     std::fs::write(home.join("gateway/server.crt"), chain).unwrap();
     std::fs::write(home.join("gateway/server.key"), key).unwrap();
     site.start_daemon().await;
+    // It counts for 24 h: by its own life it is fresh.
+    site.daemon.as_ref().unwrap().reload().await.unwrap();
+    eventually("the daemon is ready", async || site.ops("/readyz").await.0 == 200).await;
     let mut agent = Agent::new("node-0001");
     let token = site.token("node-0001", &agent.public(), "1h");
     agent.register_trusting(&site, &token, &ca.root()).await;

@@ -11,7 +11,7 @@ use crate::enrol::Network;
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum TokenCommand {
     /// Makes a token and prints it, and nothing else, on standard output; with --from-file one for each line of the
-    /// file, as node_id,token.
+    /// file, as node_id,token, or node_id,token,cluster_id where the file names clusters.
     #[command(after_help = "Examples:\n  \
         virtengine-provider node-token create --cluster-id hpc-cluster-1 --node-id node-hpc1-compute-042 --pubkey \"$(cat agent.pub)\"\n  \
         virtengine-provider node-token create --cluster-id hpc-cluster-1 --from-file nodes.csv > tokens.csv   # node_id,pubkey")]

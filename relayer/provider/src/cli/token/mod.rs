@@ -25,16 +25,23 @@ pub(super) async fn run(desk: &Desk, command: TokenCommand, out: Output) -> anyh
             from_file,
             expires,
         } => {
-            let wanted = match (&from_file, cluster_id, node_id, pubkey) {
+            let file = match (&from_file, cluster_id, node_id, pubkey) {
                 (Some(path), cluster, ..) => read(path, cluster.as_ref())?,
-                (None, Some(cluster_id), Some(node_id), Some(pubkey)) => vec![Wanted {
-                    cluster_id,
-                    node_id,
-                    pubkey,
-                    attestation_key,
-                }],
+                (None, Some(cluster_id), Some(node_id), Some(pubkey)) => csv::File {
+                    wanted: vec![Wanted {
+                        cluster_id,
+                        node_id,
+                        pubkey,
+                        attestation_key,
+                    }],
+                    names_clusters: false,
+                },
                 _ => bail!("name --cluster-id, --node-id and --pubkey, or --from-file"),
             };
+            let csv::File {
+                wanted,
+                names_clusters,
+            } = file;
             let tokens = desk.make_tokens(&wanted, expires.as_secs()).await?;
             let made = wanted.iter().zip(&tokens);
             if !out.is_text() {
@@ -45,7 +52,7 @@ pub(super) async fn run(desk: &Desk, command: TokenCommand, out: Output) -> anyh
             }
             for (one, token) in made {
                 match &from_file {
-                    Some(_) => line(&format!("{},{token}", one.node_id))?,
+                    Some(_) => line(&csv::made(one, token, names_clusters))?,
                     None => line(token)?,
                 }
             }
@@ -102,7 +109,7 @@ pub(super) async fn run(desk: &Desk, command: TokenCommand, out: Output) -> anyh
     }
 }
 
-fn read(path: &Path, cluster: Option<&ClusterId>) -> anyhow::Result<Vec<Wanted>> {
+fn read(path: &Path, cluster: Option<&ClusterId>) -> anyhow::Result<csv::File> {
     let name = || path.display().to_string();
     let size = std::fs::metadata(path).with_context(name)?.len();
     if size > MAX_FILE_BYTES {

@@ -45,6 +45,7 @@ pub(super) fn refused(registration: &Registration) -> Failure {
         status: 403,
         refusal: Refusal::whole(code, detail),
         retry_after: Some(RETRY_REFUSED_MS / 1000 + 1),
+        told: None,
     }
 }
 

@@ -105,8 +105,8 @@ impl Driver {
         }
         self.looked_at = now;
         self.wake.looks();
-        let waits = queue::read(&self.store, &self.registry, &self.backlog, now).await?;
         let limits = self.limits();
+        let waits = queue::read(&self.store, &self.registry, &self.backlog, limits.max_size, now).await?;
         self.forget_apart(&waits);
         let free = waits
             .without(&self.claims.others(&self.signers.name))
@@ -114,8 +114,9 @@ impl Driver {
         let missing = limits.max_size.saturating_sub(free.waiting.len());
         let more = missing.max(plan::WORTH_WRITING.min(limits.max_size));
         self.wake.expect(u64::try_from(more).unwrap_or(u64::MAX));
-        // A report that comes after this look is due after a part of the interval at the earliest.
+        // A report that comes after this look is due after a part of the interval at the earliest, or as a state is to lapse.
         let latest = now.saturating_add((limits.interval_ms / plan::EARLIEST_PART).max(1));
+        let latest = free.next_lapse.map_or(latest, |at| latest.min(at));
         match plan(&free.waiting, &limits, now) {
             Decision::Send(_) => {
                 self.look_at = now;

@@ -1,0 +1,36 @@
+use super::check::{ServerState, server_state};
+use crate::clock;
+use crate::gateway::{Gateway, ServerCertificate};
+use crate::home::Home;
+use crate::ops::Health;
+
+/// What is said of the gateway's certificate.
+const CODE: &str = "server_certificate";
+
+/// Issues the gateway's certificate anew when its time has come, or says that somebody else has to; open connections stay.
+pub(super) fn renew(home: &Home, health: &Health, gateway: &Gateway, certificate: &ServerCertificate) {
+    let (names, now) = (&gateway.config.gateway.names, clock::now());
+    let ca = gateway.ca();
+    let pem = std::fs::read_to_string(home.server_cert()).unwrap_or_default();
+    match server_state(&pem, &ca, names, now) {
+        ServerState::Fresh if certificate.shows(&pem) => return health.clear(CODE),
+        ServerState::Fresh => {
+            let why = "gateway/server.crt is not the certificate in use; reload takes it into use";
+            return health.raise(CODE, why.to_owned());
+        }
+        ServerState::Theirs(why) => return health.raise(CODE, why),
+        ServerState::Ours => {}
+    }
+    let renewed = clock::random().map_err(|e| e.to_string()).and_then(|serial| {
+        let (issued, key) = ca.issue_server(names, now, serial).map_err(|e| e.to_string())?;
+        super::store_server(home, &issued.pem, &key).map_err(|e| e.to_string())?;
+        certificate.replace(&issued.pem, &key).map_err(|e| e.to_string())
+    });
+    match renewed {
+        Ok(()) => {
+            health.clear(CODE);
+            tracing::info!("the gateway's certificate was issued anew");
+        }
+        Err(e) => health.raise(CODE, format!("cannot be issued anew: {e}")),
+    }
+}
