@@ -391,16 +391,7 @@ async fn a_shutdown_ends_the_agent_once_however_often_it_is_told() {
         (ack.status, ack.detail.as_deref()),
         (AcknowledgementStatus::Done, Some("the agent stops"))
     );
-    let health = |site: &Site| {
-        site.gateway
-            .seen()
-            .heartbeats
-            .last()
-            .unwrap()
-            .heartbeat
-            .health
-            .status
-    };
+    let health = |site: &Site| site.gateway.last().health.status;
     assert_eq!(health(&site), HealthStatus::Offline);
     // The gateway has lost the acknowledgement: it is told again, and the agent of the next start does not stop.
     site.gateway.seen().acknowledgements.clear();

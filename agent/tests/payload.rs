@@ -168,10 +168,6 @@ impl Drop for Recorded {
     }
 }
 
-fn last(gateway: &Gateway) -> Heartbeat {
-    gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
-}
-
 #[tokio::test]
 async fn every_figure_of_a_recorded_node_arrives_in_its_own_field() {
     let node = Recorded::new();
@@ -186,7 +182,7 @@ async fn every_figure_of_a_recorded_node_arrives_in_its_own_field() {
                 .is_some_and(|h| h.heartbeat.health.network_utilization_percent.is_some())
         })
         .await;
-    let payload = last(&gateway);
+    let payload = gateway.last();
     let c = &payload.capacity;
     assert_eq!(
         (c.cpu_cores_total, c.cpu_cores_available, c.cpu_cores_allocated),
@@ -312,7 +308,7 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
             })
         })
         .await;
-    let real = fields(&last(&gateway));
+    let real = fields(&gateway.last());
     drop(agent);
     let text = |path: &str| {
         real.get(path)
@@ -391,7 +387,7 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
     gateway.behaviour().next_heartbeat_seconds = 10;
     let agent = bare.start(&gateway);
     gateway.until_heartbeats(3).await;
-    let absent = fields(&last(&gateway));
+    let absent = fields(&gateway.last());
     drop(agent);
     let known = [
         "agent_version",
@@ -467,7 +463,7 @@ async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
             })
         })
         .await;
-    assert_eq!(last(&gateway).capacity.gpus_allocated, Some(0));
+    assert_eq!(gateway.last().capacity.gpus_allocated, Some(0));
     // From the next one on there are two minutes between two.
     gateway.behaviour().next_heartbeat_seconds = 120;
     let n = gateway.seen().heartbeats.len();
@@ -482,15 +478,15 @@ async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
     assert!(compiled.success());
     let begin = Instant::now();
     fs::rename(&other, node.root.join("libnvidia-ml.so")).unwrap();
-    while last(&gateway).capacity.gpus_available != Some(7) {
+    while gateway.last().capacity.gpus_available != Some(7) {
         assert!(begin.elapsed() < Duration::from_secs(75), "{}", node.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(last(&gateway).capacity.gpus_total, Some(8), "lost is not gone");
-    assert_eq!(running(&last(&gateway)), Some(1));
+    assert_eq!(gateway.last().capacity.gpus_total, Some(8), "lost is not gone");
+    assert_eq!(running(&gateway.last()), Some(1));
     let begin = Instant::now();
     batch_system(&node.root, GRES, "");
-    while running(&last(&gateway)) != Some(0) {
+    while running(&gateway.last()) != Some(0) {
         assert!(begin.elapsed() < Duration::from_secs(75), "{}", node.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -223,16 +223,7 @@ async fn a_new_finding_halves_intervals_though_the_node_stays_healthy() {
     tokio::time::sleep(Duration::from_secs(35)).await;
     let busy = seen().await;
     assert!(busy >= 5, "{busy}, and {calm} before");
-    let status = site
-        .gateway
-        .seen()
-        .heartbeats
-        .last()
-        .unwrap()
-        .heartbeat
-        .health
-        .status;
-    assert_eq!(status, HealthStatus::Healthy);
+    assert_eq!(site.gateway.last().health.status, HealthStatus::Healthy);
     signals.send(Signal::Stop).await.unwrap();
     running.await.unwrap();
 }

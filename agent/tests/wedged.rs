@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Home, order, read, stand_in};
 use hpc_schema::gateway::ConfigUpdates;
-use hpc_schema::heartbeat::{HealthStatus, Heartbeat, JobId};
+use hpc_schema::heartbeat::{HealthStatus, JobId};
 use hpc_schema::registry::JobIds;
 use tokio::process::{Child, Command};
 
@@ -163,10 +163,6 @@ async fn stop(mut agent: Child, config: &Path) {
     }
 }
 
-fn last(gateway: &Gateway) -> Heartbeat {
-    gateway.seen().heartbeats.last().unwrap().heartbeat.clone()
-}
-
 fn none_was_late(gateway: &Gateway) {
     let arrived = gateway.seen().arrived.clone();
     let gap = arrived.windows(2).map(|w| w[1] - w[0]).max().unwrap();
@@ -219,7 +215,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
     stop_probe().await;
     let count = gateway.seen().heartbeats.len();
     gateway.until_heartbeats(count + 1).await;
-    let soon = last(&gateway).capacity;
+    let soon = gateway.last().capacity;
     assert!(
         soon.storage_gb_total.is_some(),
         "the figure from before is good for a while"
@@ -229,7 +225,7 @@ async fn a_frozen_mount_and_a_stopped_helper_delay_no_heartbeat_and_their_figure
         let n = gateway.seen().heartbeats.len();
         gateway.until_heartbeats(n + 1).await;
     }
-    let end = last(&gateway);
+    let end = gateway.last();
     assert_eq!(end.capacity.storage_gb_total, None);
     // Unknown, not gone: the machine of the test has none on its bus, but there were four.
     assert_eq!(
@@ -311,7 +307,7 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
         let n = gateway.seen().heartbeats.len();
         gateway.until_heartbeats(n + 1).await;
     }
-    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
+    assert_eq!(gateway.last().health.status, HealthStatus::Degraded, "{}", log());
     assert!(log().contains("collector=\"state directory\""), "{}", log());
     assert!(
         log().contains("orders cannot be kept, and are not begun"),
@@ -331,7 +327,7 @@ async fn a_state_directory_that_hangs_delays_no_heartbeat_and_a_start_on_it_ends
         "{}",
         log()
     );
-    assert_eq!(last(&gateway).health.status, HealthStatus::Offline);
+    assert_eq!(gateway.last().health.status, HealthStatus::Offline);
 
     let mut agent = start(&config, &frozen);
     let end = tokio::time::timeout(Duration::from_secs(20), agent.wait()).await;
@@ -395,7 +391,7 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
     .await;
     let n = gateway.seen().heartbeats.len();
     gateway.until_heartbeats(n + 3).await;
-    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded, "{}", log());
+    assert_eq!(gateway.last().health.status, HealthStatus::Degraded, "{}", log());
     let (certificate, registration) = (real.join("tls/client.pem"), real.join("registration.json"));
     assert!(!certificate.exists() && !read(&registration).contains("plain"));
 
@@ -508,7 +504,7 @@ async fn a_configuration_that_hangs_delays_no_heartbeat_and_no_end() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
     assert_eq!(end.expect("in time").unwrap().code(), Some(0), "{}", log());
-    assert_eq!(last(&gateway).health.status, HealthStatus::Offline);
+    assert_eq!(gateway.last().health.status, HealthStatus::Offline);
 }
 
 #[tokio::test]
@@ -594,7 +590,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     )
     .unwrap();
     let runs_still = |what: &str| {
-        let jobs = last(&gateway).jobs.unwrap_or_default();
+        let jobs = gateway.last().jobs.unwrap_or_default();
         let ids: Vec<&str> = jobs.active_job_ids.iter().map(JobId::as_str).collect();
         assert_eq!((jobs.running_count, ids), (Some(1), vec!["vm-1"]), "{what}");
     };
@@ -606,11 +602,11 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let agent = start_with(&fuse, &config, &frozen);
     gateway.until_heartbeats(1).await;
     assert_eq!(
-        last(&gateway).capacity.memory_gb_available,
+        gateway.last().capacity.memory_gb_available,
         0,
         "a task has all of it"
     );
-    assert_eq!(last(&gateway).health.status, HealthStatus::Healthy, "{}", log());
+    assert_eq!(gateway.last().health.status, HealthStatus::Healthy, "{}", log());
     runs_still("a machine is work");
 
     point(&tasks, &frozen);
@@ -620,7 +616,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
         gateway.until_heartbeats(n + 1).await;
     }
     assert_eq!(
-        last(&gateway).capacity.memory_gb_available,
+        gateway.last().capacity.memory_gb_available,
         0,
         "the last word counts"
     );
@@ -628,7 +624,7 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let status = gateway::status(&home);
     let stuck = |f: &String| f.starts_with("collector_stuck: tasks folder does not answer");
     assert!(status.findings.iter().any(stuck), "{status:?}");
-    assert_eq!(last(&gateway).health.status, HealthStatus::Degraded);
+    assert_eq!(gateway.last().health.status, HealthStatus::Degraded);
     runs_still("while the folder hangs");
     none_was_late(&gateway);
 

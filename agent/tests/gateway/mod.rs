@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hpc_schema::code::Code;
 use hpc_schema::command::{Acknowledgement, Command};
 use hpc_schema::gateway::ConfigUpdates;
-use hpc_schema::heartbeat::VerifiedHeartbeat;
+use hpc_schema::heartbeat::{Heartbeat, VerifiedHeartbeat};
 use hpc_schema::key::AgentKey;
 use hpc_schema::node::NodeState;
 use hpc_schema::task::KeyRotation;
@@ -233,6 +233,11 @@ impl Gateway {
 
     pub fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
         self.shared.behaviour.lock().unwrap()
+    }
+
+    /// The newest heartbeat.
+    pub fn last(&self) -> Heartbeat {
+        self.seen().heartbeats.last().unwrap().heartbeat.clone()
     }
 
     pub fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -13,7 +13,7 @@ use crate::probe::{Roots, line};
 
 /// `journalctl` costs more than all other probes together.
 const INTERVAL: Duration = Duration::from_secs(300);
-/// After a look that failed: until one succeeds the counts are not whole.
+/// After the first look that failed: until one succeeds the counts are not whole.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Characters of why it failed.
 const WHY: usize = 256;

@@ -16,8 +16,9 @@ use crate::store::{Store, StoreError};
 pub(super) const UNWRITABLE: &str = "store_failing";
 
 /// Troubles that each of several gateways has for itself; of the others the one that settles knows.
-const OF_EACH: [&str; 9] = [
+const OF_EACH: [&str; 10] = [
     "certificate_expiring",
+    "certificate_unused",
     "controls_failing",
     "endpoint_lost",
     "key_unusable",

@@ -6,18 +6,20 @@ use crate::ops::Health;
 
 /// What is said of the gateway's certificate.
 const CODE: &str = "server_certificate";
+/// What is said where its successor lies there and was not taken into use.
+const UNUSED: &str = "certificate_unused";
 
 /// Issues the gateway's certificate anew when its time has come, or says that somebody else has to; open connections stay.
 pub(super) fn renew(home: &Home, health: &Health, gateway: &Gateway, certificate: &ServerCertificate) {
     let (names, now) = (&gateway.config.gateway.names, clock::now());
     let ca = gateway.ca();
     let pem = std::fs::read_to_string(home.server_cert()).unwrap_or_default();
-    match server_state(&pem, &ca, names, now) {
-        ServerState::Fresh if certificate.shows(&pem) => return health.clear(CODE),
-        ServerState::Fresh => {
-            let why = "gateway/server.crt is not the certificate in use; reload takes it into use";
-            return health.raise(CODE, why.to_owned());
-        }
+    let state = server_state(&pem, &ca, names, now);
+    let unused = state == ServerState::Fresh && !certificate.shows(&pem);
+    let why = "gateway/server.crt is not the certificate in use, and agents are shut out when that one ends; reload takes it";
+    health.set(UNUSED, unused.then(|| why.to_owned()));
+    match state {
+        ServerState::Fresh => return health.clear(CODE),
         ServerState::Theirs(why) => return health.raise(CODE, why),
         ServerState::Ours => {}
     }

@@ -191,3 +191,24 @@ pub fn check_server(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::time::UnixSeconds;
+
+    use super::*;
+    use crate::identity::Ca;
+
+    #[test]
+    fn a_certificate_that_was_not_taken_into_use_is_not_the_one_that_is_shown() {
+        let now = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(now, [1; 16]).unwrap();
+        let issue = |serial| ca.issue_server(&["gw.example".to_owned()], now, serial).unwrap();
+        let ((first, first_key), (next, next_key)) = (issue([2; 16]), issue([3; 16]));
+        let certificate = ServerCertificate::new(&first.pem, &first_key).unwrap();
+        assert!(certificate.shows(&first.pem) && !certificate.shows(&next.pem));
+        certificate.replace(&next.pem, &next_key).unwrap();
+        assert!(certificate.shows(&next.pem) && !certificate.shows(&first.pem));
+        assert!(!certificate.shows("") && !certificate.shows("no PEM"));
+    }
+}

@@ -33,6 +33,7 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("anchor_failing", Severity::Warning, false),
     ("block_time_off", Severity::Warning, true),
     ("certificate_expiring", Severity::Warning, false),
+    ("certificate_unused", Severity::Warning, false),
     ("chain_halted", Severity::Critical, true),
     ("chain_unreachable", Severity::Critical, true),
     ("controls_failing", Severity::Critical, true),

@@ -201,6 +201,7 @@ async fn a_gateway_certificate_of_a_day_is_fresh_and_a_reload_says_and_unsays_wh
         site.daemon.as_ref().unwrap().reload().await.unwrap();
         let said = site.ops("/readyz").await.1;
         assert_eq!(said.contains("server_certificate"), !fresh, "{hours} h: {said}");
+        assert!(!said.contains("certificate_unused"), "{said}");
     }
 }
 
