@@ -87,14 +87,14 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
         log.contains("backup.create") && log.contains("backup.restore"),
         "{log}"
     );
+    // Nodes go on with the certificates that they have, above what they have sent.
+    let restored = Process::start_at(&next, &site, None, &[]);
+    // What only the journal held is in the database once the daemon is up.
     let store = Store::open(&next.join("store/provider.db")).await.unwrap();
     let intakes = spool::intakes(store.reader()).await.unwrap();
     assert_eq!(intakes.len(), agents.len());
     assert!(intakes.iter().all(|i| i.acked_sequence >= before), "{intakes:?}");
     store.close().await;
-
-    // Nodes go on with the certificates that they have, above what they have sent.
-    let restored = Process::start_at(&next, &site, None, &[]);
     sequence += 1;
     for (agent, client) in agents.iter().zip(&clients) {
         assert!(beat(agent, client, restored.port, sequence).await);

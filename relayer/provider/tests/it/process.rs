@@ -85,11 +85,21 @@ pub(crate) async fn beat(agent: &Agent, client: &Client, port: u16, sequence: u3
         heartbeat_path(&agent.node.parse().unwrap())
     );
     let body = agent.heartbeat_text(sequence, clock::now_ms());
-    let Ok(response) = client.post(url).body(body).send().await else {
-        return false;
+    let answer = async {
+        let text = client.post(url).body(body).send().await?.text().await?;
+        Ok::<_, reqwest::Error>(text)
     };
-    let Ok(body) = response.json::<HeartbeatResponseBody>().await else {
-        return false;
+    let text = match answer.await {
+        Ok(text) => text,
+        Err(e) => {
+            // Shown where the test that asked fails.
+            println!("no answer to {} of {}: {e:?}", sequence, agent.node);
+            return false;
+        }
     };
-    body.response.accepted
+    let accepted = serde_json::from_str(&text).is_ok_and(|b: HeartbeatResponseBody| b.response.accepted);
+    if !accepted {
+        println!("{} of {} is not accepted: {text}", sequence, agent.node);
+    }
+    accepted
 }
