@@ -52,7 +52,7 @@ impl Daemon {
         let store = Store::of(&home, &config.store).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
         let client = open::client(&config)?;
-        let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
+        let (health, metrics) = (Arc::new(Health::starting()), Arc::new(Metrics::default()));
         let signing = signers::all(&keys.signers);
         signers::check(&signing, &health).await?;
         let asked = check::chain(&client, &config, &health).await?;

@@ -175,7 +175,7 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
                 }
             }
             Err(e) => {
-                if discover && e.is_of_one() {
+                if (discover || registry.has_unread()) && e.is_of_one() {
                     discover_at = Instant::now() + DISCOVER_AGAIN;
                     undiscovered = true;
                 }
@@ -186,6 +186,7 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
                 health.raise("not_synced", what);
             }
         }
+        health.started();
         tokio::select! {
             () = sleep(config.chain.sync.duration()) => {}
             _ = stop.wait_for(|s| *s) => return,

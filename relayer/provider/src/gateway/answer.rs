@@ -82,6 +82,24 @@ impl Failure {
             told: None,
         }
     }
+
+    /// 404; 503 while the chain may have the node and the gateway has not read it: whoever is told that it is not registered
+    /// may register anew.
+    pub(super) fn unregistered(refusal: Refusal, unread: bool) -> Self {
+        if unread {
+            Self::unread()
+        } else {
+            Self::new(404, refusal)
+        }
+    }
+
+    /// 503: the nodes of the cluster have not been read from the chain since the start.
+    pub(super) fn unread() -> Self {
+        Self::unavailable(
+            5,
+            "the gateway does not know the node and is still reading from the chain which there are",
+        )
+    }
 }
 
 impl From<&Disabled> for Refusal {

@@ -178,7 +178,7 @@ pub(super) async fn recover(
     let namesakes = gateway.registry.namesakes(&node_id);
     if namesakes.is_empty() {
         let refusal = Refusal::field(Code::UnknownNode, "node_id", "is not registered");
-        return Err(Failure::new(404, refusal));
+        return Err(Failure::unregistered(refusal, gateway.registry.has_unread()));
     }
     let signer = namesakes
         .into_iter()
@@ -212,8 +212,8 @@ pub(super) async fn recover(
 /// The node, if it may have a certificate.
 pub(super) fn may_have_one<'a>(gateway: &Gateway, node: Option<&'a Node>) -> Result<&'a Node, Failure> {
     let Some(node) = node else {
-        let what = "the node is not registered";
-        return Err(Failure::new(404, Refusal::whole(Code::UnknownNode, what)));
+        let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
+        return Err(Failure::unregistered(refusal, gateway.registry.has_unread()));
     };
     if node.is_deregistered() {
         let what = "the node has been deregistered";

@@ -109,6 +109,10 @@ pub(super) async fn receive(
             node,
             repeated,
         } => {
+            if refusal.code == Code::UnknownNode && gateway.registry.is_unread(cluster) {
+                count("unavailable");
+                return Err(Failure::unread());
+            }
             count(refusal.code.as_str());
             tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
             if node.is_some() {

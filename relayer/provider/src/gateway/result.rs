@@ -41,8 +41,11 @@ pub(super) async fn result(
     not_disabled(&gateway, cluster, node)?;
     let known = gateway.registry.node(cluster, node);
     let Some(known) = known else {
-        let what = "the node is not registered";
-        return Err(Failure::new(404, Refusal::whole(Code::UnknownNode, what)));
+        let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
+        return Err(Failure::unregistered(
+            refusal,
+            gateway.registry.is_unread(cluster),
+        ));
     };
     let questions = vec![task::ask_task((cluster, node), &id), audit::ask_head()];
     let (mut tx, told) = gateway.store.begin_together(questions).await?;

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use schemars::JsonSchema;
@@ -97,9 +98,26 @@ pub struct Trouble {
 
 /// What keeps the daemon from doing all of its work. It accepts heartbeats all the same.
 #[derive(Debug, Default)]
-pub struct Health(RwLock<BTreeMap<(&'static str, String), String>>);
+pub struct Health {
+    wrong: RwLock<BTreeMap<(&'static str, String), String>>,
+    starting: AtomicBool,
+}
 
 impl Health {
+    /// Of a daemon that has just been started: it is not ready, which is no trouble, until [`Self::started`].
+    #[must_use]
+    pub fn starting() -> Self {
+        Self {
+            starting: AtomicBool::new(true),
+            ..Self::default()
+        }
+    }
+
+    /// The chain has been read once, or it is said why not.
+    pub fn started(&self) {
+        self.starting.store(false, Ordering::Relaxed);
+    }
+
     /// Something is wrong; logged when it begins.
     pub fn raise(&self, code: &'static str, message: impl Into<String>) {
         self.raise_of(code, "", message);
@@ -109,7 +127,7 @@ impl Health {
     pub fn raise_of(&self, code: &'static str, subject: &str, message: impl Into<String>) {
         let message = message.into();
         let before = self
-            .0
+            .wrong
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert((code, subject.to_owned()), message.clone());
@@ -130,7 +148,7 @@ impl Health {
     /// One of several is right again.
     pub fn clear_of(&self, code: &'static str, subject: &str) {
         let before = self
-            .0
+            .wrong
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&(code, subject.to_owned()));
@@ -141,7 +159,7 @@ impl Health {
 
     /// Whatever it is said of, it is no affair of this gateway any more.
     pub fn forget(&self, of: impl Fn(&str) -> bool) {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.wrong.write().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(code, _), _| !of(code));
     }
 
@@ -176,20 +194,26 @@ impl Health {
     }
 
     fn those(&self, that_block: bool) -> Vec<Reason> {
-        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        map.iter()
+        let map = self.wrong.read().unwrap_or_else(PoisonError::into_inner);
+        let starting = that_block && self.starting.load(Ordering::Relaxed);
+        let start = starting.then(|| Reason {
+            code: Cow::Borrowed("starting"),
+            message: "the nodes on record are being read from the chain".to_owned(),
+        });
+        let wrong = map
+            .iter()
             .filter(|((code, _), _)| kind(code).1 == that_block)
             .map(|((code, _), message)| Reason {
                 code: Cow::Borrowed(code),
                 message: message.clone(),
-            })
-            .collect()
+            });
+        start.into_iter().chain(wrong).collect()
     }
 
     /// Everything that is wrong.
     #[must_use]
     pub fn troubles(&self) -> Vec<Trouble> {
-        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let map = self.wrong.read().unwrap_or_else(PoisonError::into_inner);
         map.iter()
             .map(|((code, subject), message)| Trouble {
                 code,
@@ -226,6 +250,16 @@ mod tests {
         assert!(said.ready && said.reasons.is_empty());
         assert_eq!(said.notices[0].code, "endpoint_lost");
         assert_eq!(health.troubles().len(), 1);
+    }
+
+    #[test]
+    fn a_daemon_that_starts_is_not_ready_and_nobody_is_alarmed() {
+        let health = Health::starting();
+        let said = health.readiness();
+        assert!(!said.ready && said.reasons[0].code == "starting");
+        assert!(said.notices.is_empty() && health.troubles().is_empty());
+        health.started();
+        assert!(health.readiness().ready);
     }
 
     /// The codes that the sources of `dir` raise.

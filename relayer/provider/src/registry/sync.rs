@@ -68,23 +68,29 @@ pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<
     Ok(clusters)
 }
 
-/// Whose turn it is: the last node read of each cluster.
+/// Whose turn it is.
 #[derive(Debug, Default)]
-pub struct Turns(BTreeMap<ClusterId, NodeId>);
+pub struct Turns {
+    /// The last node read of each cluster.
+    last: BTreeMap<ClusterId, NodeId>,
+    /// The clusters that have been looked for once.
+    met: BTreeSet<ClusterId>,
+}
 
 impl Turns {
     /// The next of those known, at most [`A_ROUND`]; after the last come the first.
     fn next(&mut self, cluster: &ClusterId, registry: &Registry) -> Vec<NodeId> {
-        let next = registry.turn(cluster, self.0.get(cluster), A_ROUND);
+        let next = registry.turn(cluster, self.last.get(cluster), A_ROUND);
         if let Some(last) = next.last() {
-            self.0.insert(cluster.clone(), last.clone());
+            self.last.insert(cluster.clone(), last.clone());
         }
         next
     }
 }
 
 /// Reads parameters, clusters and those of their nodes whose turn it is; `discover` asks which nodes there are, which
-/// finds again what a lost disk has forgotten, and reads them all.
+/// finds again what a lost disk has forgotten, and reads them all. Of a cluster that is served from now on they are asked
+/// for as well.
 ///
 /// # Errors
 /// [`SyncError`]; what was read before stays, and one that is about a cluster alone keeps no other from being read.
@@ -108,17 +114,25 @@ pub async fn sync(
     // Another gateway may have taken the nodes of a cluster from the store they share.
     clusters.extend(registry.clusters_with_nodes());
     let mut outcome = Ok(());
+    let (mut whole, mut broken) = (BTreeSet::new(), BTreeSet::new());
     for cluster in &clusters {
+        let discover = discover || !turns.met.contains(cluster);
         match sync_whole(client, db, registry, cluster, turns, discover, now_ms).await {
             Err(e) if e.is_of_one() => {
                 let e = SyncError::Cluster(cluster.clone(), Box::new(e));
                 tracing::debug!("{e}");
                 outcome = outcome.and(Err(e));
+                if discover {
+                    broken.insert(cluster.clone());
+                }
             }
+            Ok(()) if discover => drop(whole.insert(cluster.clone())),
             // No other cluster could be read either.
             other => other?,
         }
+        turns.met.insert(cluster.clone());
     }
+    registry.looked_for(&whole, broken);
     registry.refresh_peers(now_ms).await;
     outcome
 }

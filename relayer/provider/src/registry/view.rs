@@ -1,5 +1,6 @@
 mod ids;
 mod restore;
+mod unread;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -49,6 +50,7 @@ struct Inner {
     ids: HashMap<ClusterId, BTreeSet<NodeId>>,
     peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
     dirty: HashSet<(ClusterId, NodeId)>,
+    unread: unread::Unread,
 }
 
 impl Registry {

@@ -8,6 +8,7 @@ use hpc_schema::node::NodeState;
 use hpc_schema::registry::ExecuteMsg;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
+use virtengine_provider::clock;
 use virtengine_provider::config::Span;
 
 use crate::agent::{Agent, client, csr, der, post, problem};
@@ -239,6 +240,56 @@ async fn a_node_that_loses_its_disk_again_and_again_is_never_told_a_number_of_a_
         "{shown}"
     );
     assert!(silent.beat(&silent.client(&site), &site, 1).await.accepted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_has_lost_its_store_tells_no_node_that_it_is_unknown_before_it_has_read_the_chain() {
+    let mut site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let client_of = agent.client(&site);
+    assert!(agent.beat(&client_of, &site, 1).await.accepted);
+    site.stop_daemon().await;
+    std::fs::remove_dir_all(site.home().join("store")).unwrap();
+    let mut config = site.config();
+    config.chain.clusters = vec![cluster()];
+    let chain = std::mem::replace(&mut config.chain.rpc, vec!["http://127.0.0.1:9".into()]);
+    config.chain.timeout = Span::millis(500);
+    site.start_with(config.clone()).await;
+    let text = agent.heartbeat_text(2, clock::now_ms());
+    let answer = agent.send_text(&client_of, &site, text).await;
+    assert_eq!(answer.headers()["retry-after"], "5");
+    assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
+    let node = agent.node.parse().unwrap();
+    let open = client(&site.ca(), None);
+    let body = by_key(&agent, &site, &agent.tls).await;
+    let answer = post(&open, &site, &recover_path(&node), &body).await;
+    assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
+    let answer = post(
+        &client_of,
+        &site,
+        &certificate_path(&node),
+        &json!({ "csr": csr(&agent.tls) }),
+    )
+    .await;
+    assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
+    assert_eq!(site.ops("/readyz").await.0, 503);
+    site.stop_daemon().await;
+    config.chain.rpc = chain;
+    site.start_with(config).await;
+    eventually("readiness", async || site.ops("/readyz").await.0 == 200).await;
+    // Ready: all that are on the chain are known, and whoever is not is told so.
+    assert!(agent.beat(&client_of, &site, 3).await.accepted);
+    let mut stranger = Agent::new("node-0009");
+    stranger.certificate.clone_from(&agent.certificate);
+    let body = by_key(&stranger, &site, &stranger.tls).await;
+    let answer = post(
+        &open,
+        &site,
+        &recover_path(&stranger.node.parse().unwrap()),
+        &body,
+    )
+    .await;
+    assert_eq!(problem(answer).await, (404, "unknown_node".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

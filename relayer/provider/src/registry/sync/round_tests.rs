@@ -48,6 +48,9 @@ impl Scene {
             if question.get("params").is_some() {
                 return Answer::Json(serde_json::to_value(Params::default()).unwrap());
             }
+            if question.get("nodes").is_some() {
+                return Answer::Json(json!({ "nodes": [], "block": fake_chain::block() }));
+            }
             if question.get("relay").is_some() {
                 return Answer::Json(json!({ "nodes": [view()], "block": fake_chain::block() }));
             }
@@ -159,4 +162,36 @@ async fn a_chain_that_does_not_answer_is_not_asked_once_for_each_cluster() {
     let told = scene.round().await.unwrap_err();
     assert!(!told.is_of_one(), "{told}");
     assert_eq!(*scene.asked.lock().unwrap(), ["hpc-cluster-1"]);
+}
+
+#[tokio::test]
+async fn a_cluster_counts_as_unread_until_it_is_looked_for_and_one_that_cannot_be_read_goes_on_so() {
+    let fails = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let still = Arc::clone(&fails);
+    let scene = Scene::new(
+        &["hpc-cluster-1", "hpc-cluster-2"],
+        move |cluster| match cluster {
+            "hpc-cluster-1" if still.load(Ordering::Relaxed) => {
+                Answer::Fails("invalid_field: it is so: query wasm contract failed")
+            }
+            other => fake_chain::cluster(other),
+        },
+    )
+    .await;
+    let registry = &scene.registry;
+    let unread =
+        || ["hpc-cluster-1", "hpc-cluster-2", "hpc-cluster-9"].map(|c| registry.is_unread(&named(c)));
+    assert!(registry.has_unread() && unread() == [true; 3]);
+    let mut turns = Turns::default();
+    let round = async |turns: &mut Turns, discover| {
+        sync(&scene.client, &scene.db, registry, &[], turns, discover, 0).await
+    };
+    assert!(round(&mut turns, false).await.is_err());
+    // Of one that nobody serves the gateway will never know more.
+    assert_eq!(unread(), [true, false, false]);
+    fails.store(false, Ordering::Relaxed);
+    round(&mut turns, false).await.unwrap();
+    assert!(registry.has_unread(), "nobody has asked which nodes it has");
+    round(&mut turns, true).await.unwrap();
+    assert!(!registry.has_unread() && unread() == [false; 3]);
 }
