@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{NodeState, Prior};
 use hpc_schema::registry::Event;
+use tokio::task::yield_now;
 
 use super::book::{self, Alert, node_key};
 use crate::db::Conn;
@@ -24,6 +25,8 @@ fn of_state(state: NodeState) -> Option<&'static str> {
 }
 
 const OF_STATES: [&str; 3] = ["node_stale", "node_offline", "node_deregistered"];
+/// After so many nodes others have the thread.
+const A_STRETCH: usize = 512;
 const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
 
 /// Raises and resolves what follows from an event of this node; part of the commit that takes it in.
@@ -90,24 +93,33 @@ pub(super) async fn compare(store: &Store, nodes: &[Arc<Node>], now_ms: u64) -> 
         return Ok(());
     };
     let mut conn = store.reader().acquire().await?;
-    let mut active: BTreeMap<String, Alert> = BTreeMap::new();
-    for alert in book::active(&mut conn).await? {
-        active.insert(alert.key.clone(), alert);
-    }
+    let active = book::active(&mut conn).await?;
     drop(conn);
+    let mut by_node: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for alert in &active {
+        let names = by_node.entry((&alert.cluster, &alert.node)).or_default();
+        names.push(&alert.name);
+    }
     let mut differs = Vec::new();
-    for node in nodes.iter().filter(|n| n.height <= followed) {
+    for (at, node) in nodes.iter().enumerate() {
+        if at % A_STRETCH == 0 {
+            // Others need the thread in between.
+            yield_now().await;
+        }
+        if node.height > followed {
+            continue;
+        }
         let wrong = of_state(node.chain.recorded_state);
-        let has = |name: &str| active.contains_key(&node_key(name, &node.cluster_id, &node.node_id));
-        // Whether an absent one was left out on purpose only its event can tell.
-        let known = events::last_height(store.reader(), &node.cluster_id, &node.node_id);
+        let names = by_node.get(&(node.cluster_id.as_str(), node.node_id.as_str()));
+        let has = |name: &str| names.is_some_and(|names| names.contains(&name));
         let lacks =
             wrong.is_some_and(|name| name != "node_deregistered" && !has(name)) && node.chain.drain.is_none();
         let too_much = OF_STATES.iter().any(|name| Some(*name) != wrong && has(name));
         if !lacks && !too_much {
             continue;
         }
-        match known.await? {
+        // Whether an absent one was left out on purpose only its event can tell.
+        match events::last_height(store.reader(), &node.cluster_id, &node.node_id).await? {
             Some(last) if last > node.height => {}
             Some(_) if !too_much => {}
             _ => differs.push((node, wrong)),

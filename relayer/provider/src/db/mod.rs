@@ -4,6 +4,7 @@
 
 mod conn;
 mod dialect;
+mod give_way;
 pub(crate) mod many;
 mod query;
 mod row;
@@ -14,6 +15,7 @@ mod writer;
 
 pub use conn::{Conn, Held, Pool};
 
+pub(crate) use give_way::give_way;
 pub use query::{Done, Query, Target, query};
 pub use row::{Get, Row};
 pub use together::{Rows, each};

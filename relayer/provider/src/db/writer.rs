@@ -11,6 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
+use super::give_way::give_way;
+
 /// How long a writer waits for those before it, as in sqlx's pools.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Undoes what is open, and is no error where nothing is: SQLite may have undone it by itself, and a `COMMIT` that nobody
@@ -103,6 +105,7 @@ impl Writer {
             place.undo().await;
             if place.conn.is_none() {
                 place.conn = Some(inner.options.connect().await?);
+                give_way();
             }
             Ok(place)
         };

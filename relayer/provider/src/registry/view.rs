@@ -96,6 +96,12 @@ impl Registry {
         self.read().all().cloned().collect()
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.read().nodes.values().map(HashMap::len).sum()
+    }
+
     /// The nodes of this id, of whatever cluster.
     #[must_use]
     pub fn namesakes(&self, node: &NodeId) -> Vec<Arc<Node>> {

@@ -13,12 +13,14 @@ use hpc_schema::registry::{ExecuteMsg, Params, ReportGroup};
 use hpc_schema::report::Report;
 use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
+use tokio::task::yield_now;
 
+use super::beside::{beside, may_step};
 use super::driver::Driver;
 use super::duty::{pages, would_step};
 use super::fit::{CHECK_AGAIN, Load, ReportLoad, STEP};
 use super::plan::{Decision, plan};
-use super::queue::{self, Queue};
+use super::queue::{self, A_STRETCH, Queue};
 use crate::clock::NoRandomness;
 use crate::enrol::Registration;
 use crate::registry::{Node, Registry};
@@ -94,7 +96,10 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
         .into_iter()
         .map(|found| ((found.0.cluster_id.clone(), found.0.node_id.clone()), found))
         .collect();
-    for (meta, node) in chosen {
+    for (at, (meta, node)) in chosen.into_iter().enumerate() {
+        if at % A_STRETCH == 0 {
+            yield_now().await;
+        }
         // A newer one may have come since; it is as good.
         let Some((member, section)) = found.remove(&(meta.cluster_id.clone(), meta.node_id.clone())) else {
             continue;
@@ -110,6 +115,8 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     if items.is_empty() {
         return Ok(None);
     }
+    // Agents wait for nothing of all this.
+    yield_now().await;
     let mut groups = Vec::new();
     for group in items.chunk_by(|a, b| a.0.cluster_id == b.0.cluster_id) {
         let Some(first) = group.first() else { continue };
@@ -133,12 +140,15 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     let message = driver
         .client
         .execute(sender, &ExecuteMsg::SubmitReports { groups }, &[])?;
+    yield_now().await;
     // As long as it lives, and a few seconds for clocks.
     let until = now_ms / 1000 + driver.machine.lifetime_ms / 1000 + 10;
     let (known, params) = (registry.nodes(), registry.params());
     let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
-    let beside = queue::beside(&known, &nodes);
-    let stepping = queue::may_step(&beside, &params, until);
+    yield_now().await;
+    let beside = beside(&known, &nodes);
+    yield_now().await;
+    let stepping = may_step(&beside, &params, until);
     // A bad signature in the batch costs every item a second check.
     let margin = stepping
         .saturating_mul(STEP)

@@ -1,6 +1,7 @@
 //! From the queue to the chain: the planner, the driver of the settlement machine, and the chain's duties.
 
 mod apart;
+mod beside;
 mod claims;
 mod compose;
 mod driver;

@@ -6,13 +6,10 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
-use hpc_schema::report::batch::PAGE_SLOTS;
-use hpc_schema::time::UnixSeconds;
 use tokio::task::yield_now;
 
 use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
-use super::duty::would_step;
 use super::plan::{LAPSE_MARGIN_MS, Waiting};
 use crate::db;
 use crate::registry::{Node, Registry};
@@ -21,6 +18,8 @@ use crate::store::{Store, StoreError, text};
 
 /// While a state is about to lapse, the queue is looked at so often: each look reads all of it.
 const LAPSE_LOOK_MS: u64 = 5_000;
+/// After so many reports others have the thread.
+pub(super) const A_STRETCH: usize = 256;
 /// A report within this time of its five minutes would not arrive any more.
 const AGE_MARGIN_SECONDS: u64 = 10;
 
@@ -84,7 +83,11 @@ pub(super) async fn read(
     if metas.broken {
         backlog.mend(store).await?;
     }
-    for meta in metas.rows {
+    for (at, meta) in metas.rows.into_iter().enumerate() {
+        if at % A_STRETCH == 0 {
+            // Agents wait for nothing of this.
+            yield_now().await;
+        }
         // Not read from the chain yet, or a newer epoch's: the next sync decides, unless time has.
         let node = registry
             .node(&meta.cluster_id, &meta.node_id)
@@ -107,10 +110,11 @@ pub(super) async fn read(
         queue.waiting.push(waiting(&meta, &node, &params));
         queue.of.push((meta, node));
     }
-    // Agents wait for nothing of this.
     yield_now().await;
     let known = registry.nodes();
+    yield_now().await;
     queue.next_lapse = next_lapse(&known, &params, now_ms);
+    yield_now().await;
     if queue.waiting.len() >= full {
         let absent = absent(&known, &queue.of);
         for w in &mut queue.waiting {
@@ -242,59 +246,11 @@ pub(super) fn just_accepted(
         .map(|n| (n.cluster_id.clone(), n.node_id.clone()))
 }
 
-/// What else is in the pages of some nodes.
-#[derive(Debug)]
-pub(super) struct Beside<'n> {
-    /// The other nodes there.
-    nodes: Vec<&'n Arc<Node>>,
-    /// Slots without one of those chosen, as far as the pages are long.
-    pub(super) slots: u64,
-}
-
-/// What is in the pages of `chosen` beside them.
-pub(super) fn beside<'n>(known: &'n [Arc<Node>], chosen: &[&Arc<Node>]) -> Beside<'n> {
-    // Slots up to the last one that a known node has.
-    let mut pages: HashMap<(&ClusterId, u16), u64> = chosen
-        .iter()
-        .map(|n| ((&n.cluster_id, n.chain.page), 0))
-        .collect();
-    let mut last: HashMap<&ClusterId, u16> = HashMap::new();
-    let mine: BTreeSet<(&ClusterId, &NodeId)> = chosen.iter().map(|n| (&n.cluster_id, &n.node_id)).collect();
-    let mut nodes = Vec::new();
-    for node in known {
-        let page = node.chain.page;
-        let highest = last.entry(&node.cluster_id).or_insert(page);
-        *highest = page.max(*highest);
-        let Some(used) = pages.get_mut(&(&node.cluster_id, page)) else {
-            continue;
-        };
-        *used = (*used).max(u64::from(node.chain.slot).saturating_add(1));
-        if !mine.contains(&(&node.cluster_id, &node.node_id)) {
-            nodes.push(node);
-        }
-    }
-    let mut slots: u64 = 0;
-    for ((cluster, page), used) in &pages {
-        // All pages of a cluster but its last have been full once, and a page never becomes shorter.
-        let full = last.get(cluster).is_some_and(|last| page < last);
-        slots = slots.saturating_add(if full { u64::from(PAGE_SLOTS) } else { *used });
-    }
-    Beside {
-        nodes,
-        slots: slots.saturating_sub(u64::try_from(mine.len()).unwrap_or(u64::MAX)),
-    }
-}
-
-/// How many of those beside may change state before `until` (UNIX seconds): they cost gas that a simulation now does not see.
-pub(super) fn may_step(beside: &Beside<'_>, params: &Params, until: u64) -> u64 {
-    let until = UnixSeconds(until);
-    let steps = beside.nodes.iter().filter(|n| would_step(n, params, until));
-    u64::try_from(steps.count()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use hpc_schema::registry::RelayView;
+
+    use hpc_schema::time::UnixSeconds;
 
     use super::*;
     use crate::registry::scene::view;
@@ -420,41 +376,5 @@ mod tests {
         let (nodes, cluster): (_, ClusterId) = (registry.nodes(), "hpc-cluster-1".parse().unwrap());
         let of = |page| absent(&nodes, &[]).get(&(&cluster, page)).copied();
         assert_eq!((of(0), of(1), of(2)), (Some(2), Some(1), None));
-    }
-
-    #[test]
-    fn a_page_is_as_long_as_its_last_slot_and_full_where_another_one_follows() {
-        let registry = Registry::new("c", "k");
-        for (cluster, name, page, slot, last_heartbeat) in [
-            ("hpc-cluster-1", "node-a", 0, 0, 1_000),
-            ("hpc-cluster-1", "node-b", 0, 9, 1_000),
-            ("hpc-cluster-1", "node-c", 1, 0, 1_000),
-            // Silent for longer than the others.
-            ("hpc-cluster-1", "node-d", 1, 4, 100),
-            ("hpc-cluster-2", "node-a", 0, 2, 1_000),
-            ("hpc-cluster-2", "node-b", 5, 0, 1_000),
-        ] {
-            let node = RelayView {
-                node_id: name.parse().unwrap(),
-                page,
-                slot,
-                last_heartbeat: UnixSeconds(last_heartbeat),
-                ..view()
-            };
-            registry.set_node(&cluster.parse().unwrap(), node, 1, UnixSeconds(0));
-        }
-        let nodes = registry.nodes();
-        let of = |chosen: &[(&str, &str)]| {
-            let is = |n: &&Arc<Node>| chosen.contains(&(n.cluster_id.as_str(), n.node_id.as_str()));
-            let chosen: Vec<_> = nodes.iter().filter(is).collect();
-            let beside = beside(&nodes, &chosen);
-            let steps = may_step(&beside, &Params::default(), 1_010);
-            (beside.slots, beside.nodes.len(), steps)
-        };
-        assert_eq!(of(&[("hpc-cluster-1", "node-a")]), (63, 1, 0));
-        assert_eq!(of(&[("hpc-cluster-1", "node-c")]), (4, 1, 1));
-        let all = ["node-a", "node-b", "node-c", "node-d"].map(|node| ("hpc-cluster-1", node));
-        assert_eq!(of(&all), (62 + 3, 0, 0));
-        assert_eq!(of(&[("hpc-cluster-2", "node-b")]), (0, 0, 0));
     }
 }

@@ -159,6 +159,10 @@ impl Store {
             SqlitePoolOptions::new()
                 .max_connections(most)
                 .test_before_acquire(false)
+                .after_connect(|_, _| {
+                    db::give_way();
+                    Box::pin(async { Ok(()) })
+                })
         };
         // What waits of a thousand nodes is written again and again.
         let writing = options
@@ -167,6 +171,7 @@ impl Store {
             // What a statement of many rows would have to undo, which else goes through a file.
             .pragma("temp_store", "memory");
         let mut conn = writing.connect().await?;
+        db::give_way();
         migrations::sqlite().run(&mut conn).await?;
         let options = options.pragma("cache_size", READ_CACHE);
         let read = pool(3).connect_with(options.clone().read_only(true)).await?;

@@ -206,7 +206,7 @@ impl Driver {
         metrics.oldest_unsettled_seconds.set(age);
         metrics
             .nodes
-            .set(u64::try_from(registry.nodes().len()).unwrap_or(u64::MAX));
+            .set(u64::try_from(registry.count()).unwrap_or(u64::MAX));
         Ok(())
     }
 }
