@@ -176,7 +176,9 @@ pub(super) async fn sync(shared: Shared, mut stop: watch::Receiver<bool>) {
             }
             Err(e) => {
                 if (discover || registry.has_unread()) && e.is_of_one() {
-                    discover_at = Instant::now() + DISCOVER_AGAIN;
+                    let again = Instant::now() + DISCOVER_AGAIN;
+                    // Rounds in between do not put it off.
+                    discover_at = if discover { again } else { discover_at.min(again) };
                     undiscovered = true;
                 }
                 let what = match e {

@@ -2,17 +2,23 @@
 
 use std::fs;
 
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::{Pid, getpid, getpriority_process, setpriority_process};
 
-/// `nice` of SQLite's threads: where all CPUs are busy they have about a tenth of the time of one that answers nodes, which
-/// wait for none of what they do. It is several times what taking in every report needs.
-const NICE: i32 = 10;
+/// What is added to the `nice` of the process, 19 at most: where all CPUs are busy SQLite's threads have about a tenth of the
+/// time of one that answers heartbeats, which wait for the intake journal and for nothing of SQLite's. That tenth is several
+/// times what taking in every report needs.
+const NICER: i32 = 10;
+const NICEST: i32 = 19;
 /// What sqlx calls them, as far as the system keeps it.
 const NAMED: &str = "sqlx-sqlite-wor";
 
 /// Lets SQLite's threads of this process give way to the others, after each time that one may have been made: sqlx starts them
 /// itself. They go on all the same where the system does not say which they are.
 pub(crate) fn give_way() {
+    let Ok(own) = getpriority_process(Some(getpid())) else {
+        return;
+    };
+    let nice = own.saturating_add(NICER).min(NICEST);
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     for thread in threads {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
@@ -21,7 +27,7 @@ pub(crate) fn give_way() {
         }
         let id = thread.file_name().to_str().and_then(|id| id.parse().ok());
         if let Some(id) = id.and_then(Pid::from_raw)
-            && let Err(error) = setpriority_process(Some(id), NICE)
+            && let Err(error) = setpriority_process(Some(id), nice)
         {
             tracing::debug!(%error, "a thread of the store does not give way");
         }
@@ -30,6 +36,8 @@ pub(crate) fn give_way() {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{getpid, getpriority_process};
+
     use crate::store::Store;
 
     #[test]
@@ -67,17 +75,18 @@ mod tests {
         let _one = store.reader().acquire().await.unwrap();
         let _two = store.reader().acquire().await.unwrap();
         let threads = threads();
+        let own = getpriority_process(Some(getpid())).unwrap();
         let of_sqlite = |name: &str| name.starts_with(super::NAMED);
         assert!(threads.iter().filter(|(name, _)| of_sqlite(name)).count() >= 3);
         for (name, nice) in &threads {
             // Another test's may just have been made.
             if !of_sqlite(name) {
-                assert_eq!(*nice, 0, "{name}");
+                assert_eq!(*nice, own, "{name}");
             }
         }
         let given = threads
             .iter()
-            .filter(|(name, nice)| of_sqlite(name) && *nice == super::NICE);
+            .filter(|(name, nice)| of_sqlite(name) && *nice == (own + super::NICER).min(super::NICEST));
         assert!(given.count() >= 3, "{threads:?}");
     }
 }

@@ -97,7 +97,7 @@ impl Failure {
     pub(super) fn unread() -> Self {
         Self::unavailable(
             5,
-            "the gateway does not know the node and is still reading from the chain which there are",
+            "the gateway does not know the node, and has not read from the chain yet which nodes there are",
         )
     }
 }

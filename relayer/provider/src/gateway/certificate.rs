@@ -107,8 +107,9 @@ pub(super) async fn renew(
     let peer = connection.node(&gateway, &path_node, clock::now())?;
     let request: CertificateRequest = body::json(&bytes)?;
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
+    let unread = gateway.registry.is_unread(&peer.cluster_id);
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
-    let node = may_have_one(&gateway, node.as_deref())?;
+    let node = may_have_one(&gateway, node.as_deref(), unread)?;
     certify(&gateway, &csr, node, Some(peer)).await.map(Json)
 }
 
@@ -175,16 +176,21 @@ pub(super) async fn recover(
     }
     // A node id is unique only within its cluster; the signature tells which of its namesakes asks.
     let message = recover_message(&challenge, csr.der());
+    let unread = gateway.registry.has_unread();
     let namesakes = gateway.registry.namesakes(&node_id);
     if namesakes.is_empty() {
         let refusal = Refusal::field(Code::UnknownNode, "node_id", "is not registered");
-        return Err(Failure::unregistered(refusal, gateway.registry.has_unread()));
+        return Err(Failure::unregistered(refusal, unread));
     }
     let signer = namesakes
         .into_iter()
         .filter(|n| ZebraVerifier.verify(&message, &signature, n.key().as_bytes()))
         // A machine that has moved to another cluster: its newest registration is the one that counts.
         .max_by_key(|n| (!n.is_deregistered(), n.chain.epoch));
+    // The one that asks may be of a cluster that has not been read.
+    if unread && signer.as_ref().is_none_or(|n| n.is_deregistered()) {
+        return Err(Failure::unread());
+    }
     let Some(node) = signer else {
         let what = "does not verify over challenge and request with the registered key";
         return Err(Failure::new(
@@ -192,7 +198,7 @@ pub(super) async fn recover(
             Refusal::field(Code::SignatureInvalid, "signature", what),
         ));
     };
-    let node = may_have_one(&gateway, Some(&node))?;
+    let node = may_have_one(&gateway, Some(&node), unread)?;
     // First: where it gets none, no numbers are given out in vain.
     let issued = certify(&gateway, &csr, node, None).await?;
     // The key is all that a node without a disk has left. What it signs from here on may arrive nowhere, and its disk be
@@ -209,11 +215,15 @@ pub(super) async fn recover(
     }))
 }
 
-/// The node, if it may have a certificate.
-pub(super) fn may_have_one<'a>(gateway: &Gateway, node: Option<&'a Node>) -> Result<&'a Node, Failure> {
+/// The node, if it may have a certificate; `unread` as it was before the node was looked for.
+pub(super) fn may_have_one<'a>(
+    gateway: &Gateway,
+    node: Option<&'a Node>,
+    unread: bool,
+) -> Result<&'a Node, Failure> {
     let Some(node) = node else {
         let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
-        return Err(Failure::unregistered(refusal, gateway.registry.has_unread()));
+        return Err(Failure::unregistered(refusal, unread));
     };
     if node.is_deregistered() {
         let what = "the node has been deregistered";

@@ -33,7 +33,7 @@ impl HandOver {
             return None;
         }
         let known = gateway.registry.node(cluster, node);
-        certificate::may_have_one(&gateway, known.as_deref()).ok()?;
+        certificate::may_have_one(&gateway, known.as_deref(), false).ok()?;
         let key = task_key::counting(&gateway, cluster, &rotations).ok()??;
         let lease = gateway.config.tasks.lease.duration();
         let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);

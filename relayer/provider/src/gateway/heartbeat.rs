@@ -109,7 +109,9 @@ pub(super) async fn receive(
             node,
             repeated,
         } => {
-            if refusal.code == Code::UnknownNode && gateway.registry.is_unread(cluster) {
+            // It may have been read since it was looked for.
+            let known_by_now = || gateway.registry.node(cluster, node_id).is_some();
+            if refusal.code == Code::UnknownNode && (gateway.registry.is_unread(cluster) || known_by_now()) {
                 count("unavailable");
                 return Err(Failure::unread());
             }

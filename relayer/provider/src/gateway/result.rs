@@ -39,13 +39,12 @@ pub(super) async fn result(
     let result: TaskResult = body::json(&bytes)?;
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
     not_disabled(&gateway, cluster, node)?;
+    // Before it is looked for: it may be read meanwhile.
+    let unread = gateway.registry.is_unread(cluster);
     let known = gateway.registry.node(cluster, node);
     let Some(known) = known else {
         let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
-        return Err(Failure::unregistered(
-            refusal,
-            gateway.registry.is_unread(cluster),
-        ));
+        return Err(Failure::unregistered(refusal, unread));
     };
     let questions = vec![task::ask_task((cluster, node), &id), audit::ask_head()];
     let (mut tx, told) = gateway.store.begin_together(questions).await?;

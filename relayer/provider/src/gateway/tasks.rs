@@ -109,8 +109,9 @@ fn known<'a>(
     path_node: &str,
 ) -> Result<&'a PeerIdentity, Failure> {
     let peer = connection.node(gateway, path_node, clock::now())?;
+    let unread = gateway.registry.is_unread(&peer.cluster_id);
     let node = gateway.registry.node(&peer.cluster_id, &peer.node_id);
-    may_have_one(gateway, node.as_deref())?;
+    may_have_one(gateway, node.as_deref(), unread)?;
     Ok(peer)
 }
 

@@ -73,7 +73,7 @@ pub async fn served(store: &Store, configured: &[ClusterId]) -> Result<BTreeSet<
 pub struct Turns {
     /// The last node read of each cluster.
     last: BTreeMap<ClusterId, NodeId>,
-    /// The clusters that have been looked for once.
+    /// The clusters that the chain has and that have been looked for once.
     met: BTreeSet<ClusterId>,
 }
 
@@ -114,30 +114,37 @@ pub async fn sync(
     // Another gateway may have taken the nodes of a cluster from the store they share.
     clusters.extend(registry.clusters_with_nodes());
     let mut outcome = Ok(());
-    let (mut whole, mut broken) = (BTreeSet::new(), BTreeSet::new());
     for cluster in &clusters {
         let discover = discover || !turns.met.contains(cluster);
-        match sync_whole(client, db, registry, cluster, turns, discover, now_ms).await {
+        let there = match sync_whole(client, db, registry, cluster, turns, discover, now_ms).await {
             Err(e) if e.is_of_one() => {
                 let e = SyncError::Cluster(cluster.clone(), Box::new(e));
                 tracing::debug!("{e}");
                 outcome = outcome.and(Err(e));
-                if discover {
-                    broken.insert(cluster.clone());
-                }
+                true
             }
-            Ok(()) if discover => drop(whole.insert(cluster.clone())),
             // No other cluster could be read either.
-            other => other?,
+            Err(e) => return Err(e),
+            Ok(there) => {
+                if discover {
+                    registry.read_whole(cluster);
+                }
+                there
+            }
+        };
+        // One that is not there may be a moment later, or for another endpoint.
+        if there {
+            turns.met.insert(cluster.clone());
+        } else {
+            turns.met.remove(cluster);
         }
-        turns.met.insert(cluster.clone());
     }
-    registry.looked_for(&whole, broken);
+    registry.looked_for(clusters);
     registry.refresh_peers(now_ms).await;
     outcome
 }
 
-/// Reads a cluster with its nodes.
+/// Reads a cluster with its nodes; whether the chain has it.
 async fn sync_whole(
     client: &RegistryClient,
     db: &Store,
@@ -146,16 +153,18 @@ async fn sync_whole(
     turns: &mut Turns,
     discover: bool,
     now_ms: u64,
-) -> Result<(), SyncError> {
+) -> Result<bool, SyncError> {
     if !sync_cluster(client, db, registry, cluster).await? {
-        return gone::forget_nodes(client, db, registry, cluster, now_ms).await;
+        gone::forget_nodes(client, db, registry, cluster, now_ms).await?;
+        return Ok(false);
     }
     let ids = if discover {
         all(registry, cluster, list(client, cluster).await?).await
     } else {
         turns.next(cluster, registry)
     };
-    sync_nodes(client, db, registry, cluster, &ids, now_ms).await
+    sync_nodes(client, db, registry, cluster, &ids, now_ms).await?;
+    Ok(true)
 }
 
 /// Reads a cluster; whether the chain has it. A token may have been made before its cluster.

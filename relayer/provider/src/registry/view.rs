@@ -50,7 +50,7 @@ struct Inner {
     ids: HashMap<ClusterId, BTreeSet<NodeId>>,
     peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
     dirty: HashSet<(ClusterId, NodeId)>,
-    unread: unread::Unread,
+    reading: unread::Reading,
 }
 
 impl Registry {

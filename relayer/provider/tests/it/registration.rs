@@ -252,9 +252,16 @@ async fn a_gateway_that_has_lost_its_store_tells_no_node_that_it_is_unknown_befo
     std::fs::remove_dir_all(site.home().join("store")).unwrap();
     let mut config = site.config();
     config.chain.clusters = vec![cluster()];
-    let chain = std::mem::replace(&mut config.chain.rpc, vec!["http://127.0.0.1:9".into()]);
-    config.chain.timeout = Span::millis(500);
+    // It takes requests and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let chain = std::mem::replace(
+        &mut config.chain.rpc,
+        vec![format!("http://{}", silent.local_addr().unwrap())],
+    );
+    config.chain.timeout = Span::seconds(3);
     site.start_with(config.clone()).await;
+    let (status, body) = site.ops("/readyz").await;
+    assert!(status == 503 && body.contains("\"starting\""), "{body}");
     let text = agent.heartbeat_text(2, clock::now_ms());
     let answer = agent.send_text(&client_of, &site, text).await;
     assert_eq!(answer.headers()["retry-after"], "5");
@@ -272,7 +279,13 @@ async fn a_gateway_that_has_lost_its_store_tells_no_node_that_it_is_unknown_befo
     )
     .await;
     assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
-    assert_eq!(site.ops("/readyz").await.0, 503);
+    // What has failed says what is wrong.
+    eventually("an end of the start", async || {
+        let (status, body) = site.ops("/readyz").await;
+        assert_eq!(status, 503, "{body}");
+        body.contains("\"not_synced\"") && !body.contains("\"starting\"")
+    })
+    .await;
     site.stop_daemon().await;
     config.chain.rpc = chain;
     site.start_with(config).await;

@@ -75,7 +75,7 @@ pub(super) async fn done(
         let what = "the node has been registered anew since";
         return Err(Failure::forbidden(Code::TokenUsed, what));
     }
-    may_have_one(gateway, Some(&node))?;
+    may_have_one(gateway, Some(&node), false)?;
     let Some((known, task_keys)) = record(gateway, &node).await? else {
         return Ok(pending(registration));
     };

@@ -36,7 +36,11 @@ pub(super) fn use_claims(request: &RegisterRequest, join: &JoinClaims) -> Result
 
 /// Whoever has a join token may add nodes, not take over one that is on record: that needs a token for its name.
 pub(super) fn not_another(gateway: &Gateway, claims: &Claims) -> Result<(), Failure> {
+    let unread = gateway.registry.is_unread(&claims.cluster_id);
     let node = gateway.registry.node(&claims.cluster_id, &claims.sub);
+    if node.is_none() && unread {
+        return Err(Failure::unread());
+    }
     if node.is_none_or(|n| *n.key() == claims.pubkey) {
         return Ok(());
     }

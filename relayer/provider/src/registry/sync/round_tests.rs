@@ -194,4 +194,8 @@ async fn a_cluster_counts_as_unread_until_it_is_looked_for_and_one_that_cannot_b
     assert!(registry.has_unread(), "nobody has asked which nodes it has");
     round(&mut turns, true).await.unwrap();
     assert!(!registry.has_unread() && unread() == [false; 3]);
+    // What has been read once is known, whatever happens later.
+    fails.store(true, Ordering::Relaxed);
+    assert!(round(&mut turns, true).await.is_err());
+    assert!(!registry.has_unread() && unread() == [false; 3]);
 }

@@ -4,45 +4,40 @@ use hpc_schema::id::ClusterId;
 
 use super::Registry;
 
-/// Of which clusters the chain may have nodes that are not known here.
+/// Of which clusters all nodes have been read since the start.
 #[derive(Debug, Default)]
-pub(super) enum Unread {
-    /// Nothing has been read since the start.
-    #[default]
-    Everything,
-    /// These could not be read.
-    Of(BTreeSet<ClusterId>),
+pub(super) struct Reading {
+    whole: BTreeSet<ClusterId>,
+    /// Those that are served; none: no reading of all of them has come to its end yet.
+    served: Option<BTreeSet<ClusterId>>,
 }
 
 impl Registry {
-    /// Whether the chain may have nodes of this cluster that the gateway has not read yet, as after a start on an empty disk:
+    /// Whether the chain may have nodes of this cluster that the gateway has not read since its start, as on an empty disk:
     /// then nobody is told that they are not registered.
     #[must_use]
     pub fn is_unread(&self, cluster: &ClusterId) -> bool {
-        match &self.read().unread {
-            Unread::Everything => true,
-            Unread::Of(clusters) => clusters.contains(cluster),
-        }
+        let inner = self.read();
+        let Reading { whole, served } = &inner.reading;
+        let is_served = served.as_ref().is_none_or(|all| all.contains(cluster));
+        is_served && !whole.contains(cluster)
     }
 
     /// The same of any cluster.
     #[must_use]
     pub fn has_unread(&self) -> bool {
-        match &self.read().unread {
-            Unread::Everything => true,
-            Unread::Of(clusters) => !clusters.is_empty(),
-        }
+        let inner = self.read();
+        let Reading { whole, served } = &inner.reading;
+        served.as_ref().is_none_or(|all| !all.is_subset(whole))
     }
 
-    /// Every cluster that is served has been looked for: all nodes of `whole` have been read, those of `broken` have not.
-    pub(in crate::registry) fn looked_for(&self, whole: &BTreeSet<ClusterId>, broken: BTreeSet<ClusterId>) {
-        let mut inner = self.write();
-        let mut unread = match std::mem::take(&mut inner.unread) {
-            Unread::Everything => BTreeSet::new(),
-            Unread::Of(clusters) => clusters,
-        };
-        unread.retain(|cluster| !whole.contains(cluster));
-        unread.extend(broken);
-        inner.unread = Unread::Of(unread);
+    /// All nodes of the cluster have been read.
+    pub(in crate::registry) fn read_whole(&self, cluster: &ClusterId) {
+        self.write().reading.whole.insert(cluster.clone());
+    }
+
+    /// These clusters are served, and each has been looked for, whether or not it could be read.
+    pub(in crate::registry) fn looked_for(&self, served: BTreeSet<ClusterId>) {
+        self.write().reading.served = Some(served);
     }
 }
