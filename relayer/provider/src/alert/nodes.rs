@@ -25,9 +25,9 @@ fn of_state(state: NodeState) -> Option<&'static str> {
 }
 
 const OF_STATES: [&str; 3] = ["node_stale", "node_offline", "node_deregistered"];
+const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
 /// After so many nodes others have the thread.
 const A_STRETCH: usize = 512;
-const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
 
 /// Raises and resolves what follows from an event of this node; part of the commit that takes it in.
 pub(crate) async fn on_event(

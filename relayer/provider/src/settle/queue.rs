@@ -249,7 +249,6 @@ pub(super) fn just_accepted(
 #[cfg(test)]
 mod tests {
     use hpc_schema::registry::RelayView;
-
     use hpc_schema::time::UnixSeconds;
 
     use super::*;
