@@ -8,18 +8,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::code::Code;
 use crate::refusal::Refusal;
 
-/// One JSON object, its values still unread.
-pub(crate) struct Fields<'a> {
-    path: String,
-    code: Code,
+/// An object's own objects that are read with it: what stands in them is gone through once less.
+pub(crate) const PARTS: [&str; 5] = ["capacity", "health", "latency", "jobs", "services"];
+
+/// One JSON object, its values still unread but for [`PARTS`].
+pub(crate) struct Entries<'a> {
     /// In the order of [`by_length`].
-    map: Vec<(Key<'a>, &'a RawValue)>,
+    map: Vec<(Key<'a>, Value<'a>)>,
+    /// Whether a key stands twice.
+    twice: bool,
 }
 
 /// A key of the object, borrowed unless it is written with escapes.
@@ -27,15 +30,24 @@ pub(crate) struct Fields<'a> {
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
+enum Value<'a> {
+    Unread(&'a RawValue),
+    Object(Entries<'a>),
+    Null,
+    /// None of these where an object is wanted.
+    Other,
+}
+
 /// Most keys of an object differ in their length, which is told sooner than their bytes.
 fn by_length(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-struct Unique;
+/// Reads an object, with those of its own that stand under these names.
+struct Object(&'static [&'static str]);
 
-impl<'de> Visitor<'de> for Unique {
-    type Value = Vec<(Key<'de>, &'de RawValue)>;
+impl<'de> Visitor<'de> for Object {
+    type Value = Entries<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -43,39 +55,155 @@ impl<'de> Visitor<'de> for Unique {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut map = Vec::with_capacity(16);
-        while let Some(entry) = access.next_entry::<Key<'de>, &'de RawValue>()? {
-            map.push(entry);
+        while let Some(key) = access.next_key::<Key<'de>>()? {
+            let value = if self.0.contains(&&*key.0) {
+                access.next_value_seed(Part)?
+            } else {
+                Value::Unread(access.next_value()?)
+            };
+            map.push((key, value));
         }
         map.sort_unstable_by(|a, b| by_length(&a.0.0, &b.0.0));
         let twice = |pair: &[(Key<'_>, _)]| matches!(pair, [a, b] if a.0 == b.0);
-        if map.windows(2).any(twice) {
-            return Err(serde::de::Error::custom("a key stands twice in the object"));
-        }
-        Ok(map)
+        let twice = map.windows(2).any(twice);
+        Ok(Entries { map, twice })
     }
 }
 
-impl<'a> Fields<'a> {
-    /// Opens the object at `path`; refusals inside it carry `code`.
-    pub(crate) fn open(path: &str, code: Code, raw: &'a RawValue) -> Result<Self, Refusal> {
+/// Reads what should be an object.
+struct Part;
+
+impl<'de> DeserializeSeed<'de> for Part {
+    type Value = Value<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Part {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
+        Object(&[]).visit_map(access).map(Value::Object)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        while access.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Other)
+    }
+}
+
+/// Where an object stands; written out only where something is refused.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    within: Option<&'a Place<'a>>,
+    name: &'a str,
+    /// In a list of that name.
+    at: Option<usize>,
+}
+
+impl Place<'_> {
+    /// The payload itself.
+    pub(crate) const ROOT: Place<'static> = Place {
+        within: None,
+        name: "",
+        at: None,
+    };
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(within) = self.within.filter(|w| !w.name.is_empty()) {
+            write!(f, "{within}.")?;
+        }
+        f.write_str(self.name)?;
+        self.at.map_or(Ok(()), |at| write!(f, "[{at}]"))
+    }
+}
+
+impl<'a> Entries<'a> {
+    /// Reads the object at `place`, with those of its own that stand under the names `parts`.
+    pub(crate) fn read(
+        place: &Place<'_>,
+        raw: &'a RawValue,
+        parts: &'static [&'static str],
+    ) -> Result<Self, Refusal> {
         let mut de = serde_json::Deserializer::from_str(raw.get());
-        let map = de
-            .deserialize_map(Unique)
-            .map_err(|e| Refusal::field(Code::Malformed, shown(path), e).malformed())?;
-        Ok(Self {
-            path: path.to_owned(),
-            code,
-            map,
-        })
+        let entries = de
+            .deserialize_map(Object(parts))
+            .map_err(|e| Refusal::field(Code::Malformed, shown(place), e).malformed())?;
+        entries.once(place)?;
+        Ok(entries)
+    }
+
+    fn once(&self, place: &Place<'_>) -> Result<(), Refusal> {
+        if self.twice {
+            let what = "a key stands twice in the object";
+            return Err(Refusal::field(Code::Malformed, shown(place), what).malformed());
+        }
+        Ok(())
+    }
+}
+
+/// The fields of an object.
+pub(crate) struct Fields<'a> {
+    place: Place<'a>,
+    code: Code,
+    entries: &'a Entries<'a>,
+}
+
+impl<'a> Fields<'a> {
+    /// Of the object at `place`; refusals inside it carry `code`.
+    pub(crate) fn new(place: Place<'a>, code: Code, entries: &'a Entries<'a>) -> Self {
+        Self { place, code, entries }
+    }
+
+    /// Where the entry `at` of the list `name` stands.
+    pub(crate) fn entry(&'a self, name: &'a str, at: usize) -> Place<'a> {
+        Place {
+            within: Some(&self.place),
+            name,
+            at: Some(at),
+        }
     }
 
     /// The path of the field `name` of this object.
     pub(crate) fn path(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        let place = Place {
+            within: Some(&self.place),
+            name,
+            at: None,
+        };
+        place.to_string()
     }
 
     /// A refusal of the field `name`.
@@ -83,14 +211,18 @@ impl<'a> Fields<'a> {
         Refusal::field(self.code, self.path(name), what)
     }
 
+    fn value(&self, name: &str) -> Option<&'a Value<'a>> {
+        let map = &self.entries.map;
+        let at = map.binary_search_by(|(key, _)| by_length(&key.0, name)).ok()?;
+        map.get(at).map(|(_, value)| value)
+    }
+
     /// The raw value; `null` counts as absent.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
-        let at = self
-            .map
-            .binary_search_by(|(key, _)| by_length(&key.0, name))
-            .ok()?;
-        let (_, raw) = self.map.get(at)?;
-        (raw.get() != "null").then_some(*raw)
+        match self.value(name)? {
+            Value::Unread(raw) => (raw.get() != "null").then_some(*raw),
+            Value::Object(_) | Value::Null | Value::Other => None,
+        }
     }
 
     /// A value that is absent or a `T`; `expected` says what it should be.
@@ -174,16 +306,23 @@ impl<'a> Fields<'a> {
         Ok(list)
     }
 
-    /// The object `name` within this one, its refusals with `code`.
-    pub(crate) fn object(&self, name: &str, code: Code) -> Result<Option<Fields<'a>>, Refusal> {
-        self.raw(name)
-            .map(|raw| {
-                if !raw.get().starts_with('{') {
-                    return Err(Refusal::field(code, self.path(name), "must be an object"));
-                }
-                Fields::open(&self.path(name), code, raw)
-            })
-            .transpose()
+    /// The object `name` within this one, which was read with it ([`PARTS`]), its refusals with `code`.
+    pub(crate) fn object(&'a self, name: &'a str, code: Code) -> Result<Option<Self>, Refusal> {
+        let place = Place {
+            within: Some(&self.place),
+            name,
+            at: None,
+        };
+        match self.value(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Object(entries)) => {
+                entries.once(&place)?;
+                Ok(Some(Self::new(place, code, entries)))
+            }
+            Some(Value::Unread(_) | Value::Other) => {
+                Err(Refusal::field(code, place.to_string(), "must be an object"))
+            }
+        }
     }
 }
 
@@ -196,6 +335,9 @@ fn plain(raw: &str) -> Option<&str> {
 const COUNT: &str = "an integer from 0 to 2147483647";
 const AMOUNT: &str = "an integer from 0 to 9223372036854775807";
 
-fn shown(path: &str) -> &str {
-    if path.is_empty() { "heartbeat" } else { path }
+fn shown(place: &Place<'_>) -> String {
+    if place.name.is_empty() {
+        return "heartbeat".to_owned();
+    }
+    place.to_string()
 }

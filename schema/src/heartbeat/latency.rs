@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::fields::Fields;
+use super::fields::{Entries, Fields};
 use super::value::Percent;
 use crate::code::Code;
 use crate::id::NodeId;
@@ -51,11 +51,13 @@ impl Latency {
             .into_iter()
             .enumerate()
             .map(|(i, raw)| {
-                let path = f.path(&format!("measurements[{i}]"));
+                let place = f.entry("measurements", i);
                 if !raw.get().starts_with('{') {
+                    let path = place.to_string();
                     return Err(Refusal::field(Code::InvalidField, path, "must be an object"));
                 }
-                LatencyMeasurement::read(&Fields::open(&path, Code::InvalidField, raw)?)
+                let entries = Entries::read(&place, raw, &[])?;
+                LatencyMeasurement::read(&Fields::new(place, Code::InvalidField, &entries))
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::fields::Fields;
+use super::fields::{Entries, Fields, PARTS, Place};
 use super::value::Label;
 use super::{Capacity, Health, Jobs, Latency, Services};
 use crate::code::Code;
@@ -53,26 +53,28 @@ pub(crate) struct Head {
 
 /// A payload opened, its head read, the rest still raw.
 pub(crate) struct Opened<'a> {
-    fields: Fields<'a>,
+    entries: Entries<'a>,
     pub(crate) head: Head,
 }
 
 impl<'a> Opened<'a> {
     pub(crate) fn open(raw: &'a RawValue) -> Result<Self, Refusal> {
-        let f = Fields::open("", Code::InvalidField, raw)?;
+        let entries = Entries::read(&Place::ROOT, raw, &PARTS)?;
+        let f = Fields::new(Place::ROOT, Code::InvalidField, &entries);
         let missing = |name: &str| f.refuse(name, "is required");
         let head = Head {
             node_id: f.text("node_id")?.ok_or_else(|| missing("node_id"))?,
             cluster_id: f.text("cluster_id")?.ok_or_else(|| missing("cluster_id"))?,
             timestamp: f.text("timestamp")?.ok_or_else(|| missing("timestamp"))?,
         };
-        Ok(Self { fields: f, head })
+        Ok(Self { entries, head })
     }
 
     pub(crate) fn finish(self) -> Result<Heartbeat, Refusal> {
-        let Self { fields: f, head } = self;
+        let Self { entries, head } = self;
+        let f = Fields::new(Place::ROOT, Code::InvalidField, &entries);
         let sequence_number = sequence(&f)?;
-        let part = |name: &str, code: Code| {
+        let part = |name: &'static str, code: Code| {
             f.object(name, code)?
                 .ok_or_else(|| Refusal::field(code, name, "is required"))
         };

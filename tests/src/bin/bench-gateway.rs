@@ -198,7 +198,9 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
             one.cpu_ns / u64::try_from(one.took.as_nanos())?.div_euclid(100).max(1),
         );
         full.push(one);
-        let (two, back) = stretch(world.pid, ours, args.heartbeats / 2, Some(rate.max(1))).await?;
+        // Beside what is compared with it: a machine is not as fast in every minute.
+        floors.push(floor::measure(&setting)?);
+        let (two, back) = stretch(world.pid, ours, args.heartbeats, Some(rate.max(1))).await?;
         ours = back;
         half.push(two);
         let (three, back) = stretch(peer.process.id(), theirs, args.heartbeats, None).await?;
@@ -213,7 +215,6 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         )?;
         new_shaken.push(shake(world.pid, world.address, first, first.len()).await?);
         go_shaken.push(shake(peer.process.id(), peer.address, nodes, count / 3).await?);
-        floors.push(floor::measure(&setting)?);
     }
     let blocks = world.site.chain.height()?.saturating_sub(chain);
     let chain = (blocks, since.elapsed());
@@ -294,8 +295,15 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     let rate = of(&m.full, &Stretch::per_cpu_second)?;
     let floor_rate = floor(Floor::per_second)?;
     let go = of(&m.go, &Stretch::per_cpu_second)?;
-    let others = [&m.full, &m.half, &m.go, &m.shaken].map(|all| of(all, &|s| s.others_percent));
-    let busy = others.into_iter().collect::<Result<Vec<_>>>()?;
+    let rates = || m.full.iter().map(Stretch::per_cpu_second);
+    let beside = |other: Vec<u64>| median(rates().zip(other).map(|(r, o)| r * 1000 / o.max(1)).collect());
+    let ratio = beside(m.floors.iter().map(Floor::per_second).collect())?;
+    let go_ratio = beside(m.go.iter().map(Stretch::per_cpu_second).collect())?;
+    let stretches = [&m.full, &m.half, &m.go, &m.shaken];
+    let of_all = |f: &dyn Fn(&Stretch) -> u64| -> Result<Vec<u64>> {
+        stretches.into_iter().map(|all| of(all, f)).collect()
+    };
+    let (busy, stolen) = (of_all(&|s| s.others_percent)?, of_all(&|s| s.stolen_permille)?);
     Ok(json!({
         "nodes": m.args.nodes,
         "connections": m.args.connections,
@@ -311,7 +319,7 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "floor_sha256_us": table::thousandths(floor(|f| f.sha256)?),
         "floor_json_us": table::thousandths(floor(|f| f.json)?),
         "floor_tls_us": table::thousandths(floor(|f| f.tls)?),
-        "ratio": table::thousandths(rate * 1000 / floor_rate.max(1)),
+        "ratio": table::thousandths(ratio),
         "half_load_per_s": of(&m.half, &|s| s.done * 1_000_000 / micros(s.took).max(1))?,
         "p50_ms": table::thousandths(of(&m.half, &|s| micros(s.latency(500)))?),
         "p99_ms": table::thousandths(of(&m.half, &|s| micros(s.latency(990)))?),
@@ -321,12 +329,13 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "first_handshakes_per_s_per_core": of(&m.new_shaken, &Stretch::per_cpu_second)?,
         "go_handshakes_per_s_per_core": of(&m.go_shaken, &Stretch::per_cpu_second)?,
         "go_per_s_per_core": go,
-        "go_ratio": table::thousandths(rate * 1000 / go.max(1)),
+        "go_ratio": table::thousandths(go_ratio),
         "go_rss_mb": table::thousandths(usage(m.peer.process.id())?.rss_kib * 1000 / 1024),
         "rss_mb": table::thousandths(m.rss * 1000 / 1024),
         "rss_all_connected_mb": table::thousandths(m.all * 1000 / 1024),
         "store_bytes_per_heartbeat": of(&m.full, &|s| s.written / s.done.max(1))?,
         "go_store_bytes_per_heartbeat": of(&m.go, &|s| s.written / s.done.max(1))?,
         "others_busy_percent": median(busy)?,
+        "stolen_permille": stolen.into_iter().max().context("no rounds")?,
     }))
 }

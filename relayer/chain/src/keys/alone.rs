@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use super::file::{FileError, sync};
-use super::keyring::{Keyring, KeyringError};
+use super::keyring::Keyring;
+use super::keyring_error::KeyringError;
 
 /// Beside the keys, which it outlives; hidden, so that no backup has it.
 const LOCK: &str = ".lock";

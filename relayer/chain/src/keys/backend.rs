@@ -15,6 +15,8 @@ pub enum Backend {
     Test,
     /// In an HSM; the file says where.
     Pkcs11,
+    /// A credential that the service manager hands over at each start; the file says which.
+    Credential,
 }
 
 impl FromStr for Backend {
@@ -34,6 +36,7 @@ impl fmt::Display for Backend {
             Self::File => "file",
             Self::Test => "test",
             Self::Pkcs11 => "pkcs11",
+            Self::Credential => "credential",
         })
     }
 }

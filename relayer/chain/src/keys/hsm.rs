@@ -11,12 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use super::credential::CREDENTIALS_ENV;
 use super::error::KeyError;
 use super::file::{read_credential, read_private};
 use super::signer::{Doing, Signer};
 
-/// Where systemd puts credentials.
-const CREDENTIALS_ENV: &str = "CREDENTIALS_DIRECTORY";
 /// Longest PIN file that is read.
 const MAX_PIN: u64 = 256;
 /// What is signed to see that the key signs: by its first byte neither a transaction (protobuf) nor a text to be signed (JSON).

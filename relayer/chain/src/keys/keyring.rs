@@ -11,64 +11,17 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::backend::Backend;
+use super::credential::{self, CREDENTIALS_ENV};
 use super::error::KeyError;
 use super::file::{FileError, check_private_dir, read_private, write_private};
 use super::hsm::Place;
+use super::keyring_error::{KeyringError, MIN_PASSPHRASE};
 use super::local::{LocalKey, address_of};
 use super::seal::{self, OpenError, Passphrase, Sealed};
 use super::signer::SharedSigner;
 
-/// Shortest passphrase that a new key may have.
-pub(super) const MIN_PASSPHRASE: usize = 8;
 /// A key file is far smaller.
 const MAX_FILE: u64 = 16 * 1024;
-
-/// A keyring's failure.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyringError {
-    /// The directory or a file cannot be used.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// No such key.
-    #[error(
-        "no key {name:?} in {dir}; create it: virtengine keys add {name}, or list them: virtengine keys list"
-    )]
-    NotFound {
-        /// Name asked for.
-        name: String,
-        /// Where.
-        dir: PathBuf,
-    },
-    /// The name is taken.
-    #[error("a key {0:?} exists already; choose another name")]
-    Exists(String),
-    /// Another call is changing it.
-    #[error("{0}: another call is changing this keyring; run this again when that has ended")]
-    Busy(PathBuf),
-    /// Not a name.
-    #[error("{0:?} is no key name: 1 to 32 of a-z A-Z 0-9 _ -")]
-    Name(String),
-    /// The file is not a key file.
-    #[error("{0}: not a key file of this keyring, or damaged")]
-    Format(PathBuf),
-    /// The passphrase does not open the key.
-    #[error("wrong passphrase for key {0:?}, or the file was changed")]
-    Passphrase(String),
-    /// A passphrase is needed and none was given.
-    #[error(
-        "key {0:?} is protected by a passphrase; name its file in VIRTENGINE_KEYRING_PASSPHRASE_FILE, or run in a terminal"
-    )]
-    PassphraseNeeded(String),
-    /// Too short for a new key.
-    #[error("the passphrase must have at least {MIN_PASSPHRASE} characters")]
-    PassphraseShort,
-    /// It is in an HSM, and this needs one that can be read.
-    #[error("key {0:?} is in an HSM; the provider daemon signs with it, this program does not")]
-    Elsewhere(String),
-    /// The key itself.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
 
 /// What may be shown of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +60,8 @@ pub(super) enum Secret {
     Sealed(Sealed),
     Plain(String),
     Pkcs11(Place),
+    /// Name of a systemd credential.
+    Credential(String),
 }
 
 /// A keyring directory of mode 0700 with files of mode 0600.
@@ -163,7 +118,7 @@ impl Keyring {
                 let sealed = seal::seal(&passphrase, &bound(&info), key.secret());
                 Secret::Sealed(sealed.map_err(|_| KeyringError::Format(path.clone()))?)
             }
-            Backend::Pkcs11 => return Err(KeyringError::Elsewhere(name.to_owned())),
+            Backend::Pkcs11 | Backend::Credential => return Err(KeyringError::Elsewhere(name.to_owned())),
         };
         write(&path, info, secret)
     }
@@ -231,6 +186,10 @@ impl Keyring {
                 Zeroizing::new(bytes.as_slice().try_into().map_err(|_| format())?)
             }
             Secret::Pkcs11(_) => return Err(KeyringError::Elsewhere(name.to_owned())),
+            Secret::Credential(credential) => {
+                let folder = std::env::var_os(CREDENTIALS_ENV);
+                return same(info, &credential, credential::open(name, &credential, folder)?);
+            }
             Secret::Sealed(sealed) => {
                 let passphrase = passphrase(&info)?;
                 seal::open(&passphrase, &bound(&info), &sealed).map_err(|e| match e {
@@ -322,7 +281,7 @@ impl Keyring {
     }
 }
 
-fn write(path: &Path, info: KeyInfo, secret: Secret) -> Result<KeyInfo, KeyringError> {
+pub(super) fn write(path: &Path, info: KeyInfo, secret: Secret) -> Result<KeyInfo, KeyringError> {
     let name = info.name.clone();
     let file = KeyFile {
         version: 1,
@@ -334,6 +293,17 @@ fn write(path: &Path, info: KeyInfo, secret: Secret) -> Result<KeyInfo, KeyringE
         Err(FileError::Exists { .. }) => Err(KeyringError::Exists(name)),
         other => Ok(other.map(|()| file.info)?),
     }
+}
+
+/// The key that a credential is, if it is the one on record.
+pub(super) fn same(info: KeyInfo, credential: &str, key: LocalKey) -> Result<LocalKey, KeyringError> {
+    if STANDARD.encode(key.public_key()) == info.public_key {
+        return Ok(key);
+    }
+    Err(KeyringError::OtherKey {
+        key: info.name,
+        credential: credential.to_owned(),
+    })
 }
 
 /// What a sealed secret is bound to: a file cannot be passed off as another key.

@@ -2,10 +2,13 @@
 
 mod alone;
 mod backend;
+mod credential;
 mod error;
 mod file;
 mod hsm;
 mod keyring;
+mod keyring_credential;
+mod keyring_error;
 mod local;
 mod mnemonic;
 mod reseal;
@@ -18,7 +21,8 @@ pub use error::KeyError;
 pub use file::{FileError, check_private_dir, read_credential, read_private, write_private};
 pub use hpc_hsm::{COMMAND as HSM_COMMAND, HsmError, Options as HsmOptions};
 pub use hsm::helper as hsm_helper;
-pub use keyring::{KeyInfo, Keyring, KeyringError};
+pub use keyring::{KeyInfo, Keyring};
+pub use keyring_error::KeyringError;
 pub use local::LocalKey;
 pub use mnemonic::{DEFAULT_PATH, Mnemonic};
 pub use reseal::Resealed;

@@ -6,7 +6,8 @@ use zeroize::Zeroizing;
 
 use super::backend::Backend;
 use super::file::Written;
-use super::keyring::{Keyring, KeyringError, MIN_PASSPHRASE, Secret, bound};
+use super::keyring::{Keyring, Secret, bound};
+use super::keyring_error::{KeyringError, MIN_PASSPHRASE};
 use super::seal::{self, Passphrase};
 
 /// The keys of a keyring under another passphrase: on disk, and not in their places yet.

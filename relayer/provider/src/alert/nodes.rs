@@ -1,17 +1,15 @@
 //! What the chain says about nodes, as alerts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::node::{NodeState, Prior};
 use hpc_schema::registry::Event;
-use tokio::task::yield_now;
 
 use super::book::{self, Alert, node_key};
 use crate::db::Conn;
 use crate::events;
-use crate::registry::Node;
+use crate::registry::{Node, Registry};
 use crate::store::{Store, StoreError};
 
 /// The state's own alert.
@@ -26,8 +24,6 @@ fn of_state(state: NodeState) -> Option<&'static str> {
 
 const OF_STATES: [&str; 3] = ["node_stale", "node_offline", "node_deregistered"];
 const OF_JOBS: [&str; 2] = ["jobs_at_risk", "jobs_failed"];
-/// After so many nodes others have the thread.
-const A_STRETCH: usize = 512;
 
 /// Raises and resolves what follows from an event of this node; part of the commit that takes it in.
 pub(crate) async fn on_event(
@@ -88,7 +84,7 @@ pub(crate) async fn on_event(
 
 /// Raises and resolves what the events did not tell: of the time before the store was new. Only of nodes whose record is of a
 /// block that has been taken in, and newer than the node's last event.
-pub(super) async fn compare(store: &Store, nodes: &[Arc<Node>], now_ms: u64) -> Result<(), StoreError> {
+pub(super) async fn compare(store: &Store, registry: &Registry, now_ms: u64) -> Result<(), StoreError> {
     let Some(followed) = events::followed(store.reader()).await? else {
         return Ok(());
     };
@@ -100,24 +96,27 @@ pub(super) async fn compare(store: &Store, nodes: &[Arc<Node>], now_ms: u64) -> 
         let names = by_node.entry((&alert.cluster, &alert.node)).or_default();
         names.push(&alert.name);
     }
-    let mut differs = Vec::new();
-    for (at, node) in nodes.iter().enumerate() {
-        if at % A_STRETCH == 0 {
-            // Others need the thread in between.
-            yield_now().await;
-        }
-        if node.height > followed {
-            continue;
-        }
-        let wrong = of_state(node.chain.recorded_state);
+    let has = |node: &Node, name: &str| {
         let names = by_node.get(&(node.cluster_id.as_str(), node.node_id.as_str()));
-        let has = |name: &str| names.is_some_and(|names| names.contains(&name));
-        let lacks =
-            wrong.is_some_and(|name| name != "node_deregistered" && !has(name)) && node.chain.drain.is_none();
-        let too_much = OF_STATES.iter().any(|name| Some(*name) != wrong && has(name));
-        if !lacks && !too_much {
-            continue;
-        }
+        names.is_some_and(|names| names.contains(&name))
+    };
+    let lacks = |node: &Node| {
+        let wrong = of_state(node.chain.recorded_state);
+        wrong.is_some_and(|name| name != "node_deregistered" && !has(node, name))
+            && node.chain.drain.is_none()
+    };
+    let has_too_much = |node: &Node| {
+        let wrong = of_state(node.chain.recorded_state);
+        OF_STATES
+            .iter()
+            .any(|name| Some(*name) != wrong && has(node, name))
+    };
+    let doubtful = registry
+        .those(|n| n.height <= followed && (lacks(n) || has_too_much(n)))
+        .await;
+    let mut differs = Vec::new();
+    for node in &doubtful {
+        let (wrong, too_much) = (of_state(node.chain.recorded_state), has_too_much(node));
         // Whether an absent one was left out on purpose only its event can tell.
         match events::last_height(store.reader(), &node.cluster_id, &node.node_id).await? {
             Some(last) if last > node.height => {}

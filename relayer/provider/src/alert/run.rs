@@ -114,7 +114,7 @@ async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>)
                 if alone {
                     own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
                 }
-                nodes::compare(&parts.store, &parts.registry.nodes(), now).await?;
+                nodes::compare(&parts.store, &parts.registry, now).await?;
                 let mut tx = parts.store.begin().await?;
                 book::end_silent(&mut tx, now.saturating_sub(SILENT_MS), now).await?;
                 book::forget(&mut tx, sinks.len(), parts.wait_ms(), now).await?;

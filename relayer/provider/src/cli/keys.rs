@@ -77,22 +77,26 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             prefix,
         } => {
             let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
-            // Beside one in an HSM another is sealed.
+            // Beside one that is not in the keyring itself another is sealed.
             let backend = match relayer.backend {
-                Backend::Pkcs11 => Backend::File,
+                Backend::Pkcs11 | Backend::Credential => Backend::File,
                 other => other,
             };
             let keyring = Keyring::open(&home.keyring(), backend)?;
-            match place.hsm()? {
-                Some(_) if import.is_some() => {
+            let added: anyhow::Result<KeyInfo> = match (place.hsm()?, place.credential()) {
+                (Some(_), _) if import.is_some() => {
                     bail!("--import: an HSM makes its own key, or has it already (--pkcs11-id)")
                 }
-                Some((options, id)) => {
-                    let added = keyring.add_hsm(&name, &options, id.as_deref());
-                    added.map_err(|e| with_code(e.into()))?
+                (_, Some(_)) if import.is_some() => {
+                    bail!("--import: the key is what the credential holds (--key-credential)")
                 }
-                None => add_key(&keyring, &name, import.as_deref()).map_err(with_code)?,
+                (Some((options, id)), _) => keyring
+                    .add_hsm(&name, &options, id.as_deref())
+                    .map_err(Into::into),
+                (None, Some(credential)) => keyring.add_credential(&name, credential).map_err(Into::into),
+                (None, None) => add_key(&keyring, &name, import.as_deref()),
             };
+            added.map_err(with_code)?;
             let row = find(&name, prefix)?;
             let detail =
                 json!({ "address": row.address, "imported": import.is_some(), "backend": row.backend });

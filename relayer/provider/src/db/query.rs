@@ -1,14 +1,20 @@
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::{Stream, TryStreamExt as _};
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{AssertSqlSafe, Error, Postgres, SqlSafeStr as _, Sqlite};
+use tokio::task::yield_now;
 
 use super::conn::{Conn, Held, Pool, Side};
 use super::dialect;
 use super::row::Row;
 use super::value::Value;
+
+/// After so many rows others have the thread.
+const A_STRETCH: usize = 128;
 
 /// A statement and its parameters.
 #[derive(Debug)]
@@ -146,6 +152,35 @@ impl<'q> Query<'q> {
         })
     }
 
+    /// Has `read` see each of its rows. None is kept, and others have the thread after every few: a table may have thousands.
+    ///
+    /// # Errors
+    /// What the database says, or `read`, which sees no more then.
+    pub async fn fetch_each<E: From<Error>>(
+        self,
+        on: impl Into<Target<'_>>,
+        read: impl FnMut(&Row) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match on.into() {
+            Target::Conn(conn) => self.each_on(conn.side()?, read).await,
+            Target::Pool(pool) => {
+                let mut held = pool.acquire().await?;
+                self.each_on(held.side()?, read).await
+            }
+        }
+    }
+
+    async fn each_on<E: From<Error>>(
+        self,
+        side: Side<'_>,
+        read: impl FnMut(&Row) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match side {
+            Side::Sqlite(conn) => in_pieces(self.sqlite().fetch(conn).map_ok(Row::Sqlite), read).await,
+            Side::Postgres(conn) => in_pieces(self.postgres().fetch(conn).map_ok(Row::Postgres), read).await,
+        }
+    }
+
     pub(super) fn sqlite(self) -> SqliteQuery {
         let sql = match self.sql {
             Cow::Borrowed(sql) => sql.into_sql_str(),
@@ -174,6 +209,22 @@ impl<'q> Query<'q> {
         }
         query
     }
+}
+
+async fn in_pieces<E: From<Error>>(
+    rows: impl Stream<Item = Result<Row, Error>>,
+    mut read: impl FnMut(&Row) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rows = pin!(rows);
+    let mut seen: usize = 0;
+    while let Some(row) = rows.try_next().await? {
+        read(&row)?;
+        seen = seen.wrapping_add(1);
+        if seen.is_multiple_of(A_STRETCH) {
+            yield_now().await;
+        }
+    }
+    Ok(())
 }
 
 async fn sqlite_optional(

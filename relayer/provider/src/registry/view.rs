@@ -91,8 +91,8 @@ impl Registry {
     }
 
     /// Every node.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<Arc<Node>> {
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.read().all().cloned().collect()
     }
 

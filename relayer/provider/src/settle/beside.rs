@@ -9,13 +9,12 @@ use hpc_schema::time::UnixSeconds;
 use super::duty::would_step;
 use crate::registry::Node;
 
-/// What else is in the pages of some nodes.
+/// What else is in the pages of some nodes. Pure.
 #[derive(Debug)]
-pub(super) struct Beside<'n> {
-    /// The other nodes there.
-    nodes: Vec<&'n Arc<Node>>,
-    /// Slots without one of those chosen, as far as the pages are long.
-    pub(super) slots: u64,
+pub(super) struct Beside {
+    clusters: HashMap<ClusterId, Chosen>,
+    until: UnixSeconds,
+    stepping: u64,
 }
 
 /// What is chosen of a cluster.
@@ -29,52 +28,59 @@ struct Chosen {
     last: u16,
 }
 
-/// What is in the pages of `chosen` beside them.
-pub(super) fn beside<'n>(known: &'n [Arc<Node>], chosen: &[&Arc<Node>]) -> Beside<'n> {
-    let mut clusters: HashMap<&ClusterId, Chosen> = HashMap::new();
-    for node in chosen {
-        let of = clusters.entry(&node.cluster_id).or_default();
-        of.pages.insert(node.chain.page, 0);
-        of.nodes.insert((node.chain.page, node.chain.slot));
-    }
-    let mut nodes = Vec::new();
-    for group in known.chunk_by(|a, b| a.cluster_id == b.cluster_id) {
-        let of = group
-            .first()
-            .and_then(|first| clusters.get_mut(&first.cluster_id));
-        let Some(of) = of else { continue };
-        for node in group {
-            let (page, slot) = (node.chain.page, node.chain.slot);
-            of.last = of.last.max(page);
-            let Some(used) = of.pages.get_mut(&page) else {
-                continue;
-            };
-            *used = (*used).max(u64::from(slot).saturating_add(1));
-            if !of.nodes.contains(&(page, slot)) {
-                nodes.push(node);
+impl Beside {
+    /// In the pages of `chosen`; states are looked at up to `until` (UNIX seconds). All nodes are to be seen, one after another.
+    pub(super) fn of(chosen: &[&Arc<Node>], until: u64) -> Self {
+        let mut clusters: HashMap<ClusterId, Chosen> = HashMap::new();
+        for group in chosen.chunk_by(|a, b| a.cluster_id == b.cluster_id) {
+            let Some(first) = group.first() else { continue };
+            let of = clusters.entry(first.cluster_id.clone()).or_default();
+            for node in group {
+                of.pages.insert(node.chain.page, 0);
+                of.nodes.insert((node.chain.page, node.chain.slot));
             }
         }
-    }
-    let mut slots: u64 = 0;
-    for of in clusters.values() {
-        for (page, used) in &of.pages {
-            // All pages of a cluster but its last have been full once, and a page never becomes shorter.
-            let full = *page < of.last;
-            slots = slots.saturating_add(if full { u64::from(PAGE_SLOTS) } else { *used });
+        Self {
+            clusters,
+            until: UnixSeconds(until),
+            stepping: 0,
         }
     }
-    let mine: usize = clusters.values().map(|of| of.nodes.len()).sum();
-    Beside {
-        nodes,
-        slots: slots.saturating_sub(u64::try_from(mine).unwrap_or(u64::MAX)),
-    }
-}
 
-/// How many of those beside may change state before `until` (UNIX seconds): they cost gas that a simulation now does not see.
-pub(super) fn may_step(beside: &Beside<'_>, params: &Params, until: u64) -> u64 {
-    let until = UnixSeconds(until);
-    let steps = beside.nodes.iter().filter(|n| would_step(n, params, until));
-    u64::try_from(steps.count()).unwrap_or(u64::MAX)
+    /// One of all nodes.
+    pub(super) fn see(&mut self, node: &Node, params: &Params) {
+        let Some(of) = self.clusters.get_mut(&node.cluster_id) else {
+            return;
+        };
+        let (page, slot) = (node.chain.page, node.chain.slot);
+        of.last = of.last.max(page);
+        let Some(used) = of.pages.get_mut(&page) else {
+            return;
+        };
+        *used = (*used).max(u64::from(slot).saturating_add(1));
+        if !of.nodes.contains(&(page, slot)) && would_step(node, params, self.until) {
+            self.stepping = self.stepping.saturating_add(1);
+        }
+    }
+
+    /// How many nodes beside those chosen may change state: they cost gas that a simulation now does not see.
+    pub(super) fn stepping(&self) -> u64 {
+        self.stepping
+    }
+
+    /// Slots without one of those chosen, as far as the pages are long.
+    pub(super) fn slots(&self) -> u64 {
+        let mut slots: u64 = 0;
+        for of in self.clusters.values() {
+            for (page, used) in &of.pages {
+                // All pages of a cluster but its last have been full once, and a page never becomes shorter.
+                let full = *page < of.last;
+                slots = slots.saturating_add(if full { u64::from(PAGE_SLOTS) } else { *used });
+            }
+        }
+        let mine: usize = self.clusters.values().map(|of| of.nodes.len()).sum();
+        slots.saturating_sub(u64::try_from(mine).unwrap_or(u64::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -110,14 +116,14 @@ mod tests {
         let of = |chosen: &[(&str, &str)]| {
             let is = |n: &&Arc<Node>| chosen.contains(&(n.cluster_id.as_str(), n.node_id.as_str()));
             let chosen: Vec<_> = nodes.iter().filter(is).collect();
-            let beside = beside(&nodes, &chosen);
-            let steps = may_step(&beside, &Params::default(), 1_010);
-            (beside.slots, beside.nodes.len(), steps)
+            let mut beside = Beside::of(&chosen, 1_010);
+            nodes.iter().for_each(|n| beside.see(n, &Params::default()));
+            (beside.slots(), beside.stepping())
         };
-        assert_eq!(of(&[("hpc-cluster-1", "node-a")]), (63, 1, 0));
-        assert_eq!(of(&[("hpc-cluster-1", "node-c")]), (4, 1, 1));
+        assert_eq!(of(&[("hpc-cluster-1", "node-a")]), (63, 0));
+        assert_eq!(of(&[("hpc-cluster-1", "node-c")]), (4, 1));
         let all = ["node-a", "node-b", "node-c", "node-d"].map(|node| ("hpc-cluster-1", node));
-        assert_eq!(of(&all), (62 + 3, 0, 0));
-        assert_eq!(of(&[("hpc-cluster-2", "node-b")]), (0, 0, 0));
+        assert_eq!(of(&all), (62 + 3, 0));
+        assert_eq!(of(&[("hpc-cluster-2", "node-b")]), (0, 0));
     }
 }

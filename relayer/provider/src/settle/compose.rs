@@ -15,7 +15,7 @@ use hpc_schema::report::batch::{EncodeError as BatchError, Outgoing, encode};
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 use tokio::task::yield_now;
 
-use super::beside::{beside, may_step};
+use super::beside::Beside;
 use super::driver::Driver;
 use super::duty::{pages, would_step};
 use super::fit::{CHECK_AGAIN, Load, ReportLoad, STEP};
@@ -62,13 +62,21 @@ pub(super) struct Reports {
     pub(super) margin: u64,
 }
 
-/// The reports that are due now, if any are; their pages are this key's from here on.
-pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Reports>, ComposeError> {
+/// The reports that are due now, if any are; their pages are this key's from here on. `looked`: what waits, if that has just been
+/// looked at.
+pub(super) async fn reports(
+    driver: &Driver,
+    looked: Option<Queue>,
+    now_ms: u64,
+) -> Result<Option<Reports>, ComposeError> {
     let (store, registry) = (&driver.store, &driver.registry);
     let signer = &driver.signers.name;
     let limits = driver.limits();
-    let free = queue::read(store, registry, &driver.backlog, limits.max_size, now_ms)
-        .await?
+    let waits = match looked {
+        Some(waits) => waits,
+        None => queue::read(store, registry, &driver.backlog, limits.max_size, now_ms).await?,
+    };
+    let free = waits
         .without(&driver.claims.others(signer))
         .past(&driver.apart, now_ms);
     let Queue { waiting, of, .. } = free;
@@ -143,21 +151,20 @@ pub(super) async fn reports(driver: &Driver, now_ms: u64) -> Result<Option<Repor
     yield_now().await;
     // As long as it lives, and a few seconds for clocks.
     let until = now_ms / 1000 + driver.machine.lifetime_ms / 1000 + 10;
-    let (known, params) = (registry.nodes(), registry.params());
+    let params = registry.params();
     let nodes: Vec<_> = items.iter().map(|i| i.3).collect();
-    yield_now().await;
-    let beside = beside(&known, &nodes);
-    yield_now().await;
-    let stepping = may_step(&beside, &params, until);
+    let mut beside = Beside::of(&nodes, until);
+    registry.each(|node| beside.see(node, &params)).await;
     // A bad signature in the batch costs every item a second check.
-    let margin = stepping
+    let margin = beside
+        .stepping()
         .saturating_mul(STEP)
         .saturating_add(count(items.len()).saturating_mul(CHECK_AGAIN));
     let carried: Vec<_> = items
         .iter()
         .map(|(_, _, section, node)| (*node, section.as_ref().map(Vec::len)))
         .collect();
-    let load = load(&carried, beside.slots, &params, UnixSeconds(now_ms / 1000));
+    let load = load(&carried, beside.slots(), &params, UnixSeconds(now_ms / 1000));
     Ok(Some(Reports {
         message,
         members: items.into_iter().map(|i| i.0).collect(),

@@ -37,8 +37,14 @@ pub fn would_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
 /// A sweep signed now is in a block some seconds later: a node that would be stepped by then is looked at as one that is.
 const AHEAD_SECONDS: u64 = 15;
 
+/// Whether a sweep that is signed at `now` may step this node.
+#[must_use]
+pub fn may_step(node: &Node, params: &Params, now: UnixSeconds) -> bool {
+    would_step(node, params, now.plus(AHEAD_SECONDS))
+}
+
 /// The clusters that a sweep would change something in, and whether each may be swept: not while a report of a node that the
-/// sweep would step has not ended, for it could save the node.
+/// sweep would step has not ended, for it could save the node. Only nodes that [`may_step`] count.
 #[must_use]
 pub fn sweeps(
     nodes: &[Arc<Node>],
@@ -48,8 +54,7 @@ pub fn sweeps(
 ) -> BTreeMap<ClusterId, bool> {
     // Of each cluster: whether a node would be stepped now, and whether none that would be by then is waited for.
     let mut clusters: BTreeMap<&ClusterId, (bool, bool)> = BTreeMap::new();
-    let soon = now.plus(AHEAD_SECONDS);
-    for node in nodes.iter().filter(|n| would_step(n, params, soon)) {
+    for node in nodes.iter().filter(|n| may_step(n, params, now)) {
         let held = unsettled.contains(&(node.cluster_id.clone(), node.node_id.clone()));
         let (due, free) = clusters.entry(&node.cluster_id).or_insert((false, true));
         *due |= would_step(node, params, now);
@@ -82,22 +87,16 @@ pub struct Extent {
     pub deregistered: u64,
 }
 
-/// What a sweep of a cluster that is signed at `now` finds.
+/// What a sweep of a cluster with these nodes that is signed at `now` finds.
 #[must_use]
-pub fn extent(nodes: &[Arc<Node>], cluster: &ClusterId, params: &Params, now: UnixSeconds) -> Extent {
+pub fn extent(nodes: &[Arc<Node>], params: &Params, now: UnixSeconds) -> Extent {
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-    let of: Vec<_> = nodes.iter().filter(|n| n.cluster_id == *cluster).collect();
-    let soon = now.plus(AHEAD_SECONDS);
-    let stepped: Vec<_> = of
-        .iter()
-        .copied()
-        .filter(|n| would_step(n, params, soon))
-        .collect();
+    let stepped: Vec<_> = nodes.iter().filter(|n| may_step(n, params, now)).collect();
     // From OFFLINE there is one step.
     let offline = |n: &&&Arc<Node>| n.chain.recorded_state == NodeState::Offline;
     let deregistered = stepped.iter().filter(offline).count();
     Extent {
-        pages: pages(of.iter().copied()),
+        pages: pages(nodes.iter()),
         stepped_pages: pages(stepped.iter().copied()),
         steps: count(stepped.len().saturating_sub(deregistered)),
         deregistered: count(deregistered),
@@ -205,8 +204,10 @@ mod tests {
             registry.set_node(&cluster.parse().unwrap(), silent, 1, UnixSeconds(0));
         }
         let of = |cluster: &str, now| {
-            let cluster = cluster.parse().unwrap();
-            let found = extent(&registry.nodes(), &cluster, &Params::default(), UnixSeconds(now));
+            let cluster: ClusterId = cluster.parse().unwrap();
+            let mut nodes = registry.nodes();
+            nodes.retain(|n| n.cluster_id == cluster);
+            let found = extent(&nodes, &Params::default(), UnixSeconds(now));
             [found.pages, found.stepped_pages, found.steps, found.deregistered]
         };
         assert_eq!(of("hpc-cluster-1", 1_980), [3, 2, 2, 0]);

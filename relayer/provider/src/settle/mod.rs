@@ -10,6 +10,7 @@ mod ending;
 pub mod fit;
 mod former;
 mod heads;
+mod known;
 pub mod outcome;
 pub mod plan;
 mod queue;

@@ -1,23 +1,21 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::node::NodeState;
 use hpc_schema::registry::Params;
 use hpc_schema::report::MAX_AGE_SECONDS;
 use tokio::task::yield_now;
 
 use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
-use super::plan::{LAPSE_MARGIN_MS, Waiting};
-use crate::db;
+use super::known::{Known, lapses_at};
+use super::plan::Waiting;
+use crate::db::{self, Row};
 use crate::registry::{Node, Registry};
 use crate::spool::{self, Backlog, End, EndedAs, Meta, Readable};
 use crate::store::{Store, StoreError, text};
 
-/// While a state is about to lapse, the queue is looked at so often: each look reads all of it.
-const LAPSE_LOOK_MS: u64 = 5_000;
 /// After so many reports others have the thread.
 pub(super) const A_STRETCH: usize = 256;
 /// A report within this time of its five minutes would not arrive any more.
@@ -28,7 +26,7 @@ const AGE_MARGIN_SECONDS: u64 = 10;
 pub(super) struct Queue {
     pub(super) waiting: Vec<Waiting>,
     pub(super) of: Vec<(Meta, Arc<Node>)>,
-    /// When a report that comes from now on may have to go first; see [`next_lapse`].
+    /// When a report that comes from now on may have to go first; see [`Known::next_lapse`].
     pub(super) next_lapse: Option<u64>,
 }
 
@@ -43,6 +41,9 @@ impl Queue {
 
     /// Without the nodes that let others pass.
     pub(super) fn past(self, apart: &Apart<NodeKey>, now_ms: u64) -> Self {
+        if apart.is_empty() {
+            return self;
+        }
         self.of_those(|_, meta| !apart.holds(&(meta.cluster_id.clone(), meta.node_id.clone()), now_ms))
     }
 
@@ -110,15 +111,19 @@ pub(super) async fn read(
         queue.waiting.push(waiting(&meta, &node, &params));
         queue.of.push((meta, node));
     }
-    yield_now().await;
-    let known = registry.nodes();
-    yield_now().await;
-    queue.next_lapse = next_lapse(&known, &params, now_ms);
-    yield_now().await;
+    let mut known = Known::at(now_ms);
+    registry.each(|node| known.see(node, &params)).await;
+    queue.next_lapse = known.next_lapse();
     if queue.waiting.len() >= full {
-        let absent = absent(&known, &queue.of);
-        for w in &mut queue.waiting {
-            w.absent = absent.get(&(&w.cluster_id, w.page)).copied().unwrap_or(0);
+        for waits in queue.of.chunks(A_STRETCH) {
+            waits.iter().for_each(|(_, node)| known.waits(node));
+            yield_now().await;
+        }
+        for waiting in queue.waiting.chunks_mut(A_STRETCH) {
+            for w in waiting {
+                w.absent = known.absent(&w.cluster_id, w.page);
+            }
+            yield_now().await;
         }
     }
     if !over.is_empty() {
@@ -157,54 +162,6 @@ fn too_old(meta: &Meta, now_ms: u64) -> Option<End> {
         .then(|| End::local(EndedAs::Refused, Some(Code::TimestampExpired)))
 }
 
-/// Whether the chain's record has a node as one that reports.
-fn is_live(node: &Node) -> bool {
-    matches!(
-        node.chain.recorded_state,
-        NodeState::Active | NodeState::Draining | NodeState::Drained
-    )
-}
-
-/// When a node's state lapses without another report, or has lapsed, milliseconds.
-fn lapses_at(node: &Node, params: &Params) -> Option<u64> {
-    let state = node.chain.recorded_state;
-    let lapses = is_live(node) || matches!(state, NodeState::Stale | NodeState::Offline);
-    let at = node
-        .chain
-        .last_heartbeat
-        .plus(u64::from(params.heartbeat_timeout));
-    lapses.then(|| at.0.saturating_mul(1000))
-}
-
-/// When a report that comes from now on may have to go first, for a state that lapses: settlement looks then, and every few
-/// seconds until it has lapsed.
-pub(super) fn next_lapse(nodes: &[Arc<Node>], params: &Params, now_ms: u64) -> Option<u64> {
-    let to_come = nodes
-        .iter()
-        .filter_map(|n| lapses_at(n, params))
-        .filter(|at| *at > now_ms);
-    let first = to_come.min()?.saturating_sub(LAPSE_MARGIN_MS);
-    Some(first.max(now_ms.saturating_add(LAPSE_LOOK_MS)))
-}
-
-/// Of each page how many live nodes there are of which no report waits.
-fn absent<'n>(
-    known: &'n [Arc<Node>],
-    waiting: &'n [(Meta, Arc<Node>)],
-) -> HashMap<(&'n ClusterId, u16), u16> {
-    let mut absent: HashMap<(&ClusterId, u16), u16> = HashMap::new();
-    for node in known.iter().filter(|n| is_live(n)) {
-        let of_page = absent.entry((&node.cluster_id, node.chain.page)).or_default();
-        *of_page = of_page.saturating_add(1);
-    }
-    for (_, node) in waiting.iter().filter(|(_, n)| is_live(n)) {
-        if let Some(of_page) = absent.get_mut(&(&node.cluster_id, node.chain.page)) {
-            *of_page = of_page.saturating_sub(1);
-        }
-    }
-    absent
-}
-
 fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
     let known = meta.section_digest == Some(node.section_digest);
     Waiting {
@@ -221,13 +178,12 @@ fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
 
 /// The nodes of which a report has been accepted and has not ended.
 pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, NodeId)>, StoreError> {
-    let rows = db::query(
+    let query = db::query(
         "SELECT cluster_id, node_id FROM waiting UNION SELECT cluster_id, node_id FROM batch_report",
-    )
-    .fetch_all(store.reader())
-    .await?;
+    );
+    let read = |row: &Row| -> Result<NodeKey, _> { Ok((text(row, "cluster_id")?, text(row, "node_id")?)) };
     // What names no node is of none.
-    let known = Readable::<NodeKey>::of(&rows, |row| Ok((text(row, "cluster_id")?, text(row, "node_id")?)))?;
+    let known = Readable::of(query, store.reader(), read).await?;
     Ok(known.rows.into_iter().collect())
 }
 
@@ -235,15 +191,9 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
 /// arrival; no cluster is swept while the database is behind for a part of it.
 const ON_THE_WAY_MS: u64 = 10_000;
 
-/// The nodes of which a report was accepted a moment ago, and is not on chain.
-pub(super) fn just_accepted(
-    nodes: &[Arc<Node>],
-    now_ms: u64,
-) -> impl Iterator<Item = (ClusterId, NodeId)> + '_ {
-    nodes
-        .iter()
-        .filter(move |n| n.acked > n.chain.sequence && now_ms.saturating_sub(n.received_at) < ON_THE_WAY_MS)
-        .map(|n| (n.cluster_id.clone(), n.node_id.clone()))
+/// Whether a report of the node was accepted a moment ago, and is not on chain.
+pub(super) fn is_just_accepted(node: &Node, now_ms: u64) -> bool {
+    node.acked > node.chain.sequence && now_ms.saturating_sub(node.received_at) < ON_THE_WAY_MS
 }
 
 #[cfg(test)]
@@ -322,58 +272,5 @@ mod tests {
         assert!(unsettled(&store).await.unwrap().is_empty());
         drop((spool, backlog));
         task.await.unwrap();
-    }
-
-    #[test]
-    fn a_report_may_have_to_go_first_from_a_while_before_the_first_state_lapses_until_it_has() {
-        let registry = Registry::new("c", "k");
-        let params = Params::default();
-        let timeout = u64::from(params.heartbeat_timeout) * 1_000;
-        for (name, recorded_state, last_heartbeat) in [
-            ("node-a", NodeState::Active, 1_000),
-            ("node-b", NodeState::Drained, 1_300),
-            ("node-c", NodeState::Pending, 900),
-            ("node-d", NodeState::Offline, 10),
-        ] {
-            let node = RelayView {
-                node_id: name.parse().unwrap(),
-                recorded_state,
-                last_heartbeat: UnixSeconds(last_heartbeat),
-                ..view()
-            };
-            registry.set_node(&"hpc-cluster-1".parse().unwrap(), node, 1, UnixSeconds(0));
-        }
-        let nodes = registry.nodes();
-        let next = |now| next_lapse(&nodes, &params, now);
-        let first = 1_000_000 + timeout;
-        let margin = LAPSE_MARGIN_MS;
-        assert_eq!(next(1_000_000), Some(first - margin));
-        assert_eq!(next(first - 9_000), Some(first - 9_000 + LAPSE_LOOK_MS));
-        assert_eq!(next(first), Some(first + 300_000 - margin));
-        assert_eq!(next(first + 300_000), None);
-    }
-
-    #[test]
-    fn a_page_lacks_the_live_nodes_of_which_no_report_waits() {
-        let registry = Registry::new("c", "k");
-        for (slot, page, name, recorded_state) in [
-            (0, 0, "node-a", NodeState::Active),
-            (1, 0, "node-b", NodeState::Draining),
-            (2, 0, "node-c", NodeState::Stale),
-            (3, 0, "node-d", NodeState::Pending),
-            (0, 1, "node-e", NodeState::Drained),
-        ] {
-            let node = RelayView {
-                node_id: name.parse().unwrap(),
-                page,
-                slot,
-                recorded_state,
-                ..view()
-            };
-            registry.set_node(&"hpc-cluster-1".parse().unwrap(), node, 1, UnixSeconds(0));
-        }
-        let (nodes, cluster): (_, ClusterId) = (registry.nodes(), "hpc-cluster-1".parse().unwrap());
-        let of = |page| absent(&nodes, &[]).get(&(&cluster, page)).copied();
-        assert_eq!((of(0), of(1), of(2)), (Some(2), Some(1), None));
     }
 }

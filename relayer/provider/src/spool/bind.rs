@@ -7,7 +7,7 @@ use super::history::{self, End, EndedAs};
 use super::mend;
 use super::rows::Member;
 use crate::db::many::{self, Sized};
-use crate::db::{self, Conn};
+use crate::db::{self, Conn, Row};
 use crate::prove;
 use crate::store::{StoreError, int, sequence};
 
@@ -141,11 +141,14 @@ pub(super) async fn uncount(conn: &mut Conn, m: &Member) -> Result<bool, StoreEr
 /// # Errors
 /// If the store fails.
 pub async fn members(conn: &mut Conn, batch: u64) -> Result<Vec<Member>, StoreError> {
-    let rows = db::query("SELECT * FROM batch_report WHERE batch_id = ? ORDER BY item")
-        .bind(int(batch))
-        .fetch_all(conn)
-        .await?;
-    rows.iter().map(Member::read).collect()
+    let query = db::query("SELECT * FROM batch_report WHERE batch_id = ? ORDER BY item").bind(int(batch));
+    let mut all = Vec::new();
+    let take = |row: &Row| {
+        all.push(Member::read(row)?);
+        Ok::<(), StoreError>(())
+    };
+    query.fetch_each(conn, take).await?;
+    Ok(all)
 }
 
 /// Puts a report of a dead transaction back into the queue; if a newer one waits, that one's record takes

@@ -4,7 +4,7 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 
 use crate::db::many::{self, Sized};
-use crate::db::{self, Conn, Pool, Row};
+use crate::db::{self, Conn, Pool, Query, Row, Target};
 use crate::prove::Which;
 use crate::store::{StoreError, bytes, opt_uint, sequence, text, uint};
 
@@ -105,20 +105,42 @@ pub struct Readable<T> {
 }
 
 impl<T> Readable<T> {
-    pub(crate) fn of(rows: &[Row], read: impl Fn(&Row) -> Result<T, StoreError>) -> Result<Self, StoreError> {
-        let mut all = Self {
-            rows: Vec::with_capacity(rows.len()),
-            broken: false,
-        };
-        for row in rows {
+    /// The rows of a query, each as `read` makes it.
+    pub(crate) async fn of(
+        query: Query<'_>,
+        on: impl Into<Target<'_>>,
+        read: impl Fn(&Row) -> Result<T, StoreError>,
+    ) -> Result<Self, StoreError> {
+        let mut all = Self::default();
+        all.take(query, on, read).await?;
+        Ok(all)
+    }
+
+    async fn take(
+        &mut self,
+        query: Query<'_>,
+        on: impl Into<Target<'_>>,
+        read: impl Fn(&Row) -> Result<T, StoreError>,
+    ) -> Result<(), StoreError> {
+        let take = |row: &Row| {
             match read(row) {
-                Ok(one) => all.rows.push(one),
+                Ok(one) => self.rows.push(one),
                 // One that names no node cannot be written anew.
-                Err(e) if e.is_unreadable() => all.broken |= key(row).is_ok(),
+                Err(e) if e.is_unreadable() => self.broken |= key(row).is_ok(),
                 Err(e) => return Err(e),
             }
+            Ok(())
+        };
+        query.fetch_each(on, take).await
+    }
+}
+
+impl<T> Default for Readable<T> {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            broken: false,
         }
-        Ok(all)
     }
 }
 
@@ -153,15 +175,13 @@ pub struct Meta {
 /// # Errors
 /// If the store fails.
 pub async fn metas(pool: &Pool) -> Result<Readable<Meta>, StoreError> {
-    let rows = db::query(
+    let query = db::query(
         "SELECT w.cluster_id, w.node_id, w.epoch, w.sequence, w.queued_at, substr(w.report, 1, 4) AS time,
                 length(i.section) AS section_len, i.section_digest
          FROM waiting w JOIN intake i ON i.cluster_id = w.cluster_id AND i.node_id = w.node_id
          ORDER BY w.cluster_id, w.node_id",
-    )
-    .fetch_all(pool)
-    .await?;
-    Readable::of(&rows, |row| {
+    );
+    Readable::of(query, pool, |row| {
         // Without it the section travels with the report.
         let digest: Option<Vec<u8>> = row.try_get("section_digest").unwrap_or(None);
         Ok(Meta {
@@ -177,6 +197,7 @@ pub async fn metas(pool: &Pool) -> Result<Readable<Meta>, StoreError> {
             section_digest: digest.and_then(|d| d.try_into().ok()),
         })
     })
+    .await
 }
 
 /// How much waits, and since when.
@@ -229,17 +250,16 @@ pub async fn waiting_of(
     conn: &mut Conn,
     nodes: &[(&ClusterId, &NodeId)],
 ) -> Result<Readable<(Member, Option<Vec<u8>>)>, StoreError> {
-    let mut rows = Vec::with_capacity(nodes.len());
+    let read = |row: &Row| Ok((Member::read(row)?, row.try_get("section").unwrap_or(None)));
+    let mut all = Readable::default();
     for (some, statement) in many::split(nodes, &WAITING_OF) {
         let mut query = db::query(statement);
         for (cluster, node) in some {
             query = query.bind(cluster.as_str()).bind(node.as_str());
         }
-        rows.extend(query.fetch_all(&mut *conn).await?);
+        all.take(query, &mut *conn, read).await?;
     }
-    Readable::of(&rows, |row| {
-        Ok((Member::read(row)?, row.try_get("section").unwrap_or(None)))
-    })
+    Ok(all)
 }
 
 /// What has been accepted of a node.
@@ -292,8 +312,7 @@ pub(super) const INTAKES: &str =
 pub async fn intakes(pool: &Pool) -> Result<Vec<Intake>, StoreError> {
     // Gateways that share a store ask again and again.
     static TOLD: Once = Once::new();
-    let rows = db::query(INTAKES).fetch_all(pool).await?;
-    let all = Readable::of(&rows, Intake::read)?;
+    let all = Readable::of(db::query(INTAKES), pool, Intake::read).await?;
     if all.broken {
         TOLD.call_once(|| {
             tracing::error!(

@@ -1,4 +1,5 @@
-//! Chain keys in an HSM (SoftHSM2): the daemon as a process, which settles on the embedded chain with them.
+//! Chain keys that are not in the keyring, but in an HSM (SoftHSM2) or with systemd: the daemon as a process, which settles on the
+//! embedded chain with them.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
 #[path = "../it/agent.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod agent;
+mod credential;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod process;

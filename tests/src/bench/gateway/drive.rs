@@ -12,7 +12,7 @@ use tokio::time::sleep_until;
 
 use super::client::Connection;
 use super::heartbeats;
-use super::host::{Usage, machine_busy_ns, usage};
+use super::host::{Usage, machine_busy_ns, stolen_ns, usage};
 use super::known::Known;
 
 /// A node with an open connection and heartbeats that are signed already: signing is no part of what is measured.
@@ -41,6 +41,8 @@ pub struct Stretch {
     pub latencies: Vec<Duration>,
     /// Time that others kept a CPU busy, as a share of the stretch in per cent of one CPU.
     pub others_percent: u64,
+    /// Time in which the host kept a CPU from the machine, in thousandths of the stretch.
+    pub stolen_permille: u64,
 }
 
 impl Stretch {
@@ -119,9 +121,8 @@ impl Talker {
 /// # Errors
 /// If a heartbeat is not accepted.
 pub async fn run(pid: u32, talkers: Vec<Talker>, rate: Option<u32>) -> Result<(Stretch, Vec<Talker>)> {
-    let (before, machine) = (usage(pid)?, machine_busy_ns()?);
-    let own = usage(std::process::id())?;
-    let began = Instant::now();
+    let start = Start::new(pid)?;
+    let began = start.began;
     let (mut tasks, count) = (JoinSet::new(), u32::try_from(talkers.len())?);
     for (number, mut talker) in (0u32..).zip(talkers) {
         tasks.spawn(async move {
@@ -149,7 +150,7 @@ pub async fn run(pid: u32, talkers: Vec<Talker>, rate: Option<u32>) -> Result<(S
     }
     latencies.sort_unstable();
     let done = u64::try_from(latencies.len())?;
-    let stretch = stretch(pid, (before, own, machine), began, done, latencies)?;
+    let stretch = start.stretch(done, latencies)?;
     Ok((stretch, talkers))
 }
 
@@ -164,9 +165,8 @@ pub async fn handshakes(
     count: usize,
     width: usize,
 ) -> Result<Stretch> {
-    let (before, machine) = (usage(pid)?, machine_busy_ns()?);
-    let own = usage(std::process::id())?;
-    let (left, began) = (Arc::new(AtomicUsize::new(count)), Instant::now());
+    let start = Start::new(pid)?;
+    let left = Arc::new(AtomicUsize::new(count));
     let all: Arc<Vec<_>> = Arc::new(nodes.iter().map(|(_, tls)| Arc::clone(tls)).collect());
     let mut tasks = JoinSet::new();
     for _ in 0..width {
@@ -189,32 +189,51 @@ pub async fn handshakes(
     }
     latencies.sort_unstable();
     let done = u64::try_from(latencies.len())?;
-    stretch(pid, (before, own, machine), began, done, latencies)
+    start.stretch(done, latencies)
 }
 
-fn stretch(
+/// How things were as a stretch began.
+struct Start {
     pid: u32,
-    (before, own_before, machine): (Usage, Usage, u64),
+    server: Usage,
+    own: Usage,
+    busy_ns: u64,
+    stolen_ns: u64,
     began: Instant,
-    done: u64,
-    latencies: Vec<Duration>,
-) -> Result<Stretch> {
-    let took = began.elapsed();
-    let (after, own) = (usage(pid)?, usage(std::process::id())?);
-    if done == 0 {
-        bail!("nothing was done");
+}
+
+impl Start {
+    fn new(pid: u32) -> Result<Self> {
+        Ok(Self {
+            pid,
+            server: usage(pid)?,
+            own: usage(std::process::id())?,
+            busy_ns: machine_busy_ns()?,
+            stolen_ns: stolen_ns()?,
+            began: Instant::now(),
+        })
     }
-    let cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns);
-    let ours = cpu_ns + own.cpu_ns.saturating_sub(own_before.cpu_ns);
-    let others = machine_busy_ns()?.saturating_sub(machine).saturating_sub(ours);
-    let nanos = u64::try_from(took.as_nanos())?.max(1);
-    Ok(Stretch {
-        done,
-        took,
-        cpu_ns,
-        written: after.written.saturating_sub(before.written),
-        rss_kib: after.rss_kib,
-        latencies,
-        others_percent: others.saturating_mul(100) / nanos,
-    })
+
+    fn stretch(&self, done: u64, latencies: Vec<Duration>) -> Result<Stretch> {
+        let took = self.began.elapsed();
+        let (after, own) = (usage(self.pid)?, usage(std::process::id())?);
+        if done == 0 {
+            bail!("nothing was done");
+        }
+        let cpu_ns = after.cpu_ns.saturating_sub(self.server.cpu_ns);
+        let ours = cpu_ns + own.cpu_ns.saturating_sub(self.own.cpu_ns);
+        let busy = machine_busy_ns()?.saturating_sub(self.busy_ns);
+        let stolen = stolen_ns()?.saturating_sub(self.stolen_ns);
+        let nanos = u64::try_from(took.as_nanos())?.max(1);
+        Ok(Stretch {
+            done,
+            took,
+            cpu_ns,
+            written: after.written.saturating_sub(self.server.written),
+            rss_kib: after.rss_kib,
+            latencies,
+            others_percent: busy.saturating_sub(ours).saturating_mul(100) / nanos,
+            stolen_permille: stolen.saturating_mul(1000) / nanos,
+        })
+    }
 }

@@ -53,6 +53,21 @@ pub fn thread_cpu_ns() -> Result<u64> {
 /// # Errors
 /// If the system does not say.
 pub fn machine_busy_ns() -> Result<u64> {
+    // user, nice, system, irq, softirq, steal.
+    machine_ns(&[0, 1, 2, 5, 6, 7])
+}
+
+/// Time since the start of the machine in which the host kept a CPU from it that had work, in nanoseconds: it counts as time
+/// of whoever ran.
+///
+/// # Errors
+/// If the system does not say.
+pub fn stolen_ns() -> Result<u64> {
+    machine_ns(&[7])
+}
+
+/// Of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; ticks of 10 ms.
+fn machine_ns(columns: &[usize]) -> Result<u64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let line = stat.lines().next().context("an empty /proc/stat")?;
     let ticks: Vec<u64> = line
@@ -60,9 +75,8 @@ pub fn machine_busy_ns() -> Result<u64> {
         .skip(1)
         .filter_map(|n| n.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; ticks of 10 ms.
-    let busy = |at: &usize| ticks.get(*at).copied().unwrap_or(0);
-    Ok([0, 1, 2, 5, 6, 7].iter().map(busy).sum::<u64>() * 10_000_000)
+    let of = |at: &usize| ticks.get(*at).copied().unwrap_or(0);
+    Ok(columns.iter().map(of).sum::<u64>() * 10_000_000)
 }
 
 fn first_number(text: &str) -> Option<u64> {
@@ -89,5 +103,6 @@ mod tests {
         assert!(usage(pid).unwrap().cpu_ns > before.cpu_ns && before.rss_kib > 100);
         assert!(thread_cpu_ns().unwrap() > thread);
         assert!(machine_busy_ns().unwrap() > machine);
+        assert!(stolen_ns().unwrap() < machine_busy_ns().unwrap());
     }
 }

@@ -8,6 +8,9 @@ use serde_json::Value;
 /// Above so many per cent of a CPU taken by others the machine counts as busy.
 const BUSY: f64 = 15.0;
 
+/// Above so many thousandths taken by the host it counts as well, and what it took looks like time of who ran.
+const STOLEN: f64 = 10.0;
+
 /// Thousandths as a number for people.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -25,6 +28,9 @@ pub fn print(figures: &Value) -> Result<()> {
     }
     if get(figures, "others_busy_percent") > BUSY {
         println!("the machine was busy with something else: rates by CPU time hold, latencies may not");
+    }
+    if get(figures, "stolen_permille") > STOLEN {
+        println!("the host gave this machine's CPUs to others meanwhile: neither rates nor latencies hold");
     }
     for miss in misses(figures) {
         println!("beyond target: {miss}");

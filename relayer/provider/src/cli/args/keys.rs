@@ -22,7 +22,10 @@ pub(in crate::cli) enum KeysCommand {
         #[arg(long, default_value = "wasm")]
         prefix: String,
     },
-    /// Makes another chain key, beside the others and sealed like them, or in an HSM.
+    /// Makes another chain key, beside the others and sealed like them, or in an HSM; or takes one that systemd keeps.
+    #[command(after_help = "Examples:\n  virtengine-provider keys add relayer-2\n  \
+        systemd-run --pipe --wait --collect --uid=virtengine -p LoadCredentialEncrypted=relayer-2:/etc/credstore.encrypted/relayer-2 \\\n    \
+        virtengine-provider keys add relayer-2 --store credential --key-credential relayer-2")]
     Add {
         /// Name of the key.
         name: String,
@@ -91,6 +94,8 @@ pub(in crate::cli) enum Place {
     Keyring,
     /// In an HSM, which makes it and never gives it out.
     Pkcs11,
+    /// With systemd, which hands it over at each start as a credential.
+    Credential,
 }
 
 /// Where a new chain key lives, and how the daemon gets at it.
@@ -114,9 +119,18 @@ pub(in crate::cli) struct PlaceArgs {
     /// Name of a systemd credential with the token's PIN.
     #[arg(long, value_name = "NAME")]
     pin_credential: Option<String>,
+    /// Name of the systemd credential that is the key: a mnemonic.
+    #[arg(long, value_name = "NAME", required_if_eq("store", "credential"))]
+    key_credential: Option<String>,
 }
 
 impl PlaceArgs {
+    /// The systemd credential that is the key, if it is one.
+    pub(in crate::cli) fn credential(&self) -> Option<&str> {
+        let name = self.key_credential.as_deref();
+        name.filter(|_| self.store == Place::Credential)
+    }
+
     /// The HSM, and the key's id in it if it is there already; none: the keyring.
     ///
     /// # Errors

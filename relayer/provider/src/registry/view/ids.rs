@@ -94,27 +94,66 @@ impl Registry {
         next.take(most).cloned().collect()
     }
 
-    /// Draws up anew who can be measured.
-    pub async fn refresh_peers(&self, now_ms: u64) {
-        let clusters = self.clusters_with_nodes();
-        let mut all = HashMap::new();
-        for cluster in clusters {
-            let (mut peers, mut last) = (Vec::new(), None);
+    /// The next nodes after the one of this id, at most so many; none after the very last.
+    fn nodes_after(&self, cluster: &ClusterId, last: Option<NodeId>, most: usize) -> Vec<Arc<Node>> {
+        let inner = self.read();
+        let Some((ids, nodes)) = inner.ids.get(cluster).zip(inner.nodes.get(cluster)) else {
+            return Vec::new();
+        };
+        let next = ids.range((last.map_or(Unbounded, Excluded), Unbounded));
+        next.take(most).filter_map(|id| nodes.get(id).cloned()).collect()
+    }
+
+    /// Has `look` see every node, cluster by cluster and in their order; in pieces, so that answers do not wait for it.
+    pub async fn each(&self, mut look: impl FnMut(&Arc<Node>)) {
+        for cluster in self.clusters_with_nodes() {
+            let mut last = None;
             loop {
-                let ids = self.ids_after(&cluster, last.take(), SLICE);
-                let nodes = ids.iter().filter_map(|id| self.node(&cluster, id));
-                peers.extend(nodes.filter_map(|node| peer(&node, now_ms)));
-                last = ids.into_iter().last();
-                if last.is_none() {
-                    break;
-                }
+                let nodes = self.nodes_after(&cluster, last.take(), SLICE);
+                let Some(end) = nodes.last() else { break };
+                last = Some(end.node_id.clone());
+                nodes.iter().for_each(&mut look);
+                drop(nodes);
                 yield_now().await;
             }
-            if !peers.is_empty() {
-                all.insert(cluster, Arc::new(peers));
+        }
+    }
+
+    /// The nodes that are so, in the order of [`Self::each`].
+    pub async fn those(&self, so: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
+        let mut all = Vec::new();
+        let look = |node: &Arc<Node>| {
+            if so(node) {
+                all.push(Arc::clone(node));
+            }
+        };
+        self.each(look).await;
+        all
+    }
+
+    /// Draws up anew who can be measured.
+    pub async fn refresh_peers(&self, now_ms: u64) {
+        let mut all: HashMap<ClusterId, Vec<Peer>> = HashMap::new();
+        let look = |node: &Arc<Node>| {
+            let Some(peer) = peer(node, now_ms) else { return };
+            match all.get_mut(&node.cluster_id) {
+                Some(peers) => peers.push(peer),
+                None => drop(all.insert(node.cluster_id.clone(), vec![peer])),
+            }
+        };
+        self.each(look).await;
+        let all = all
+            .into_iter()
+            .map(|(cluster, peers)| (cluster, Arc::new(peers)))
+            .collect();
+        let before = std::mem::replace(&mut self.write().peers, all);
+        // Thousands of them are freed in pieces as well.
+        for mut peers in before.into_values().filter_map(Arc::into_inner) {
+            while !peers.is_empty() {
+                peers.truncate(peers.len().saturating_sub(SLICE));
+                yield_now().await;
             }
         }
-        self.write().peers = all;
     }
 }
 

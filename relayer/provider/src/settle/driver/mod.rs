@@ -21,6 +21,7 @@ use super::apart::{Apart, NodeKey};
 use super::claims::Claims;
 use super::fit::{Fit, Load};
 use super::heads::Heads;
+use super::queue::Queue;
 use super::rota::Rota;
 use super::sign::bound::Bound;
 use super::sizing::Sizing;
@@ -79,6 +80,8 @@ pub struct Driver {
     look_at: u64,
     /// When it was looked at last.
     looked_at: u64,
+    /// What it found then, if that is to be sent.
+    pub(super) looked: Option<(u64, Queue)>,
     /// When it is looked for duties next.
     duties_at: u64,
     /// When somebody else was last seen to sign with the key, or the start; none: for long.
@@ -172,6 +175,7 @@ impl Driver {
             refusal: None,
             look_at: 0,
             looked_at: 0,
+            looked: None,
             duties_at: 0,
             // What was said before a restart ends as well.
             shared_at: Some(clock::now_ms()),

@@ -24,6 +24,8 @@ impl Driver {
     /// Looks for something to do for an idle key.
     pub(super) async fn take_up(&mut self) -> Result<(), DriverError> {
         let now = clock::now_ms();
+        // Where others had their turn it is old by now.
+        self.looked = None;
         let Some((kind, cluster)) = self.next_job(now).await? else {
             return Ok(());
         };
@@ -120,6 +122,7 @@ impl Driver {
         match plan(&free.waiting, &limits, now) {
             Decision::Send(_) => {
                 self.look_at = now;
+                self.looked = Some((now, free));
                 Ok(true)
             }
             Decision::Wait { until } => {

@@ -11,10 +11,11 @@ use super::super::apart::may_be_its_fault;
 use super::super::rota::Duty;
 use super::super::{duty, queue};
 use super::Driver;
+use crate::registry::Node;
 use crate::store::StoreError;
 use crate::{clock, events};
 
-/// While a report is longer on its way into the database no cluster is swept. [`queue::just_accepted`] counts its ten seconds
+/// While a report is longer on its way into the database no cluster is swept. [`queue::is_just_accepted`] counts its ten seconds
 /// from the request's arrival, the backlog only from the journal's sync: what is left is for a sync that is slow.
 const MOST_BEHIND: Duration = Duration::from_secs(2);
 
@@ -44,10 +45,16 @@ impl Driver {
 
     /// The clusters that a sweep would change something in, and whether it would pass over no report that is on its way.
     async fn sweeps(&self) -> Result<BTreeMap<ClusterId, bool>, StoreError> {
-        let (nodes, tip) = (self.registry.nodes(), self.registry.tip().time);
+        let (params, tip) = (self.registry.params(), self.registry.tip().time);
+        let stepping = self.registry.those(|n| duty::may_step(n, &params, tip)).await;
+        if stepping.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let mut held = queue::unsettled(&self.store).await?;
-        held.extend(queue::just_accepted(&nodes, clock::now_ms()));
-        let mut sweeps = duty::sweeps(&nodes, &held, &self.registry.params(), tip);
+        let now = clock::now_ms();
+        let accepted = stepping.iter().filter(|n| queue::is_just_accepted(n, now));
+        held.extend(accepted.map(|n| (n.cluster_id.clone(), n.node_id.clone())));
+        let mut sweeps = duty::sweeps(&stepping, &held, &params, tip);
         if self.backlog.behind() > MOST_BEHIND {
             sweeps.values_mut().for_each(|free| *free = false);
         }
@@ -57,8 +64,8 @@ impl Driver {
     /// Whether a node on record has been deregistered for so long that the contract removes it.
     pub(in crate::settle) async fn prune_due(&self) -> Result<bool, StoreError> {
         let now = self.registry.tip().time;
-        let nodes = self.registry.nodes();
-        let since = events::deregistered(&self.store, &nodes, now).await?;
+        let gone = self.registry.those(Node::is_deregistered).await;
+        let since = events::deregistered(&self.store, &gone, now).await?;
         let retention = self.registry.params().retention;
         Ok(duty::prune_due(&since, retention, &self.signers.address, now))
     }

@@ -7,6 +7,7 @@ use super::super::duty::pages;
 use super::super::fit::Load;
 use super::super::rota::Duty;
 use super::{Composed, SignError};
+use crate::registry::Node;
 
 /// Nodes that one prune removes at most.
 const PRUNE_NODES: usize = 32;
@@ -21,9 +22,8 @@ impl Driver {
             return Ok(None);
         }
         let prune = |limit| ExecuteMsg::Prune { limit: Some(limit) };
-        let nodes = self.registry.nodes();
-        let gone: Vec<_> = nodes.iter().filter(|n| n.is_deregistered()).collect();
-        let pages = pages(gone.iter().copied());
+        let gone = self.registry.those(Node::is_deregistered).await;
+        let pages = pages(gone.iter());
         // The contract removes the oldest of all clusters, whoever asks: no more of them than are known of here, so that what
         // is signed suffices for them.
         let most = gone.len().clamp(1, PRUNE_NODES);

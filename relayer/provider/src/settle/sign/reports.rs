@@ -12,13 +12,17 @@ use crate::clock;
 use crate::spool::{self, Member};
 use crate::store::StoreError;
 
+/// For so long what was seen waiting is what waits: a report that has come since goes next.
+const FRESH_MS: u64 = 500;
+
 impl Driver {
     pub(super) async fn compose_reports(
         &mut self,
         request: SignRequest,
     ) -> Result<Option<Composed>, SignError> {
         let now = clock::now_ms();
-        let Some(reports) = compose::reports(self, now).await? else {
+        let looked = self.looked.take().filter(|(at, _)| now.abs_diff(*at) < FRESH_MS);
+        let Some(reports) = compose::reports(self, looked.map(|(_, waits)| waits), now).await? else {
             return Ok(None);
         };
         let messages = vec![reports.message];

@@ -32,7 +32,8 @@ impl Driver {
         };
         let registry = &self.registry;
         let now = registry.tip().time;
-        let found = extent(&registry.nodes(), &cluster_id, &registry.params(), now);
+        let nodes = registry.those(|n| n.cluster_id == cluster_id).await;
+        let found = extent(&nodes, &registry.params(), now);
         let carries = |limit: u64| {
             let nodes = limit.saturating_mul(u64::from(PAGE_SLOTS));
             Load::Sweep(Extent {
