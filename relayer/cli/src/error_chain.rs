@@ -149,7 +149,10 @@ impl From<KeyringError> for Failure {
                 .remedy("check the file that VIRTENGINE_KEYRING_PASSPHRASE_FILE names"),
             KeyringError::PassphraseNeeded(_) => Self::usage("passphrase_needed", message),
             KeyringError::Elsewhere(_) => Self::usage("key_in_hsm", message),
-            KeyringError::Credential { .. } => Self::usage("key_credential_missing", message),
+            KeyringError::Credential { .. } | KeyringError::CredentialName(_) => {
+                Self::usage("key_credential_missing", message)
+            }
+            KeyringError::CredentialWords { .. } => Self::new(Exit::Failed, "bad_key", message),
             KeyringError::OtherKey { .. } => Self::new(Exit::Failed, "key_credential_differs", message),
             KeyringError::PassphraseShort => Self::usage("passphrase_short", message),
             KeyringError::Key(e) => e.into(),

@@ -57,6 +57,10 @@ impl<'de> Visitor<'de> for Object {
         let mut map = Vec::with_capacity(16);
         while let Some(key) = access.next_key::<Key<'de>>()? {
             let value = if self.0.contains(&&*key.0) {
+                // At once: each would take memory.
+                if map.iter().any(|(other, _)| *other == key) {
+                    return Err(serde::de::Error::custom(TWICE));
+                }
                 access.next_value_seed(Part)?
             } else {
                 Value::Unread(access.next_value()?)
@@ -167,8 +171,7 @@ impl<'a> Entries<'a> {
 
     fn once(&self, place: &Place<'_>) -> Result<(), Refusal> {
         if self.twice {
-            let what = "a key stands twice in the object";
-            return Err(Refusal::field(Code::Malformed, shown(place), what).malformed());
+            return Err(Refusal::field(Code::Malformed, shown(place), TWICE).malformed());
         }
         Ok(())
     }
@@ -332,6 +335,7 @@ fn plain(raw: &str) -> Option<&str> {
     (!text.contains('\\')).then_some(text)
 }
 
+const TWICE: &str = "a key stands twice in the object";
 const COUNT: &str = "an integer from 0 to 2147483647";
 const AMOUNT: &str = "an integer from 0 to 9223372036854775807";
 

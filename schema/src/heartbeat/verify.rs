@@ -63,7 +63,7 @@ pub struct VerifiedHeartbeat {
 
 /// Checks a heartbeat, in this order:
 ///
-/// 1. shape: payload an object, base64 and fixed lengths of `auth` (malformed);
+/// 1. shape: payload an object that can be read with its parts, base64 and fixed lengths of `auth` (malformed);
 /// 2. identity: path, certificate and body name the same node (`identity_mismatch`), certificate and body
 ///    the same cluster (`cluster_mismatch`); the node is registered (`unknown_node`); `auth.public_key`,
 ///    if sent, is the registered key (`key_mismatch`);

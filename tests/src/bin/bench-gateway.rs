@@ -16,7 +16,7 @@ use clap::Parser;
 use hpc_tests::bench::fleet;
 use hpc_tests::bench::gateway::drive::{self, Stretch, Talker};
 use hpc_tests::bench::gateway::floor::{self, Floor, Setting};
-use hpc_tests::bench::gateway::host::usage;
+use hpc_tests::bench::gateway::host::{stolen_ns, usage};
 use hpc_tests::bench::gateway::known::{self, Known};
 use hpc_tests::bench::gateway::peer::{self, Peer};
 use hpc_tests::bench::gateway::{client, table};
@@ -187,7 +187,9 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         server: Arc::clone(&world.server),
         rounds: 5,
     };
+    let (cpus, mut stolen) = ([args.cpu, args.load_cpu], Vec::new());
     for round in 1..=args.rounds {
+        let (theft, began) = (stolen_ns(cpus)?, Instant::now());
         let (one, back) = stretch(world.pid, ours, args.heartbeats, None).await?;
         ours = back;
         let rate = u32::try_from(one.done * 1_000 / u64::try_from(one.took.as_millis())?.max(1))? / 2;
@@ -215,6 +217,8 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         )?;
         new_shaken.push(shake(world.pid, world.address, first, first.len()).await?);
         go_shaken.push(shake(peer.process.id(), peer.address, nodes, count / 3).await?);
+        let theft = stolen_ns(cpus)?.saturating_sub(theft);
+        stolen.push(theft * 1000 / u64::try_from(began.elapsed().as_nanos())?.max(1));
     }
     let blocks = world.site.chain.height()?.saturating_sub(chain);
     let chain = (blocks, since.elapsed());
@@ -230,6 +234,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         new_shaken,
         go_shaken,
         floors,
+        stolen,
         rss,
         all,
         chain,
@@ -277,6 +282,8 @@ struct Measured<'a> {
     new_shaken: Vec<Stretch>,
     go_shaken: Vec<Stretch>,
     floors: Vec<Floor>,
+    /// Thousandths of each round that the host took.
+    stolen: Vec<u64>,
     rss: u64,
     all: u64,
     /// Blocks made meanwhile, and in what time.
@@ -299,11 +306,8 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     let beside = |other: Vec<u64>| median(rates().zip(other).map(|(r, o)| r * 1000 / o.max(1)).collect());
     let ratio = beside(m.floors.iter().map(Floor::per_second).collect())?;
     let go_ratio = beside(m.go.iter().map(Stretch::per_cpu_second).collect())?;
-    let stretches = [&m.full, &m.half, &m.go, &m.shaken];
-    let of_all = |f: &dyn Fn(&Stretch) -> u64| -> Result<Vec<u64>> {
-        stretches.into_iter().map(|all| of(all, f)).collect()
-    };
-    let (busy, stolen) = (of_all(&|s| s.others_percent)?, of_all(&|s| s.stolen_permille)?);
+    let others = [&m.full, &m.half, &m.go, &m.shaken].map(|all| of(all, &|s| s.others_percent));
+    let busy = others.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(json!({
         "nodes": m.args.nodes,
         "connections": m.args.connections,
@@ -336,6 +340,6 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "store_bytes_per_heartbeat": of(&m.full, &|s| s.written / s.done.max(1))?,
         "go_store_bytes_per_heartbeat": of(&m.go, &|s| s.written / s.done.max(1))?,
         "others_busy_percent": median(busy)?,
-        "stolen_permille": stolen.into_iter().max().context("no rounds")?,
+        "stolen_permille": m.stolen.iter().max().context("no rounds")?,
     }))
 }

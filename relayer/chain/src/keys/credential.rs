@@ -1,11 +1,12 @@
 //! A key that the service manager hands over at each start, and no file of the keyring holds.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::file::read_credential;
+use super::file::{FileError, read_credential};
 use super::keyring_error::KeyringError;
 use super::local::LocalKey;
 use super::mnemonic::{DEFAULT_PATH, Mnemonic};
@@ -17,15 +18,24 @@ const MAX_BYTES: u64 = 4096;
 
 /// The key that the credential of this name is.
 pub(super) fn open(key: &str, credential: &str, folder: Option<OsString>) -> Result<LocalKey, KeyringError> {
-    let missing = || KeyringError::Credential {
-        key: key.to_owned(),
-        credential: credential.chars().take(64).collect(),
-    };
+    let (key, credential) = (key.to_owned(), credential.to_owned());
     // A name, and no way to somewhere else.
-    let plain = Path::new(credential).file_name() == Some(OsStr::new(credential));
-    let path = folder.map(|folder| PathBuf::from(folder).join(credential));
-    let path = path.filter(|path| plain && path.exists()).ok_or_else(missing)?;
-    let words = Zeroizing::new(read_credential(&path, MAX_BYTES)?);
-    let words = std::str::from_utf8(&words).unwrap_or_default();
-    Ok(LocalKey::from_mnemonic(&Mnemonic::parse(words)?, DEFAULT_PATH)?)
+    if Path::new(&credential).file_name() != Some(OsStr::new(&credential)) {
+        return Err(KeyringError::CredentialName(
+            credential.chars().take(64).collect(),
+        ));
+    }
+    let path = folder.map(|folder| PathBuf::from(folder).join(&credential));
+    let bytes = match path.map(|path| read_credential(&path, MAX_BYTES)) {
+        None => return Err(KeyringError::Credential { key, credential }),
+        Some(Err(FileError::Io { source, .. })) if source.kind() == ErrorKind::NotFound => {
+            return Err(KeyringError::Credential { key, credential });
+        }
+        Some(read) => Zeroizing::new(read?),
+    };
+    let words = std::str::from_utf8(&bytes).ok();
+    match words.and_then(|words| Mnemonic::parse(words).ok()) {
+        Some(mnemonic) => Ok(LocalKey::from_mnemonic(&mnemonic, DEFAULT_PATH)?),
+        None => Err(KeyringError::CredentialWords { key, credential }),
+    }
 }

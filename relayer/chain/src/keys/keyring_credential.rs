@@ -15,7 +15,7 @@ impl Keyring {
     /// where it is.
     ///
     /// # Errors
-    /// [`KeyringError::Credential`] if it is not at hand, [`KeyringError::Key`] if it is no mnemonic,
+    /// [`KeyringError::Credential`] if it is not at hand, [`KeyringError::CredentialWords`] if it is no mnemonic,
     /// [`KeyringError::Exists`], …
     pub fn add_credential(&self, name: &str, credential: &str) -> Result<KeyInfo, KeyringError> {
         self.add_credential_of(name, credential, std::env::var_os(CREDENTIALS_ENV))
@@ -65,16 +65,18 @@ mod tests {
         fs::write(folder.join("relayer"), format!("{}\n", *words)).unwrap();
         let keyring = Keyring::open(&ring, Backend::File).unwrap();
 
-        for (credential, folder) in [
-            ("relayer", None),
-            ("other", handed()),
-            ("../ring", handed()),
-            ("", handed()),
-        ] {
+        for (credential, folder) in [("relayer", None), ("other", handed())] {
             let refused = keyring.add_credential_of("relayer", credential, folder);
             assert!(
                 matches!(refused, Err(KeyringError::Credential { .. })),
                 "{refused:?}"
+            );
+        }
+        for name in ["../ring", "", "a/b", ".."] {
+            let refused = keyring.add_credential_of("relayer", name, handed());
+            assert!(
+                matches!(refused, Err(KeyringError::CredentialName(_))),
+                "{name}: {refused:?}"
             );
         }
         let info = keyring.add_credential_of("relayer", "relayer", handed()).unwrap();
@@ -92,6 +94,12 @@ mod tests {
         let key = open("relayer", "relayer", handed()).unwrap();
         let same = LocalKey::from_mnemonic(&Mnemonic::parse(&words).unwrap(), DEFAULT_PATH).unwrap();
         assert_eq!(key.public_key(), same.public_key());
+        for form in [
+            STANDARD.encode(key.secret().as_ref()),
+            hex::encode(key.secret().as_ref()),
+        ] {
+            assert!(!kept.contains(&form));
+        }
         assert_eq!(info.address("wasm").unwrap(), same.address("wasm").unwrap());
 
         // This process has none.
@@ -104,7 +112,11 @@ mod tests {
 
         fs::write(folder.join("relayer"), "no words").unwrap();
         let bad = open("relayer", "relayer", handed()).unwrap_err();
-        assert!(matches!(bad, KeyringError::Key(_)), "{bad}");
+        let told = bad.to_string();
+        assert!(
+            told.contains("credential \"relayer\" of key \"relayer\""),
+            "{told}"
+        );
     }
 
     #[test]

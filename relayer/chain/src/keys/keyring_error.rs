@@ -59,6 +59,20 @@ pub enum KeyringError {
         /// Of the credential.
         credential: String,
     },
+    /// No name of one.
+    #[error("{0:?} is no credential's name: a file name, without a folder")]
+    CredentialName(String),
+    /// It holds no mnemonic.
+    #[error(
+        "the systemd credential {credential:?} of key {key:?} is not a BIP39 mnemonic: 12 to 24 English words with a valid \
+         checksum are needed"
+    )]
+    CredentialWords {
+        /// Name of the key.
+        key: String,
+        /// Of the credential.
+        credential: String,
+    },
     /// The credential holds another key than the keyring has on record.
     #[error(
         "the systemd credential {credential:?} is not key {key:?} any more; hand over the former one, or give the new one a \

@@ -76,6 +76,7 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             place,
             prefix,
         } => {
+            place.check()?;
             let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
             // Beside one that is not in the keyring itself another is sealed.
             let backend = match relayer.backend {

@@ -1,4 +1,5 @@
 mod ids;
+mod members;
 mod restore;
 mod unread;
 
@@ -16,6 +17,7 @@ use hpc_schema::time::UnixSeconds;
 use super::node::{Contact, Node, Order, ProbeEndpoint};
 use super::peers;
 use crate::spool::Intake;
+use members::Members;
 
 /// A node that has not been heard of for so long is nobody's neighbour.
 const PEER_SILENCE_MS: u64 = 180_000;
@@ -45,7 +47,7 @@ struct Inner {
     params: Option<Params>,
     clusters: HashMap<ClusterId, Arc<Cluster>>,
     /// By cluster: whoever looks one up has its two names, and no pair of them.
-    nodes: HashMap<ClusterId, HashMap<NodeId, Arc<Node>>>,
+    nodes: HashMap<ClusterId, Members>,
     /// Of these nodes, in their order.
     ids: HashMap<ClusterId, BTreeSet<NodeId>>,
     peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
@@ -99,7 +101,7 @@ impl Registry {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.read().nodes.values().map(HashMap::len).sum()
+        self.read().nodes.values().map(Members::len).sum()
     }
 
     /// The nodes of this id, of whatever cluster.

@@ -76,6 +76,10 @@ async fn keys_rotate_from_the_keyring_to_credentials_of_systemd_and_on_and_none_
     let (_, err, code) = world.run(&add).await;
     assert!(code != 0 && err.contains("LoadCredential=operator-2"), "{err}");
     world.env.push(handed.clone());
+    let (_, err, code) = world
+        .run(&["keys", "add", "operator-2", "--key-credential", "operator-2"])
+        .await;
+    assert!(code != 0 && err.contains("--store credential"), "{err}");
     let words = ["operator-2", "relayer-2", "relayer-3"].map(|name| put(folder.path(), name));
     world.takes("operator-2").await;
     let second = world.takes("relayer-2").await;

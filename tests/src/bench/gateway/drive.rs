@@ -12,7 +12,7 @@ use tokio::time::sleep_until;
 
 use super::client::Connection;
 use super::heartbeats;
-use super::host::{Usage, machine_busy_ns, stolen_ns, usage};
+use super::host::{Usage, machine_busy_ns, usage};
 use super::known::Known;
 
 /// A node with an open connection and heartbeats that are signed already: signing is no part of what is measured.
@@ -41,8 +41,6 @@ pub struct Stretch {
     pub latencies: Vec<Duration>,
     /// Time that others kept a CPU busy, as a share of the stretch in per cent of one CPU.
     pub others_percent: u64,
-    /// Time in which the host kept a CPU from the machine, in thousandths of the stretch.
-    pub stolen_permille: u64,
 }
 
 impl Stretch {
@@ -198,7 +196,6 @@ struct Start {
     server: Usage,
     own: Usage,
     busy_ns: u64,
-    stolen_ns: u64,
     began: Instant,
 }
 
@@ -209,7 +206,6 @@ impl Start {
             server: usage(pid)?,
             own: usage(std::process::id())?,
             busy_ns: machine_busy_ns()?,
-            stolen_ns: stolen_ns()?,
             began: Instant::now(),
         })
     }
@@ -223,7 +219,6 @@ impl Start {
         let cpu_ns = after.cpu_ns.saturating_sub(self.server.cpu_ns);
         let ours = cpu_ns + own.cpu_ns.saturating_sub(self.own.cpu_ns);
         let busy = machine_busy_ns()?.saturating_sub(self.busy_ns);
-        let stolen = stolen_ns()?.saturating_sub(self.stolen_ns);
         let nanos = u64::try_from(took.as_nanos())?.max(1);
         Ok(Stretch {
             done,
@@ -233,7 +228,6 @@ impl Start {
             rss_kib: after.rss_kib,
             latencies,
             others_percent: busy.saturating_sub(ours).saturating_mul(100) / nanos,
-            stolen_permille: stolen.saturating_mul(1000) / nanos,
         })
     }
 }

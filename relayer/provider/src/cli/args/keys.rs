@@ -124,7 +124,39 @@ pub(in crate::cli) struct PlaceArgs {
     key_credential: Option<String>,
 }
 
+/// What says where a key is to live, and is of another place than the one named.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag} is for --store {place}; name both or neither")]
+pub(in crate::cli) struct Misplaced {
+    flag: &'static str,
+    place: &'static str,
+}
+
 impl PlaceArgs {
+    /// A key must not come to lie elsewhere than somebody thinks.
+    ///
+    /// # Errors
+    /// [`Misplaced`].
+    pub(in crate::cli) fn check(&self) -> Result<(), Misplaced> {
+        let of_hsm = [
+            ("--pkcs11-module", self.pkcs11_module.is_some()),
+            ("--pkcs11-token", self.pkcs11_token.is_some()),
+            ("--pkcs11-id", self.pkcs11_id.is_some()),
+            ("--pin-file", self.pin_file.is_some()),
+            ("--pin-credential", self.pin_credential.is_some()),
+        ];
+        let of_systemd = [("--key-credential", self.key_credential.is_some())];
+        let first =
+            |flags: &[(&'static str, bool)]| flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag);
+        let wrong = [
+            (Place::Pkcs11, "pkcs11", first(&of_hsm)),
+            (Place::Credential, "credential", first(&of_systemd)),
+        ];
+        let mut wrong = wrong.into_iter().filter(|(of, ..)| *of != self.store);
+        let found = wrong.find_map(|(_, place, flag)| flag.map(|flag| Misplaced { flag, place }));
+        found.map_or(Ok(()), Err)
+    }
+
     /// The systemd credential that is the key, if it is one.
     pub(in crate::cli) fn credential(&self) -> Option<&str> {
         let name = self.key_credential.as_deref();

@@ -9,6 +9,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use tokio::task::yield_now;
 
 use super::super::node::Node;
+use super::members::Members;
 use super::{Inner, PEER_SILENCE_MS, Registry};
 
 /// Nodes looked at before others have their turn: answers wait for it.
@@ -24,7 +25,7 @@ impl Inner {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes.values().flat_map(HashMap::values)
+        self.nodes.values().flat_map(Members::iter)
     }
 
     pub(super) fn put(&mut self, (cluster, id): (ClusterId, NodeId), node: Arc<Node>) {
@@ -47,7 +48,7 @@ impl Inner {
         let Some(nodes) = self.nodes.get_mut(cluster) else {
             return false;
         };
-        let dropped = nodes.remove(id).is_some();
+        let dropped = nodes.remove(id);
         if nodes.is_empty() {
             self.nodes.remove(cluster);
         }
@@ -104,22 +105,30 @@ impl Registry {
         next.take(most).filter_map(|id| nodes.get(id).cloned()).collect()
     }
 
-    /// Has `look` see every node, cluster by cluster and in their order; in pieces, so that answers do not wait for it.
+    /// Has `look` see every node, cluster by cluster, in pieces, so that answers do not wait for it. `look` must not ask the
+    /// registry, which it holds.
     pub async fn each(&self, mut look: impl FnMut(&Arc<Node>)) {
         for cluster in self.clusters_with_nodes() {
-            let mut last = None;
-            loop {
-                let nodes = self.nodes_after(&cluster, last.take(), SLICE);
-                let Some(end) = nodes.last() else { break };
-                last = Some(end.node_id.clone());
-                nodes.iter().for_each(&mut look);
-                drop(nodes);
+            let mut from: usize = 0;
+            while self.look_at(&cluster, from, &mut look) {
+                from = from.saturating_add(SLICE);
                 yield_now().await;
             }
         }
     }
 
-    /// The nodes that are so, in the order of [`Self::each`].
+    /// Has `look` see the next nodes of a cluster; whether there may be more.
+    fn look_at(&self, cluster: &ClusterId, from: usize, look: &mut impl FnMut(&Arc<Node>)) -> bool {
+        let inner = self.read();
+        let piece = inner
+            .nodes
+            .get(cluster)
+            .map_or(&[][..], |of| of.piece(from, SLICE));
+        piece.iter().flatten().for_each(look);
+        piece.len() == SLICE
+    }
+
+    /// The nodes that are so, those of a cluster together.
     pub async fn those(&self, so: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
         let mut all = Vec::new();
         let look = |node: &Arc<Node>| {
@@ -133,19 +142,21 @@ impl Registry {
 
     /// Draws up anew who can be measured.
     pub async fn refresh_peers(&self, now_ms: u64) {
-        let mut all: HashMap<ClusterId, Vec<Peer>> = HashMap::new();
-        let look = |node: &Arc<Node>| {
-            let Some(peer) = peer(node, now_ms) else { return };
-            match all.get_mut(&node.cluster_id) {
-                Some(peers) => peers.push(peer),
-                None => drop(all.insert(node.cluster_id.clone(), vec![peer])),
+        let mut all = HashMap::new();
+        for cluster in self.clusters_with_nodes() {
+            let (mut peers, mut last) = (Vec::new(), None);
+            loop {
+                let nodes = self.nodes_after(&cluster, last.take(), SLICE);
+                let Some(end) = nodes.last() else { break };
+                last = Some(end.node_id.clone());
+                peers.extend(nodes.iter().filter_map(|node| peer(node, now_ms)));
+                drop(nodes);
+                yield_now().await;
             }
-        };
-        self.each(look).await;
-        let all = all
-            .into_iter()
-            .map(|(cluster, peers)| (cluster, Arc::new(peers)))
-            .collect();
+            if !peers.is_empty() {
+                all.insert(cluster, Arc::new(peers));
+            }
+        }
         let before = std::mem::replace(&mut self.write().peers, all);
         // Thousands of them are freed in pieces as well.
         for mut peers in before.into_values().filter_map(Arc::into_inner) {

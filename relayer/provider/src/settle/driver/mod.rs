@@ -37,6 +37,9 @@ use crate::store::{Store, StoreError};
 /// After something that only time can mend, nothing new is planned for so long.
 pub(super) const BACKOFF_MS: u64 = 3_000;
 
+/// For so long what was seen waiting is what waits: a report that has come since goes next.
+pub(super) const FRESH_MS: u64 = 1_000;
+
 /// Registrations that let others pass, at most.
 const MOST_ASIDE: usize = 256;
 /// Nodes whose reports do.
@@ -247,6 +250,8 @@ impl Driver {
         }
         self.feed(Input::Tick).await?;
         self.finish().await?;
+        self.looked
+            .take_if(|(at, _)| clock::now_ms().abs_diff(*at) > FRESH_MS);
         self.report_condition();
         self.report_sharing(clock::now_ms());
         if take_new && self.state.is_idle() && clock::now_ms() >= self.backoff_until {

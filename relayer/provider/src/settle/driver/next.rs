@@ -24,9 +24,12 @@ impl Driver {
     /// Looks for something to do for an idle key.
     pub(super) async fn take_up(&mut self) -> Result<(), DriverError> {
         let now = clock::now_ms();
-        // Where others had their turn it is old by now.
-        self.looked = None;
-        let Some((kind, cluster)) = self.next_job(now).await? else {
+        let next = self.next_job(now).await?;
+        // It holds a copy of what waits, which nobody needs where others go first.
+        if !matches!(next, Some((Kind::Reports, _))) {
+            self.looked = None;
+        }
+        let Some((kind, cluster)) = next else {
             return Ok(());
         };
         let mut tx = self.store.begin().await?;
@@ -122,7 +125,7 @@ impl Driver {
         match plan(&free.waiting, &limits, now) {
             Decision::Send(_) => {
                 self.look_at = now;
-                self.looked = Some((now, free));
+                self.looked = Some((clock::now_ms(), free));
                 Ok(true)
             }
             Decision::Wait { until } => {

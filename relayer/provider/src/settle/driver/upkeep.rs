@@ -1,6 +1,7 @@
 //! The chain's duties: which is due, and what becomes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_chain::code::Verdict;
@@ -52,6 +53,9 @@ impl Driver {
         }
         let mut held = queue::unsettled(&self.store).await?;
         let now = clock::now_ms();
+        // As they are now: a report that came since, and is not in the database yet, is known of here.
+        let again = |n: &Arc<Node>| self.registry.node(&n.cluster_id, &n.node_id);
+        let stepping: Vec<_> = stepping.iter().filter_map(again).collect();
         let accepted = stepping.iter().filter(|n| queue::is_just_accepted(n, now));
         held.extend(accepted.map(|n| (n.cluster_id.clone(), n.node_id.clone())));
         let mut sweeps = duty::sweeps(&stepping, &held, &params, tip);

@@ -4,7 +4,7 @@ use hpc_schema::code::Code;
 
 use super::super::apart::may_be_its_fault;
 use super::super::compose::{self, ComposeError};
-use super::super::driver::Driver;
+use super::super::driver::{Driver, FRESH_MS};
 use super::super::sizing::usual_for_reports;
 use super::bound::Content;
 use super::{Composed, SignError, size};
@@ -12,16 +12,13 @@ use crate::clock;
 use crate::spool::{self, Member};
 use crate::store::StoreError;
 
-/// For so long what was seen waiting is what waits: a report that has come since goes next.
-const FRESH_MS: u64 = 500;
-
 impl Driver {
     pub(super) async fn compose_reports(
         &mut self,
         request: SignRequest,
     ) -> Result<Option<Composed>, SignError> {
         let now = clock::now_ms();
-        let looked = self.looked.take().filter(|(at, _)| now.abs_diff(*at) < FRESH_MS);
+        let looked = self.looked.take().filter(|(at, _)| now.abs_diff(*at) <= FRESH_MS);
         let Some(reports) = compose::reports(self, looked.map(|(_, waits)| waits), now).await? else {
             return Ok(None);
         };

@@ -20,7 +20,11 @@ impl Driver {
         let Some((_, _, Some(cluster_id))) = self.job.clone() else {
             return Ok(None);
         };
-        // Since it was found due a report may have come that saves a node from it.
+        let registry = &self.registry;
+        let now = registry.tip().time;
+        let nodes = registry.those(|n| n.cluster_id == cluster_id).await;
+        let found = extent(&nodes, &registry.params(), now);
+        // Last: since it was found due a report may have come that saves a node from it.
         let due = self.sweeps_due().await.map_err(ComposeError::from)?;
         if !due.contains(&cluster_id) {
             tracing::info!(cluster = %cluster_id, "no sweep: a report of a node that it would step has come or is on its way");
@@ -30,10 +34,6 @@ impl Driver {
             cluster_id: Some(cluster_id.clone()),
             limit: Some(limit),
         };
-        let registry = &self.registry;
-        let now = registry.tip().time;
-        let nodes = registry.those(|n| n.cluster_id == cluster_id).await;
-        let found = extent(&nodes, &registry.params(), now);
         let carries = |limit: u64| {
             let nodes = limit.saturating_mul(u64::from(PAGE_SLOTS));
             Load::Sweep(Extent {
