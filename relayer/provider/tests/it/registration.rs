@@ -6,6 +6,8 @@ use hpc_schema::gateway::{
 };
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::ExecuteMsg;
+use hpc_schema::task::{result_path, wait_path};
+use hpc_schema::time::Rfc3339;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
 use virtengine_provider::clock;
@@ -278,6 +280,16 @@ async fn a_gateway_that_has_lost_its_store_tells_no_node_that_it_is_unknown_befo
         &json!({ "csr": csr(&agent.tls) }),
     )
     .await;
+    assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
+    // Nor is what it has done for nothing: it asks for tasks, and brings results, later.
+    let url = format!("{}{}?wait_seconds=1", site.gateway(), wait_path(&node));
+    let answer = client_of.get(url).send().await.unwrap();
+    assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
+    let task = "0".repeat(32).parse().unwrap();
+    let at = Rfc3339::from_unix(clock::now().0, 0).unwrap();
+    let result = json!({ "task_hash": "0".repeat(64), "outcome": "completed", "result": {}, "started_at": at, "finished_at": at,
+        "signature": STANDARD.encode([0; 64]) });
+    let answer = post(&client_of, &site, &result_path(&node, &task), &result).await;
     assert_eq!(problem(answer).await, (503, "unavailable".to_owned()));
     // What has failed says what is wrong.
     eventually("an end of the start", async || {
