@@ -99,29 +99,22 @@ pub fn plan(waiting: &[Waiting], limits: &Limits, now: u64) -> Decision {
     if first_due > now && !full {
         return Decision::Wait { until: first_due };
     }
-    let mut clusters: BTreeMap<&ClusterId, BTreeMap<u16, Page>> = BTreeMap::new();
-    let numbered: Vec<_> = waiting.iter().enumerate().collect();
-    // Those of a cluster mostly stand together, and are thousands.
-    for group in numbered.chunk_by(|(_, a), (_, b)| a.cluster_id == b.cluster_id) {
-        let Some((_, first)) = group.first() else { continue };
-        let pages = clusters.entry(&first.cluster_id).or_default();
-        for (i, w) in group {
-            let page = pages.entry(w.page).or_insert(Page {
-                items: Vec::new(),
-                due: false,
-                complete: true,
-                oldest: u64::MAX,
-            });
-            page.items.push(*i);
-            page.due |= due_at(w, limits) <= now;
-            page.complete &= w.absent == 0;
-            page.oldest = page.oldest.min(w.queued_at);
-        }
+    let mut pages: BTreeMap<(&ClusterId, u16), Page> = BTreeMap::new();
+    for (i, w) in waiting.iter().enumerate() {
+        let page = pages.entry((&w.cluster_id, w.page)).or_insert(Page {
+            items: Vec::new(),
+            due: false,
+            complete: true,
+            oldest: u64::MAX,
+        });
+        page.items.push(i);
+        page.due |= due_at(w, limits) <= now;
+        page.complete &= w.absent == 0;
+        page.oldest = page.oldest.min(w.queued_at);
     }
     let worth = WORTH_WRITING.min(limits.max_size);
-    let (mut chosen, mut rest): (Vec<Page>, Vec<Page>) = clusters
+    let (mut chosen, mut rest): (Vec<Page>, Vec<Page>) = pages
         .into_values()
-        .flat_map(BTreeMap::into_values)
         .partition(|p| p.due || p.items.len() >= worth || (full && p.complete));
     let mut reports: usize = chosen.iter().map(|p| p.items.len()).sum();
     // A transaction has its own price: one of few reports is none that closes a batch.

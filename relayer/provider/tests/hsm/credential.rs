@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use hpc_chain::keys::Mnemonic;
-use hpc_chain::msg;
 
 use super::{Node, World};
 
@@ -28,11 +27,7 @@ impl World {
         ];
         let (_, err, code) = self.run(&words).await;
         assert_eq!(code, 0, "{err}");
-        let address = self.address(name).await;
-        let owner = self.site.owner.address("wasm").unwrap();
-        let gift = msg::send(&owner, &address, &["1000000000stake".parse().unwrap()]);
-        self.site.owner_signs(gift).await;
-        address
+        self.endowed(name).await
     }
 }
 
@@ -98,22 +93,12 @@ async fn keys_rotate_from_the_keyring_to_credentials_of_systemd_and_on_and_none_
     let shown = world.run(&["keys", "show", "relayer-2", "-o", "json"]).await.0;
     assert!(shown.contains("\"credential\""), "{shown}");
 
-    // On to another one; beside it a new key of the keyring is sealed or not as before.
+    // On to another one.
     let third = world.takes("relayer-3").await;
     world.uses("RELAYER", "relayer-3");
     drop(process);
     let process = world.start();
-    let before = world.sequence_of(&second).await;
-    for node in [&mut one, &mut two] {
-        node.beats(&process).await;
-        node.settles(&world).await;
-    }
-    assert!(world.sequence_of(&third).await > 0, "the other one pays");
-    assert!(
-        world.sequence_of(&second).await <= before + 1,
-        "and the former no more"
-    );
-    world.site.accepted_on_chain().await;
+    world.pays(&process, [&mut one, &mut two], &third, &second).await;
     drop(process);
     holds_none(&world.site.home(), &words);
 

@@ -90,11 +90,32 @@ impl World {
         words.extend(pin);
         let (_, err, code) = self.run(&words).await;
         assert_eq!(code, 0, "{err}");
+        self.endowed(name).await
+    }
+
+    /// The key's account gets tokens; its address.
+    async fn endowed(&self, name: &str) -> String {
         let address = self.address(name).await;
         let owner = self.site.owner.address("wasm").unwrap();
         let gift = msg::send(&owner, &address, &["1000000000stake".parse().unwrap()]);
         self.site.owner_signs(gift).await;
         address
+    }
+
+    /// What these nodes report is paid for by the one account and no more by the other.
+    async fn pays(&self, process: &Process, nodes: [&mut Node; 2], next: &str, former: &str) {
+        let before = self.sequence_of(former).await;
+        for node in nodes {
+            node.beats(process).await;
+            node.settles(self).await;
+        }
+        assert!(self.sequence_of(next).await > 0, "the new key pays");
+        assert!(
+            self.sequence_of(former).await <= before + 1,
+            "and the former one no more"
+        );
+        // Nothing twice: it says so if there is.
+        self.site.accepted_on_chain().await;
     }
 
     /// A key that the HSM makes, with tokens on its account; its address.
@@ -243,18 +264,7 @@ async fn keys_rotate_from_the_keyring_into_an_hsm_and_on_to_another_token_and_re
     world.uses("RELAYER", "relayer-3");
     drop(process);
     let process = world.start();
-    let before = world.sequence_of(&second).await;
-    for node in [&mut one, &mut two] {
-        node.beats(&process).await;
-        node.settles(&world).await;
-    }
-    assert!(world.sequence_of(&third).await > 0, "the other token's key pays");
-    assert!(
-        world.sequence_of(&second).await <= before + 1,
-        "and the former one no more"
-    );
-    // Nothing twice: it says so if there is.
-    world.site.accepted_on_chain().await;
+    world.pays(&process, [&mut one, &mut two], &third, &second).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

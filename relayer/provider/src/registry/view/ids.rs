@@ -35,7 +35,7 @@ impl Inner {
             return;
         }
         self.ids.entry(cluster.clone()).or_default().insert(id.clone());
-        self.nodes.entry(cluster).or_default().insert(id, node);
+        self.nodes.entry(cluster).or_default().add(id, node);
     }
 
     pub(super) fn drop_node(&mut self, (cluster, id): &(ClusterId, NodeId)) -> bool {
@@ -95,16 +95,6 @@ impl Registry {
         next.take(most).cloned().collect()
     }
 
-    /// The next nodes after the one of this id, at most so many; none after the very last.
-    fn nodes_after(&self, cluster: &ClusterId, last: Option<NodeId>, most: usize) -> Vec<Arc<Node>> {
-        let inner = self.read();
-        let Some((ids, nodes)) = inner.ids.get(cluster).zip(inner.nodes.get(cluster)) else {
-            return Vec::new();
-        };
-        let next = ids.range((last.map_or(Unbounded, Excluded), Unbounded));
-        next.take(most).filter_map(|id| nodes.get(id).cloned()).collect()
-    }
-
     /// Has `look` see every node, cluster by cluster, in pieces, so that answers do not wait for it. `look` must not ask the
     /// registry, which it holds.
     pub async fn each(&self, mut look: impl FnMut(&Arc<Node>)) {
@@ -146,11 +136,13 @@ impl Registry {
         for cluster in self.clusters_with_nodes() {
             let (mut peers, mut last) = (Vec::new(), None);
             loop {
-                let nodes = self.nodes_after(&cluster, last.take(), SLICE);
-                let Some(end) = nodes.last() else { break };
-                last = Some(end.node_id.clone());
-                peers.extend(nodes.iter().filter_map(|node| peer(node, now_ms)));
-                drop(nodes);
+                let ids = self.ids_after(&cluster, last.take(), SLICE);
+                let nodes = ids.iter().filter_map(|id| self.node(&cluster, id));
+                peers.extend(nodes.filter_map(|node| peer(&node, now_ms)));
+                last = ids.into_iter().last();
+                if last.is_none() {
+                    break;
+                }
                 yield_now().await;
             }
             if !peers.is_empty() {

@@ -23,12 +23,8 @@ impl Members {
         self.places.get_mut(*self.at.get(node)?)?.as_mut()
     }
 
-    /// Puts in a node, in the place of the one of this id if there is one.
-    pub(super) fn insert(&mut self, id: NodeId, node: Arc<Node>) {
-        if let Some(known) = self.get_mut(&id) {
-            *known = node;
-            return;
-        }
+    /// Puts in a node that is not there; what is known of one that is changes in its place ([`Self::get_mut`]).
+    pub(super) fn add(&mut self, id: NodeId, node: Arc<Node>) {
         let freed = self.free.pop();
         match freed.and_then(|at| self.places.get_mut(at).map(|place| (at, place))) {
             Some((at, place)) => {
