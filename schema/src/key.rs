@@ -6,7 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bytes::base64_exact;
 
 /// Checks Ed25519 signatures by the rules of ZIP-215, as the chain's host functions do.
 ///
@@ -67,6 +70,15 @@ impl AgentKey {
     /// # Errors
     /// [`KeyError::Weak`] for small-order and non-canonical encodings, [`KeyError::NoPoint`] off the curve.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self, KeyError> {
+        let key = Self::encoded(bytes)?;
+        match CompressedEdwardsY(bytes).decompress() {
+            Some(_) => Ok(key),
+            None => Err(KeyError::NoPoint),
+        }
+    }
+
+    /// Form and order alone.
+    fn encoded(bytes: [u8; 32]) -> Result<Self, KeyError> {
         let mut y = bytes;
         if let Some(last) = y.last_mut() {
             *last &= 0x7f;
@@ -74,10 +86,7 @@ impl AgentKey {
         if SMALL_ORDER_Y.contains(&y) || !below_p(&y) {
             return Err(KeyError::Weak);
         }
-        match CompressedEdwardsY(bytes).decompress() {
-            Some(_) => Ok(Self(bytes)),
-            None => Err(KeyError::NoPoint),
-        }
+        Ok(Self(bytes))
     }
 
     /// The 32 bytes.
@@ -91,6 +100,14 @@ impl AgentKey {
     pub fn to_base64(&self) -> String {
         STANDARD.encode(self.0)
     }
+}
+
+/// A key as the contract has it on record: that it is a point was checked when it was registered. Working that out again
+/// costs as much as all else of an answer with a hundred nodes.
+pub(crate) fn on_record<'de, D: Deserializer<'de>>(de: D) -> Result<AgentKey, D::Error> {
+    let text = String::deserialize(de)?;
+    let bytes = base64_exact(&text).ok_or(KeyError::Encoding);
+    bytes.and_then(AgentKey::encoded).map_err(D::Error::custom)
 }
 
 /// y < p = 2²⁵⁵ − 19, little endian.
@@ -184,6 +201,22 @@ mod tests {
             k[0] = low;
             k[31] = 0x7f;
             assert_eq!(AgentKey::from_bytes(k), Err(KeyError::Weak));
+        }
+    }
+
+    #[test]
+    fn a_key_on_record_is_read_as_it_is_and_a_weak_one_is_none() {
+        let read = |text: String| on_record(serde_json::Value::from(text)).map_err(|e| e.to_string());
+        let key = AgentKey::from_bytes(
+            ed25519_zebra::VerificationKeyBytes::from(&ed25519_zebra::SigningKey::from([7; 32])).into(),
+        )
+        .unwrap();
+        assert_eq!(read(key.to_base64()), Ok(key));
+        for weak in [[0; 32], [0xff; 32]] {
+            assert_eq!(read(STANDARD.encode(weak)), Err(KeyError::Weak.to_string()));
+        }
+        for text in [String::new(), STANDARD.encode([7; 31]), key.to_base64() + "AAAA"] {
+            assert_eq!(read(text), Err(KeyError::Encoding.to_string()));
         }
     }
 

@@ -34,17 +34,6 @@ impl Shared {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Reads what is left and throws it away, within [`DISCARD`] bytes of all and [`WITHIN`].
-    async fn discard(mut self) {
-        let all = async {
-            while self.inner().read <= DISCARD
-                && let Some(Ok(_)) = self.frame().await
-            {}
-        };
-        // Whoever is slower than that gets the answer all the same.
-        drop(timeout(WITHIN, all).await);
-    }
 }
 
 impl HttpBody for Shared {
@@ -87,7 +76,24 @@ pub(crate) async fn answered<T>(request: Request, run: impl AsyncFnOnce(Request)
     let shared = Shared(Arc::new(Mutex::new(Inner { body, read: 0 })));
     let answer = run(Request::from_parts(head, Body::new(shared.clone()))).await;
     if !waits && announced <= DISCARD as u64 {
-        Box::pin(shared.discard()).await;
+        let left = DISCARD.checked_sub(shared.inner().read);
+        if let Some(left) = left {
+            Box::pin(throw_away(shared, left)).await;
+        }
     }
     answer
+}
+
+/// Reads what is left of a body that nobody wants, within `most` bytes and [`WITHIN`].
+pub(crate) async fn throw_away(mut body: impl HttpBody<Data = Bytes> + Unpin, most: usize) {
+    let mut read: usize = 0;
+    let all = async {
+        while read <= most
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    // Whoever is slower than that gets the answer all the same.
+    drop(timeout(WITHIN, all).await);
 }

@@ -90,5 +90,5 @@ pub fn payload_hash(payload: &RawValue) -> [u8; 32] {
 /// seconds, nonce as it stands in `auth.nonce` (protocol decision 7).
 #[must_use]
 pub fn auth_message(node_id: &str, timestamp: u64, nonce: &str, payload_hash: &[u8; 32]) -> String {
-    format!("{node_id}|{timestamp}|{nonce}|{}", hex::encode(payload_hash))
+    [node_id, &timestamp.to_string(), nonce, &hex::encode(payload_hash)].join("|")
 }

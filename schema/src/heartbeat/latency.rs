@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::fields::{Entries, Fields};
+use super::fields::Fields;
 use super::value::Percent;
 use crate::code::Code;
 use crate::id::NodeId;
@@ -51,13 +51,11 @@ impl Latency {
             .into_iter()
             .enumerate()
             .map(|(i, raw)| {
-                let place = f.entry("measurements", i);
+                let path = f.path(&format!("measurements[{i}]"));
                 if !raw.get().starts_with('{') {
-                    let path = place.to_string();
                     return Err(Refusal::field(Code::InvalidField, path, "must be an object"));
                 }
-                let entries = Entries::read(&place, raw, &[])?;
-                LatencyMeasurement::read(&Fields::new(place, Code::InvalidField, &entries))
+                LatencyMeasurement::read(&Fields::open(&path, Code::InvalidField, raw)?)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -81,9 +79,14 @@ impl LatencyMeasurement {
                 .text("measured_at")?
                 .ok_or_else(|| f.refuse("measured_at", "is required"))?,
         };
-        if measurement.latency_us.is_none() && measurement.packet_loss_percent.get() < 100 {
+        if !measurement.is_whole() {
             return Err(f.refuse("latency_us", "is required unless packet_loss_percent is 100"));
         }
         Ok(measurement)
+    }
+
+    /// Only what never came back has no round trip.
+    pub(super) fn is_whole(&self) -> bool {
+        self.latency_us.is_some() || self.packet_loss_percent.get() >= 100
     }
 }

@@ -11,10 +11,12 @@ mod health;
 mod jobs;
 mod latency;
 mod parse;
+mod payload;
 mod sign;
 mod summary;
 mod value;
 mod verify;
+mod whole;
 mod window;
 
 pub use crate::node::HealthStatus;
@@ -23,7 +25,7 @@ pub use envelope::{HeartbeatAuth, HeartbeatRequest, MAX_HEARTBEAT_BYTES, auth_me
 pub use health::{Health, SlurmState};
 pub use jobs::{ContainerRuntime, JobId, Jobs, MAX_ACTIVE_JOBS, Services};
 pub use latency::{Latency, LatencyMeasurement, MAX_MEASUREMENTS};
-pub use parse::Heartbeat;
+pub use payload::Heartbeat;
 pub use sign::{SignError, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat, sign_heartbeat};
 pub use summary::{body_of, section_of};
 pub use value::{FixedPoint6, Label, Percent, Text, ValueError};

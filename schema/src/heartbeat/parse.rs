@@ -1,88 +1,98 @@
-//! The payload as a whole, read from the raw JSON that is signed.
+//! Reads the payload from the raw JSON that is signed.
 
 use std::num::NonZeroU32;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::fields::{Entries, Fields, PARTS, Place};
-use super::value::Label;
-use super::{Capacity, Health, Jobs, Latency, Services};
+use super::fields::Fields;
+use super::payload::Heartbeat;
+use super::{Capacity, Health, Jobs, Latency, Services, whole};
 use crate::code::Code;
 use crate::id::{ClusterId, NodeId};
 use crate::refusal::Refusal;
 use crate::time::Rfc3339;
 
-/// The payload of a heartbeat. What is absent is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Heartbeat {
-    /// The node.
-    pub node_id: NodeId,
-    /// Its cluster.
-    pub cluster_id: ClusterId,
-    /// Rises with every heartbeat of an epoch: 1 to 2³²−1.
-    pub sequence_number: NonZeroU32,
-    /// When it was made, RFC 3339 with up to nanoseconds.
-    pub timestamp: Rfc3339,
-    /// The agent's version (semver).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent_version: Option<Label<32>>,
-    /// What the node has and what of it is free.
-    pub capacity: Capacity,
-    /// How it is.
-    pub health: Health,
-    /// Round trips.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Latency>,
-    /// Work.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<Jobs>,
-    /// Daemons.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub services: Option<Services>,
+/// What names the sender and the time: enough to check who signed, before what is wrong with the figures is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) node_id: &'a NodeId,
+    pub(crate) cluster_id: &'a ClusterId,
+    pub(crate) timestamp: &'a Rfc3339,
 }
 
-/// What names the sender and the time: enough to check who signed, before the figures are read.
-#[derive(Debug, Clone)]
-pub(crate) struct Head {
-    pub(crate) node_id: NodeId,
-    pub(crate) cluster_id: ClusterId,
-    pub(crate) timestamp: Rfc3339,
-}
-
-/// A payload opened, its head read, the rest still raw.
-pub(crate) struct Opened<'a> {
-    entries: Entries<'a>,
-    pub(crate) head: Head,
+/// A payload opened, its head read.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it never leaves the stack, and nearly every one is the larger"
+)]
+pub(crate) enum Opened<'a> {
+    /// All of it is as it should be.
+    Whole(Heartbeat),
+    /// Something is not: which field is found one by one, once it is known who signed.
+    InParts {
+        node_id: NodeId,
+        cluster_id: ClusterId,
+        timestamp: Rfc3339,
+        fields: Fields<'a>,
+    },
 }
 
 impl<'a> Opened<'a> {
     pub(crate) fn open(raw: &'a RawValue) -> Result<Self, Refusal> {
-        let entries = Entries::read(&Place::ROOT, raw, &PARTS)?;
-        let f = Fields::new(Place::ROOT, Code::InvalidField, &entries);
-        let missing = |name: &str| f.refuse(name, "is required");
-        let head = Head {
-            node_id: f.text("node_id")?.ok_or_else(|| missing("node_id"))?,
-            cluster_id: f.text("cluster_id")?.ok_or_else(|| missing("cluster_id"))?,
-            timestamp: f.text("timestamp")?.ok_or_else(|| missing("timestamp"))?,
-        };
-        Ok(Self { entries, head })
+        whole::read(raw).map_or_else(|| Self::in_parts(raw), |heartbeat| Ok(Self::Whole(heartbeat)))
+    }
+
+    fn in_parts(raw: &'a RawValue) -> Result<Self, Refusal> {
+        let fields = Fields::open("", Code::InvalidField, raw)?;
+        let missing = |name: &str| fields.refuse(name, "is required");
+        Ok(Self::InParts {
+            node_id: fields.text("node_id")?.ok_or_else(|| missing("node_id"))?,
+            cluster_id: fields.text("cluster_id")?.ok_or_else(|| missing("cluster_id"))?,
+            timestamp: fields.text("timestamp")?.ok_or_else(|| missing("timestamp"))?,
+            fields,
+        })
+    }
+
+    pub(crate) fn head(&self) -> Head<'_> {
+        match self {
+            Self::Whole(heartbeat) => Head {
+                node_id: &heartbeat.node_id,
+                cluster_id: &heartbeat.cluster_id,
+                timestamp: &heartbeat.timestamp,
+            },
+            Self::InParts {
+                node_id,
+                cluster_id,
+                timestamp,
+                ..
+            } => Head {
+                node_id,
+                cluster_id,
+                timestamp,
+            },
+        }
     }
 
     pub(crate) fn finish(self) -> Result<Heartbeat, Refusal> {
-        let Self { entries, head } = self;
-        let f = Fields::new(Place::ROOT, Code::InvalidField, &entries);
+        let (node_id, cluster_id, timestamp, f) = match self {
+            Self::Whole(heartbeat) => return Ok(heartbeat),
+            Self::InParts {
+                node_id,
+                cluster_id,
+                timestamp,
+                fields,
+            } => (node_id, cluster_id, timestamp, fields),
+        };
         let sequence_number = sequence(&f)?;
-        let part = |name: &'static str, code: Code| {
+        let part = |name: &str, code: Code| {
             f.object(name, code)?
                 .ok_or_else(|| Refusal::field(code, name, "is required"))
         };
         Ok(Heartbeat {
-            node_id: head.node_id,
-            cluster_id: head.cluster_id,
+            node_id,
+            cluster_id,
             sequence_number,
-            timestamp: head.timestamp,
+            timestamp,
             agent_version: f.text("agent_version")?,
             capacity: Capacity::read(&part("capacity", Code::InvalidCapacity)?)?,
             health: Health::read(&part("health", Code::InvalidHealth)?)?,
@@ -124,36 +134,6 @@ impl Heartbeat {
     /// the path of the first field that breaks its rule.
     pub fn parse(raw: &RawValue) -> Result<Self, Refusal> {
         Opened::open(raw)?.finish()
-    }
-
-    /// The rules that bind several fields, for payloads built in memory; the types hold all others.
-    ///
-    /// # Errors
-    /// As [`Capacity::check`]; lists that are too long.
-    pub fn check(&self) -> Result<(), Refusal> {
-        self.capacity.check()?;
-        let too_long = |field: &str, max: usize| {
-            Refusal::field(
-                Code::InvalidField,
-                field,
-                format_args!("at most {max} entries may be sent"),
-            )
-        };
-        if self
-            .latency
-            .as_ref()
-            .is_some_and(|l| l.measurements.len() > super::MAX_MEASUREMENTS)
-        {
-            return Err(too_long("latency.measurements", super::MAX_MEASUREMENTS));
-        }
-        if self
-            .jobs
-            .as_ref()
-            .is_some_and(|j| j.active_job_ids.len() > super::MAX_ACTIVE_JOBS)
-        {
-            return Err(too_long("jobs.active_job_ids", super::MAX_ACTIVE_JOBS));
-        }
-        Ok(())
     }
 }
 

@@ -53,6 +53,8 @@ pub struct VerifiedHeartbeat {
     pub payload_hash: [u8; 32],
     /// The nonce, to be remembered while the timestamp is within its window.
     pub nonce: [u8; 16],
+    /// The agent's signature over the payload, by way of [`auth_message`].
+    pub signature: [u8; 64],
     /// What goes on chain.
     pub report: Report,
     /// The agent's signature over tag ‖ report.
@@ -63,7 +65,7 @@ pub struct VerifiedHeartbeat {
 
 /// Checks a heartbeat, in this order:
 ///
-/// 1. shape: payload an object that can be read with its parts, base64 and fixed lengths of `auth` (malformed);
+/// 1. shape: payload an object, base64 and fixed lengths of `auth` (malformed);
 /// 2. identity: path, certificate and body name the same node (`identity_mismatch`), certificate and body
 ///    the same cluster (`cluster_mismatch`); the node is registered (`unknown_node`); `auth.public_key`,
 ///    if sent, is the registered key (`key_mismatch`);
@@ -82,13 +84,14 @@ pub fn verify_heartbeat(
 ) -> Result<VerifiedHeartbeat, Refusal> {
     let opened = Opened::open(&request.heartbeat)?;
     let auth = DecodedAuth::read(&request.auth)?;
-    let registered = identify(&opened.head, &request.auth, against)?;
-    check_time(&opened.head, &request.auth, against.now)?;
+    let head = opened.head();
+    let registered = identify(head, &request.auth, against)?;
+    check_time(head, &request.auth, against.now)?;
 
     let payload_hash = payload_hash(&request.heartbeat);
     let text = auth_message(
-        opened.head.node_id.as_str(),
-        opened.head.timestamp.seconds().0,
+        head.node_id.as_str(),
+        head.timestamp.seconds().0,
         &request.auth.nonce,
         &payload_hash,
     );
@@ -143,6 +146,7 @@ pub fn verify_heartbeat(
         heartbeat,
         payload_hash,
         nonce: auth.nonce,
+        signature: auth.signature,
         report,
         report_signature,
         section,
@@ -207,7 +211,7 @@ fn section_bytes(text: &str) -> Result<Vec<u8>, Refusal> {
 }
 
 fn identify<'a>(
-    head: &Head,
+    head: Head<'_>,
     auth: &HeartbeatAuth,
     against: &Admission<'a>,
 ) -> Result<Registered<'a>, Refusal> {
@@ -222,13 +226,13 @@ fn identify<'a>(
     if against.path_node_id != certified.as_str() {
         return Err(other("path", against.path_node_id));
     }
-    if head.node_id != *certified {
+    if head.node_id != certified {
         return Err(other("node_id", head.node_id.as_str()));
     }
     if let Some(id) = auth.node_id.as_deref().filter(|id| *id != certified.as_str()) {
         return Err(other("auth.node_id", id));
     }
-    if head.cluster_id != *against.certificate_cluster_id {
+    if head.cluster_id != against.certificate_cluster_id {
         return Err(Refusal::field(
             Code::ClusterMismatch,
             "cluster_id",
@@ -259,7 +263,7 @@ fn identify<'a>(
     Ok(registered)
 }
 
-fn check_time(head: &Head, auth: &HeartbeatAuth, now: UnixSeconds) -> Result<(), Refusal> {
+fn check_time(head: Head<'_>, auth: &HeartbeatAuth, now: UnixSeconds) -> Result<(), Refusal> {
     let seconds = head.timestamp.seconds();
     if auth.timestamp.is_some_and(|t| u64::try_from(t) != Ok(seconds.0)) {
         return Err(Refusal::field(

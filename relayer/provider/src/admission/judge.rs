@@ -5,15 +5,15 @@ use hpc_schema::code::Code;
 use hpc_schema::heartbeat::{
     Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
 };
-use hpc_schema::key::{Verifier, ZebraVerifier};
+use hpc_schema::key::ZebraVerifier;
 use hpc_schema::refusal::{Refusal, RefusalKind};
+use hpc_schema::registry::JobIds;
 use hpc_schema::time::UnixSeconds;
 
-use super::nonce::Nonces;
-use super::signatures::{Notes, Verifiers};
+use super::nonce::{Nonces, Unused};
+use super::signatures::{Notes, Signatures, Verifiers};
 use crate::config::Live;
 use crate::control::Controls;
-use crate::fault;
 use crate::identity::PeerIdentity;
 use crate::prove;
 use crate::registry::{Node, Registry};
@@ -50,6 +50,15 @@ pub enum Verdict {
     },
     /// The spool cannot take it now.
     Unavailable(StoreError),
+}
+
+/// A heartbeat with nothing left to object to but its signatures.
+#[derive(Debug)]
+struct Ready<'a> {
+    node: &'a Arc<Node>,
+    health: HealthStatus,
+    nonce: Unused<'a>,
+    accept: Accept,
 }
 
 /// Decides on heartbeats.
@@ -122,67 +131,10 @@ impl Judge {
             return refuse((&*disabled).into(), node);
         }
         // In one pass with the signatures taken to be good; then they are verified, together with those of others.
-        let notes = Notes::default();
-        let first = self.verify(peer, path_node, request, node.as_deref(), now, &notes);
-        let good = match notes.into_signatures() {
-            Some(noted) if noted.is_empty() => true,
-            Some(noted) => match self.verifiers.verify(noted).await {
-                Some(good) => good,
-                None => return Verdict::Unavailable(StoreError::Busy),
-            },
-            None => false,
-        };
-        // What is wrong comes in a fixed order; a signature may not be the first.
-        let verified = if good {
-            first
-        } else {
-            self.verify(peer, path_node, request, node.as_deref(), now, &ZebraVerifier)
-        };
-        let verified = match verified {
-            Ok(verified) => verified,
-            Err(refusal) => return refuse(refusal, node),
-        };
-        let Some(node) = node else {
-            return refuse(
-                Refusal::whole(Code::UnknownNode, "the node is not registered"),
-                None,
-            );
-        };
-        if node.is_deregistered() {
-            let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
-            return refuse(refusal, Some(node));
-        }
-        // A repeated heartbeat is told by its sequence, which says more, before its nonce.
-        if verified.report.sequence <= node.floor() {
-            return repeated(stale(node.floor()), node);
-        }
-        if !self
-            .nonces
-            .insert(&peer.cluster_id, &peer.node_id, verified.nonce, now)
-        {
-            let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
-            return repeated(refusal, node);
-        }
-        fault::point("admit.verified");
-        let full = self.full(&node, request, &verified);
-        self.store(node, verified, full, now_ms).await
-    }
-
-    fn verify(
-        &self,
-        peer: &PeerIdentity,
-        path_node: &str,
-        request: &HeartbeatRequest,
-        node: Option<&Node>,
-        now: UnixSeconds,
-        verifier: &impl Verifier,
-    ) -> Result<VerifiedHeartbeat, Refusal> {
-        let job_ids = self
-            .registry
-            .cluster(&peer.cluster_id)
-            .map(|c| c.job_ids)
-            .unwrap_or_default();
-        let registered = node.map(|n| Registered {
+        let cluster = self.registry.cluster(&peer.cluster_id);
+        // Once: the owner may change it at any moment, and what is stored must be what was verified.
+        let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
+        let registered = node.as_deref().map(|n| Registered {
             key: n.key(),
             tag: &n.tag,
             job_ids,
@@ -194,57 +146,111 @@ impl Judge {
             registered,
             now,
         };
-        verify_heartbeat(request, &against, verifier)
-    }
-
-    /// What a proof needs beside the report, if proofs are kept.
-    fn full(&self, node: &Node, request: &HeartbeatRequest, verified: &VerifiedHeartbeat) -> Option<Vec<u8>> {
-        if self.live.as_ref()?.get().agents.proofs_kept_ms() == 0 {
-            return None;
+        let notes = Notes::default();
+        let first = verify_heartbeat(request, &against, &notes);
+        let noted = notes.into_signatures();
+        let ready = match (first, &node) {
+            (Ok(verified), Some(node)) => self.ready(node, (request, job_ids), verified, now_ms),
+            (Ok(_), None) => {
+                let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
+                Err(refuse(refusal, None))
+            }
+            (Err(refusal), node) => Err(refuse(refusal, node.clone())),
+        };
+        let verdict = match (ready, noted) {
+            (Ok(ready), Some(noted)) => self.store(noted, ready).await,
+            (Err(verdict), Some(noted)) if noted.is_empty() => Some(verdict),
+            (Err(verdict), Some(noted)) => match self.verifiers.verify(noted).await {
+                Some(good) => good.then_some(verdict),
+                None => Some(Verdict::Unavailable(StoreError::Busy)),
+            },
+            (_, None) => None,
+        };
+        if let Some(verdict) = verdict {
+            return verdict;
         }
-        let cluster = self.registry.cluster(&node.cluster_id);
-        let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
-        prove::full(request, verified.report.time, node.key(), job_ids)
+        // What is wrong comes in a fixed order; a signature may not be the first.
+        match verify_heartbeat(request, &against, &ZebraVerifier) {
+            Err(refusal) => refuse(refusal, node.clone()),
+            // All is good, and yet nobody has stored it.
+            Ok(_) => Verdict::Unavailable(StoreError::Stopped),
+        }
     }
 
-    async fn store(
-        &self,
-        node: Arc<Node>,
+    /// What is to be stored, if what is on record has nothing against it.
+    fn ready<'a>(
+        &'a self,
+        node: &'a Arc<Node>,
+        (request, job_ids): (&HeartbeatRequest, JobIds),
         verified: VerifiedHeartbeat,
-        full: Option<Vec<u8>>,
         now_ms: u64,
-    ) -> Verdict {
-        let health = verified.heartbeat.health.status;
-        let (sequence, nonce) = (verified.report.sequence, verified.nonce);
+    ) -> Result<Ready<'a>, Verdict> {
+        if node.is_deregistered() {
+            let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
+            return Err(refuse(refusal, Some(Arc::clone(node))));
+        }
+        // A repeated heartbeat is told by its sequence, which says more, before its nonce.
+        let report = verified.report;
+        if report.sequence <= node.floor() {
+            return Err(repeated(stale(node.floor()), Arc::clone(node)));
+        }
+        let (cluster, id) = (&node.cluster_id, &node.node_id);
+        let now = UnixSeconds(now_ms / 1000);
+        // Before its signatures are verified: nobody guesses the nonce of another request.
+        let Some(nonce) = self.nonces.claim(cluster, id, verified.nonce, now) else {
+            let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
+            return Err(repeated(refusal, Arc::clone(node)));
+        };
         let accept = Accept {
+            full: self
+                .keeps_full()
+                .then(|| prove::full(&request.heartbeat, &verified, node.key(), job_ids)),
             // Verified to be that of the section.
-            section_digest: verified.report.section_digest,
+            section_digest: report.section_digest,
             section: verified.section,
-            full,
             ..Accept::new(
-                (node.cluster_id.clone(), node.node_id.clone()),
-                (node.chain.epoch, sequence),
-                (verified.report.encode(), verified.report_signature),
+                (cluster.clone(), id.clone()),
+                (node.chain.epoch, report.sequence),
+                (report.encode(), verified.report_signature),
                 now_ms,
             )
         };
-        let epoch = node.chain.epoch;
-        let nonce = self.nonces.unless_used(&node.cluster_id, &node.node_id, nonce);
-        let stored = self.spool.accept(accept).await;
+        Ok(Ready {
+            node,
+            health: verified.heartbeat.health.status,
+            nonce,
+            accept,
+        })
+    }
+
+    /// Whether what a proof needs beside the report is kept.
+    fn keeps_full(&self) -> bool {
+        let live = self.live.as_ref().map(Live::get);
+        live.is_some_and(|live| live.agents.proofs_kept_ms() > 0)
+    }
+
+    /// Has it stored as soon as its signatures are verified; none if one is not good.
+    async fn store(&self, noted: Signatures, ready: Ready<'_>) -> Option<Verdict> {
+        let Ready {
+            node,
+            health,
+            nonce,
+            accept,
+        } = ready;
+        let (epoch, sequence) = (accept.epoch, accept.sequence);
+        let stored = self.verifiers.store(noted, &self.spool, accept).await?;
         if stored.is_ok() {
             nonce.used();
-        } else {
-            drop(nonce);
         }
-        match stored {
+        Some(match stored {
             Ok(done) if done.accepted => Verdict::Accepted {
                 epoch,
                 sequence,
                 health,
             },
-            Ok(done) => repeated(stale(done.sequence_ack.max(node.floor())), node),
+            Ok(done) => repeated(stale(done.sequence_ack.max(node.floor())), Arc::clone(node)),
             Err(e) => Verdict::Unavailable(e),
-        }
+        })
     }
 }
 

@@ -49,16 +49,21 @@ impl<K: Eq + Hash> Limiter<K> {
         let full = per_minute * 1000;
         let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let (buckets, shared) = &mut *guard;
-        if !buckets.contains_key(&key) && buckets.len() >= self.capacity {
-            buckets.retain(|_, b| b.refilled(per_minute, now_ms) < full);
-        }
-        let bucket = if buckets.len() < self.capacity || buckets.contains_key(&key) {
-            buckets.entry(key).or_insert(Bucket {
-                milli: full,
-                at_ms: now_ms,
-            })
+        // Nearly always it is there.
+        let bucket = if let Some(known) = buckets.get_mut(&key) {
+            known
         } else {
-            shared
+            if buckets.len() >= self.capacity {
+                buckets.retain(|_, b| b.refilled(per_minute, now_ms) < full);
+            }
+            if buckets.len() < self.capacity {
+                buckets.entry(key).or_insert(Bucket {
+                    milli: full,
+                    at_ms: now_ms,
+                })
+            } else {
+                shared
+            }
         };
         bucket.milli = bucket.refilled(per_minute, now_ms);
         bucket.at_ms = now_ms.max(bucket.at_ms);

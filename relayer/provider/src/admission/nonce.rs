@@ -16,8 +16,22 @@ type Seen = VecDeque<([u8; 16], UnixSeconds)>;
 pub struct Nonces(Mutex<HashMap<ClusterId, HashMap<NodeId, Seen>>>);
 
 impl Nonces {
-    /// Notes a nonce of a verified heartbeat; false if it was there.
-    pub fn insert(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16], now: UnixSeconds) -> bool {
+    /// Notes the nonce of a heartbeat; none if it was there. It is taken back unless it is used for good: of a heartbeat that
+    /// was not accepted for no fault of its own, or that nobody waits for any more, the same request may come again.
+    pub fn claim<'a>(
+        &'a self,
+        cluster: &'a ClusterId,
+        node: &'a NodeId,
+        nonce: [u8; 16],
+        now: UnixSeconds,
+    ) -> Option<Unused<'a>> {
+        self.insert(cluster, node, nonce, now).then_some(Unused {
+            nonces: self,
+            of: Some((cluster, node, nonce)),
+        })
+    }
+
+    fn insert(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16], now: UnixSeconds) -> bool {
         let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = match clusters.get_mut(cluster) {
             Some(nodes) => nodes,
@@ -36,20 +50,6 @@ impl Nonces {
         }
         seen.push_back((nonce, now));
         true
-    }
-
-    /// Takes a nonce back unless it is used for good: of a heartbeat that was not accepted for no fault of its own, or that
-    /// nobody waits for any more, the same request may come again.
-    pub fn unless_used<'a>(
-        &'a self,
-        cluster: &'a ClusterId,
-        node: &'a NodeId,
-        nonce: [u8; 16],
-    ) -> Unused<'a> {
-        Unused {
-            nonces: self,
-            of: Some((cluster, node, nonce)),
-        }
     }
 
     fn remove(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16]) {
@@ -110,11 +110,9 @@ mod tests {
             nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)),
             "nodes do not share nonces"
         );
-        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
-        nonces.unless_used(&c, &n, [1; 16]).used();
-        assert!(!nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
-        drop(nonces.unless_used(&c, &n, [1; 16]));
-        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1361)));
+        drop(nonces.claim(&c, &n, [1; 16], UnixSeconds(1361)).unwrap());
+        nonces.claim(&c, &n, [1; 16], UnixSeconds(1361)).unwrap().used();
+        assert!(nonces.claim(&c, &n, [1; 16], UnixSeconds(1361)).is_none());
         for i in 0..1000u128 {
             assert!(nonces.insert(&c, &n, (i + 7).to_be_bytes(), UnixSeconds(1361)));
         }

@@ -11,10 +11,14 @@ use ed25519_zebra::batch::{Item, Verifier as Together};
 use ed25519_zebra::{Signature, VerificationKeyBytes};
 use hpc_schema::key::Verifier;
 use rand_core::{CryptoRng, RngCore};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::yield_now;
 
+use crate::fault;
 use crate::gather::Paced;
+use crate::spool::{Accept, Accepted, Reply, Spool};
+use crate::store::StoreError;
 
 /// Heartbeats that may wait to be verified; more get `503` and come again.
 const QUEUE: usize = 4096;
@@ -26,13 +30,39 @@ const PACE: Duration = Duration::from_millis(2);
 const LARGE: usize = 24;
 /// Up to so many heartbeats are verified where they are gathered: another thread and the way back cost as much.
 const HERE: usize = 2;
+/// Signatures of a heartbeat: over its payload, and over its report.
+const SIGNED: usize = 2;
 /// Up to so many signatures are as fast one by one.
 const SINGLY: usize = 3;
 
 /// Signatures of one heartbeat, their messages hashed already.
 pub type Signatures = Vec<Item>;
 
-type Asked = (Signatures, oneshot::Sender<bool>);
+type Asked = (Signatures, Then);
+
+/// What is done once it is known whether the signatures of a heartbeat are good.
+#[derive(Debug)]
+enum Then {
+    /// Whoever asked hears of it.
+    Tell(oneshot::Sender<bool>),
+    /// What is good goes on to be stored at once, without whoever asked, who hears what became of it; of what is not, nothing.
+    Store(Spool, Box<Accept>, Reply),
+}
+
+impl Then {
+    fn go_on(self, good: bool) {
+        match self {
+            // Whoever asked may have gone.
+            Self::Tell(reply) => drop(reply.send(good)),
+            // Nothing is stored for who waits no more: the same request may come again.
+            Self::Store(spool, accept, reply) if good && !reply.is_closed() => {
+                fault::point("admit.verified");
+                spool.put(*accept, reply);
+            }
+            Self::Store(..) => {}
+        }
+    }
+}
 
 /// A batch for a thread, and its right to a thread.
 struct Batch {
@@ -157,8 +187,28 @@ impl Verifiers {
     /// Whether all signatures of a heartbeat are good; none if too many wait.
     pub async fn verify(&self, signatures: Signatures) -> Option<bool> {
         let (tx, rx) = oneshot::channel();
-        self.0.try_send((signatures, tx)).ok()?;
+        self.0.try_send((signatures, Then::Tell(tx))).ok()?;
         rx.await.ok()
+    }
+
+    /// Has a report stored if both signatures of its heartbeat are good; returns once it is durable. None if they are not, or
+    /// nobody is left to verify or store it.
+    pub async fn store(
+        &self,
+        signatures: Signatures,
+        spool: &Spool,
+        accept: Accept,
+    ) -> Option<Result<Accepted, StoreError>> {
+        if signatures.len() < SIGNED {
+            return None;
+        }
+        let (tx, rx) = oneshot::channel();
+        let then = Then::Store(spool.clone(), Box::new(accept), tx);
+        match self.0.try_send((signatures, then)) {
+            Ok(()) => rx.await.ok(),
+            Err(TrySendError::Full(_)) => Some(Err(StoreError::Busy)),
+            Err(TrySendError::Closed(_)) => Some(Err(StoreError::Stopped)),
+        }
     }
 
     /// Ends when nobody verifies any more.
@@ -170,21 +220,19 @@ impl Verifiers {
 async fn verify_here(mut asked: mpsc::Receiver<Asked>) {
     let mut paced = Paced::new(PACE, LARGE);
     loop {
-        let (heartbeats, replies): (Vec<_>, Vec<_>) =
-            paced.gather(&mut asked, BATCH).await.into_iter().unzip();
-        if replies.is_empty() {
+        let (heartbeats, then): (Vec<_>, Vec<_>) = paced.gather(&mut asked, BATCH).await.into_iter().unzip();
+        if then.is_empty() {
             return;
         }
-        tell(replies, verify(&heartbeats));
-        // Those who have their answer come before the next batch.
+        go_on(then, verify(&heartbeats));
+        // Those who have their answer, and what is stored of them, come before the next batch.
         yield_now().await;
     }
 }
 
-/// Whoever asked may have gone.
-fn tell(replies: Vec<oneshot::Sender<bool>>, verdicts: Vec<bool>) {
-    for (reply, good) in replies.into_iter().zip(verdicts) {
-        let _unheard = reply.send(good);
+fn go_on(all: Vec<Then>, verdicts: Vec<bool>) {
+    for (then, good) in all.into_iter().zip(verdicts) {
+        then.go_on(good);
     }
 }
 
@@ -196,13 +244,12 @@ async fn hand_out(
 ) {
     let mut paced = Paced::new(PACE, LARGE);
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let (heartbeats, replies): (Vec<_>, Vec<_>) =
-            paced.gather(&mut asked, BATCH).await.into_iter().unzip();
-        if replies.is_empty() {
+        let (heartbeats, then): (Vec<_>, Vec<_>) = paced.gather(&mut asked, BATCH).await.into_iter().unzip();
+        if then.is_empty() {
             return;
         }
-        if replies.len() <= HERE {
-            tell(replies, verify(&heartbeats));
+        if then.len() <= HERE {
+            go_on(then, verify(&heartbeats));
             continue;
         }
         let (verdicts, told) = oneshot::channel();
@@ -215,7 +262,7 @@ async fn hand_out(
             return;
         }
         // One wake-up across threads for all of them.
-        tokio::spawn(async move { tell(replies, told.await.unwrap_or_default()) });
+        tokio::spawn(async move { go_on(then, told.await.unwrap_or_default()) });
     }
 }
 
@@ -239,6 +286,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::store::Store;
 
     fn signed(seed: u8, message: &[u8], spoilt: bool) -> Signatures {
         let key = SigningKey::from([seed; 32]);
@@ -313,6 +361,53 @@ mod tests {
         }
         assert!(expected.iter().filter(|good| **good).count() >= 2 && expected.contains(&false));
         assert_eq!(verify(&noted), expected);
+    }
+
+    #[tokio::test]
+    async fn what_is_good_is_stored_and_of_anything_else_nothing() {
+        for cpus in [1, 2] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+            let (spool, writer) = Spool::start(store.clone(), None, Arc::default());
+            let verifiers = Verifiers::on(cpus).unwrap();
+            let accept = |node: usize| {
+                let of = (
+                    "hpc-cluster-1".parse().unwrap(),
+                    format!("node-{node:04}").parse().unwrap(),
+                );
+                Accept::new(of, (1, 7), ([1; 70], [2; 64]), 1)
+            };
+            let asked = (0..100usize).map(|n| {
+                let (verifiers, spool, accept) = (verifiers.clone(), spool.clone(), accept(n));
+                let signatures = signed(3, &n.to_be_bytes(), n % 5 == 0);
+                tokio::spawn(async move { verifiers.store(signatures, &spool, accept).await })
+            });
+            for (n, task) in asked.collect::<Vec<_>>().into_iter().enumerate() {
+                let stored = task.await.unwrap().map(|done| done.unwrap().accepted);
+                assert_eq!(stored, (n % 5 != 0).then_some(true), "{n}");
+            }
+            // Nobody waits for this one any more when its turn comes.
+            let (good, gone) = (signed(3, b"gone", false), accept(200));
+            let asked = verifiers.store(good, &spool, gone);
+            assert!(futures_util::FutureExt::now_or_never(asked).is_none());
+            // One without signatures is nobody's.
+            assert!(verifiers.store(Vec::new(), &spool, accept(201)).await.is_none());
+            let last = verifiers
+                .store(signed(3, b"last", false), &spool, accept(202))
+                .await;
+            assert!(last.unwrap().unwrap().accepted);
+            drop(spool);
+            drop(verifiers);
+            writer.await.unwrap();
+            let intakes = crate::spool::intakes(store.reader()).await.unwrap();
+            let mut stored: Vec<_> = intakes.iter().map(|i| i.node_id.to_string()).collect();
+            stored.sort_unstable();
+            let expected = (0..100).filter(|n| n % 5 != 0).chain([202]);
+            assert_eq!(
+                stored,
+                expected.map(|n| format!("node-{n:04}")).collect::<Vec<_>>()
+            );
+        }
     }
 
     #[tokio::test]

@@ -56,7 +56,7 @@ impl Daemon {
         checking.abort();
         stop_intake.send_replace(true);
         join("the gateway", intake, Duration::from_secs(310)).await;
-        // The last sender is gone with the gateway, so the writer ends when its queue is empty.
+        // The last sender is gone with the gateway and what it had verified, so the writer ends when its queue is empty.
         join("the spool", spool, SPOOL).await;
         stop_settlement.send_replace(true);
         join("settlement", driver, Duration::from_secs(310)).await;

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Bytes, HttpBody};
 use axum::extract::Request;
+use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use hpc_schema::code::Code;
 use hpc_schema::refusal::Refusal;
@@ -12,33 +13,60 @@ use tokio::time::timeout;
 use super::answer::Failure;
 use crate::unread::DISCARD;
 
+/// What a request's head says of its body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Announced {
+    /// Its length; 0: it does not say.
+    length: usize,
+    encoded: bool,
+    /// For leave to send it.
+    waits: bool,
+}
+
+impl Announced {
+    pub(super) fn by(headers: &HeaderMap) -> Self {
+        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+        Self {
+            length: length.and_then(|v| v.parse().ok()).unwrap_or(0),
+            encoded: headers.get(CONTENT_ENCODING).is_some_and(|v| v != "identity"),
+            waits: headers.contains_key(EXPECT),
+        }
+    }
+
+    /// Whether what is left of it is thrown away before the answer goes out.
+    pub(super) fn is_thrown_away(self) -> bool {
+        !self.waits && self.length <= DISCARD
+    }
+}
+
 /// The whole body, if it is at most `limit` bytes and arrives in time.
 pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Bytes, Failure> {
-    // Nobody here inflates anything: a compressed body is thrown away as it came.
-    let encoded = request
-        .headers()
-        .get(CONTENT_ENCODING)
-        .is_some_and(|v| v != "identity");
-    let announced = request
-        .headers()
-        .get(CONTENT_LENGTH)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.parse::<usize>().ok())
-        .unwrap_or(0);
-    let waits = request.headers().contains_key(EXPECT);
-    if announced > limit && (waits || announced > DISCARD) {
+    let announced = Announced::by(request.headers());
+    read_of(announced, &mut request.into_body(), limit, within).await
+}
+
+/// The same of a body that stays with who answers.
+pub(super) async fn read_of<B>(
+    announced: Announced,
+    body: &mut B,
+    limit: usize,
+    within: Duration,
+) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    if announced.length > limit && (announced.waits || announced.length > DISCARD) {
         return Err(too_large(limit));
     }
-    let bytes = timeout(within, gather(request.into_body(), limit))
-        .await
-        .unwrap_or_else(|_| {
-            let what = format!("the body did not arrive within {} s", within.as_secs());
-            Err(Failure::new(
-                408,
-                Refusal::whole(Code::Malformed, what).malformed(),
-            ))
-        })?;
-    if encoded {
+    let bytes = timeout(within, gather(body, limit)).await.unwrap_or_else(|_| {
+        let what = format!("the body did not arrive within {} s", within.as_secs());
+        Err(Failure::new(
+            408,
+            Refusal::whole(Code::Malformed, what).malformed(),
+        ))
+    })?;
+    // Nobody here inflates anything: a compressed body is thrown away as it came.
+    if announced.encoded {
         let what = "the body must come without Content-Encoding";
         return Err(Failure::new(
             415,
@@ -48,11 +76,16 @@ pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Re
     Ok(bytes)
 }
 
-async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
+async fn gather<B>(body: &mut B, limit: usize) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     // Most bodies come in one piece, which stays what it is.
     let (mut first, mut bytes) = (Bytes::new(), Vec::new());
     let mut total = 0usize;
-    while let Some(frame) = body.frame().await {
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
         let frame = frame.map_err(|_| Failure::malformed("body", "ends before its length"))?;
         let Ok(data) = frame.into_data() else { continue };
         total = total.saturating_add(data.len());

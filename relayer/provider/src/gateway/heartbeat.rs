@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
@@ -15,6 +16,7 @@ use hpc_schema::id::ClusterId;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
+use super::body::Announced;
 use super::connection::Connection;
 use super::path::PathIds;
 use super::{Gateway, body, orders};
@@ -49,20 +51,26 @@ pub(super) async fn heartbeat(
     PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Answer, Failure> {
-    receive(&gateway, &connection, &path_node, request).await
+    let announced = Announced::by(request.headers());
+    let body = &mut request.into_body();
+    receive(&gateway, &connection, &path_node, (announced, body)).await
 }
 
 /// The same without the router.
-pub(super) async fn receive(
+pub(super) async fn receive<B>(
     gateway: &Arc<Gateway>,
     connection: &Connection,
     path_node: &str,
-    request: Request,
-) -> Result<Answer, Failure> {
+    (announced, body): (Announced, &mut B),
+) -> Result<Answer, Failure>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let arrived = Instant::now();
     let live = gateway.live.get();
     let limits = &live.gateway;
-    let bytes = body::read(request, limits.max_body_bytes, limits.request_timeout.duration()).await?;
+    let within = limits.request_timeout.duration();
+    let bytes = body::read_of(announced, body, limits.max_body_bytes, within).await?;
     let now_ms = clock::now_ms();
     let peer = connection.node(gateway, path_node, UnixSeconds(now_ms / 1000))?;
     let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
@@ -73,7 +81,10 @@ pub(super) async fn receive(
             .get_or_create(&HeartbeatLabels { result })
             .inc();
     };
-    let request = match HeartbeatRequest::parse(&bytes) {
+    let parsed = HeartbeatRequest::parse(&bytes);
+    // Not while others' signatures are waited for.
+    drop(bytes);
+    let request = match parsed {
         Ok(request) => request,
         Err(refusal) => {
             count(refusal.code.as_str());

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -106,7 +107,7 @@ struct Met<'a> {
     info: Arc<Connection>,
     time: Limits,
     /// When its place is needed, or its certificate or that one's CA counts no more.
-    ended: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    ended: Word<'a>,
 }
 
 async fn meet(
@@ -160,7 +161,10 @@ async fn meet(
                 idle: limits.handshake_timeout.duration(),
                 head,
             },
-            ended: Box::pin(async move { place.taken().await }),
+            ended: Box::pin(async move {
+                place.taken().await;
+                Outside::Ended
+            }),
         }),
         Ok(Some(Shown { peer, issuer, chain })) => {
             let peer = Arc::new(peer);
@@ -200,11 +204,23 @@ async fn meet(
                         () = gateway.controls.revokes(&known, revocations), if refused.is_none() => {}
                         () = distrusted(&chain, &known, trusting) => {}
                     }
+                    Outside::Ended
                 }),
             })
         }
     }
 }
+
+/// What a connection may be told from outside.
+enum Outside {
+    /// That it is no more.
+    Ended,
+    /// To end with the request under way.
+    Stopping,
+}
+
+/// Comes when a connection is told so.
+type Word<'a> = Pin<Box<dyn Future<Output = Outside> + Send + 'a>>;
 
 /// HTTP on a connection, until it ends, its time is over, or its place is needed.
 async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: watch::Receiver<bool>) {
@@ -212,7 +228,7 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
         tls,
         info,
         time,
-        mut ended,
+        ended,
     } = met;
     let from = info.from;
     let phase = Arc::new(Phase::default());
@@ -220,7 +236,7 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
         let (phase, gateway) = (Arc::clone(&phase), Arc::clone(gateway));
         service_fn(move |request: Request<Incoming>| {
             phase.serving();
-            let answer = router::answer(&gateway, &router, &info, request.map(Body::new));
+            let answer = router::answer(&gateway, &router, &info, request);
             let phase = Arc::clone(&phase);
             async move {
                 let response = answer.await;
@@ -238,7 +254,13 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
     let serving = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     let mut overdue = Overdue::new(phase, time);
-    let mut stopping = false;
+    // Each is polled when it is woken itself, not whenever a request goes on.
+    let mut outside: FuturesUnordered<Word<'_>> = FuturesUnordered::new();
+    outside.push(ended);
+    outside.push(Box::pin(async move {
+        stopped(&mut stop).await;
+        Outside::Stopping
+    }));
     loop {
         // In this order: whoever serves says first what phase it is.
         tokio::select! {
@@ -253,11 +275,10 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
                 gateway.log_once(from.ip(), what);
                 return;
             }
-            () = &mut ended => return,
-            () = stopped(&mut stop), if !stopping => {
-                stopping = true;
-                serving.as_mut().graceful_shutdown();
-            }
+            Some(word) = outside.next() => match word {
+                Outside::Ended => return,
+                Outside::Stopping => serving.as_mut().graceful_shutdown(),
+            },
         }
     }
 }

@@ -2,7 +2,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::HttpBody as _;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -13,15 +13,17 @@ use axum::{Extension, Router};
 use hpc_schema::code::Code;
 use hpc_schema::gateway::REGISTER_PATH;
 use hpc_schema::refusal::Refusal;
+use hyper::body::Incoming;
 use tokio::time::timeout;
 use tower::Service as _;
 
 use super::answer::{Failure, Told};
+use super::body::Announced;
 use super::connection::Connection;
 use super::{Gateway, certificate, heartbeat, register, result, tasks};
 use crate::clock;
 use crate::ops::RequestLabels;
-use crate::unread;
+use crate::unread::{self, DISCARD};
 
 const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -76,28 +78,42 @@ pub(super) fn answer(
     gateway: &Arc<Gateway>,
     router: &Router,
     connection: &Arc<Connection>,
-    mut request: Request,
+    request: Request<Incoming>,
 ) -> Answering {
     let (gateway, connection) = (Arc::clone(gateway), Arc::clone(connection));
     match short_way(&request) {
-        Some(Short::Heartbeat(node)) => Box::pin(async move {
-            let receive = async |request| {
-                heartbeat::receive(&gateway, &connection, &node, request)
-                    .await
-                    .into_response()
-            };
-            let run = async |request| guarded(&gateway, &connection, "heartbeat", request, receive).await;
-            unread::answered(request, run).await
-        }),
-        Some(Short::Wait(node)) => Box::pin(async move {
-            let wait = async |request| {
-                tasks::parked(&gateway, &connection, &node, request)
-                    .await
-                    .into_response()
-            };
-            guarded(&gateway, &connection, "tasks_wait", request, wait).await
-        }),
+        Some(Short::Heartbeat(node)) => {
+            let (announced, bounded) = (Announced::by(request.headers()), bounded(request.headers()));
+            let mut body = request.into_body();
+            Box::pin(async move {
+                let receive = async || {
+                    heartbeat::receive(&gateway, &connection, &node, (announced, &mut body))
+                        .await
+                        .into_response()
+                };
+                let response = guarded(&gateway, &connection, "heartbeat", bounded, receive).await;
+                // One that is too large has been read as far as it ever is.
+                let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+                if !body.is_end_stream() && !too_large && announced.is_thrown_away() {
+                    Box::pin(unread::throw_away(body, DISCARD)).await;
+                }
+                response
+            })
+        }
+        Some(Short::Wait(node)) => {
+            let bounded = bounded(request.headers());
+            let query = request.uri().query().map(ToOwned::to_owned);
+            Box::pin(async move {
+                let wait = async || {
+                    tasks::parked(&gateway, &connection, &node, query.as_deref())
+                        .await
+                        .into_response()
+                };
+                guarded(&gateway, &connection, "tasks_wait", bounded, wait).await
+            })
+        }
         None => {
+            let mut request = request.map(Body::new);
             request.extensions_mut().insert(Connection::clone(&connection));
             let mut router = router.clone();
             Box::pin(async move {
@@ -117,7 +133,7 @@ enum Short {
 }
 
 /// The node that the path names, if this is one of them and the path is plain; the router looks closer at all else.
-fn short_way(request: &Request) -> Option<Short> {
+fn short_way(request: &Request<Incoming>) -> Option<Short> {
     let path = request.uri().path();
     let (node, short): (_, fn(String) -> Short) = match *request.method() {
         Method::POST => {
@@ -141,21 +157,23 @@ async fn guard(
     next: Next,
 ) -> Response {
     let route = route_name(&request);
-    guarded(&gateway, &connection, route, request, async |request| {
+    let bounded = bounded(request.headers());
+    guarded(&gateway, &connection, route, bounded, async || {
         next.run(request).await
     })
     .await
 }
 
-/// Rate limit, deadline and counters of every request.
+/// Rate limit, deadline and counters of every request; `bounded`: its head is.
 async fn guarded(
     gateway: &Gateway,
     connection: &Connection,
     route: &'static str,
-    request: Request,
-    run: impl AsyncFnOnce(Request) -> Response,
+    bounded: bool,
+    run: impl AsyncFnOnce() -> Response,
 ) -> Response {
-    let admitted = admit(gateway, connection, route).and_then(|()| bounded(request.headers()));
+    let bounded = || if bounded { Ok(()) } else { Err(head_too_large()) };
+    let admitted = admit(gateway, connection, route).and_then(|()| bounded());
     let mut response = match admitted {
         Err(failure) => failure.into_response(),
         Ok(()) => {
@@ -164,7 +182,7 @@ async fn guarded(
             if route == "tasks_wait" {
                 within += tasks::LONGEST_WAIT;
             }
-            timeout(within, run(request))
+            timeout(within, run())
                 .await
                 .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())
         }
@@ -232,16 +250,17 @@ fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), 
 }
 
 /// More than this gets no answer but the bare status of the HTTP layer, which has its own limits.
-fn bounded(headers: &HeaderMap) -> Result<(), Failure> {
+fn bounded(headers: &HeaderMap) -> bool {
     let bytes: usize = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
-    if headers.len() <= MAX_HEADERS && bytes <= MAX_HEADER_BYTES {
-        return Ok(());
-    }
+    headers.len() <= MAX_HEADERS && bytes <= MAX_HEADER_BYTES
+}
+
+fn head_too_large() -> Failure {
     let what = format!("the head has more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES} bytes");
-    Err(Failure::new(431, Refusal::whole(Code::BodyTooLarge, what)))
+    Failure::new(431, Refusal::whole(Code::BodyTooLarge, what))
 }
 
 /// Whether the connection ends with this answer: who has no certificate gets no second try on it, and who asks too

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -33,9 +33,9 @@ pub(super) async fn wait(
     State(gateway): State<Arc<Gateway>>,
     Extension(connection): Extension<Connection>,
     PathIds(path_node): PathIds<String>,
-    request: Request,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
-    parked(&gateway, &connection, &path_node, request).await
+    parked(&gateway, &connection, &path_node, query.as_deref()).await
 }
 
 /// The same without the router. Thousands wait here: what is needed only now and then has memory of its own.
@@ -43,10 +43,9 @@ pub(super) async fn parked(
     gateway: &Gateway,
     connection: &Connection,
     path_node: &str,
-    request: Request,
+    query: Option<&str>,
 ) -> Result<Response, Failure> {
-    let until = Instant::now() + wished(request.uri().query())?;
-    drop(request);
+    let until = Instant::now() + wished(query)?;
     let peer = known(gateway, connection, path_node)?;
     // From here on no wake-up is lost; who waited for this node before waits no more.
     let parked = gateway.waiting.park(&peer.cluster_id, &peer.node_id);

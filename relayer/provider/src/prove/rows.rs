@@ -1,12 +1,8 @@
 use hpc_chain::hash::TxHash;
 use hpc_chain::proof::{Agent, Evidence, FORMAT, Proof, VERSION};
-use hpc_schema::heartbeat::{HeartbeatAuth, HeartbeatRequest};
 use hpc_schema::id::{ClusterId, NodeId};
-use hpc_schema::key::AgentKey;
-use hpc_schema::registry::JobIds;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
+use super::full;
 use crate::db::{self, Conn, Pool, Row};
 use crate::store::{StoreError, int, text, uint};
 
@@ -15,71 +11,6 @@ fn bad(column: &'static str) -> StoreError {
         table: "heartbeat",
         column,
     }
-}
-
-/// What of a heartbeat does not go on chain, as it is stored.
-#[derive(Serialize)]
-struct Written<'a> {
-    heartbeat: &'a RawValue,
-    auth: WrittenAuth<'a>,
-    public_key: &'a AgentKey,
-    job_ids: JobIds,
-}
-
-/// [`HeartbeatAuth`] without its section, which follows from the payload.
-#[derive(Serialize)]
-struct WrittenAuth<'a> {
-    signature: &'a str,
-    nonce: &'a str,
-    timestamp: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    public_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report_signature: Option<&'a str>,
-}
-
-/// Bytes that [`Written`] has beside the payload, and a few more.
-const BESIDE: usize = 768;
-
-#[derive(Deserialize)]
-struct Read {
-    heartbeat: Box<RawValue>,
-    auth: HeartbeatAuth,
-    public_key: AgentKey,
-    job_ids: JobIds,
-}
-
-/// What of a heartbeat does not go on chain, as it is stored: the very text that the agent signed, its signatures, the
-/// registered key, what of job ids the cluster makes public; `time` is the report's.
-#[must_use]
-pub fn full(
-    request: &HeartbeatRequest,
-    time: u32,
-    public_key: &AgentKey,
-    job_ids: JobIds,
-) -> Option<Vec<u8>> {
-    let auth = &request.auth;
-    let written = Written {
-        heartbeat: &request.heartbeat,
-        auth: WrittenAuth {
-            signature: &auth.signature,
-            nonce: &auth.nonce,
-            timestamp: i64::from(time),
-            node_id: auth.node_id.as_deref(),
-            public_key: auth.public_key.as_deref(),
-            report: auth.report.as_deref(),
-            report_signature: auth.report_signature.as_deref(),
-        },
-        public_key,
-        job_ids,
-    };
-    let mut bytes = Vec::with_capacity(request.heartbeat.get().len() + BESIDE);
-    serde_json::to_writer(&mut bytes, &written).ok()?;
-    Some(bytes)
 }
 
 /// Which heartbeat.
@@ -95,7 +26,7 @@ pub struct Which<'a> {
     pub sequence: u32,
 }
 
-/// Keeps a heartbeat whose report is on its way; `full` is of [`full`].
+/// Keeps a heartbeat whose report is on its way; `full` is of [`fn@super::full`].
 ///
 /// # Errors
 /// If the store fails.
@@ -288,8 +219,8 @@ pub(super) async fn sample(pool: &Pool, tx: TxHash) -> Result<Option<Row>, Store
 /// The proof of a heartbeat on record by this evidence.
 pub(super) fn put_together(row: &Row, evidence: &Evidence) -> Result<Proof, StoreError> {
     let evidence = evidence.clone();
-    let full: Vec<u8> = row.try_get("heartbeat")?;
-    let full: Read = serde_json::from_slice(&full).map_err(|_| bad("heartbeat"))?;
+    let stored: Vec<u8> = row.try_get("heartbeat")?;
+    let full = full::read(&stored).ok_or_else(|| bad("heartbeat"))?;
     Ok(Proof {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -302,7 +233,7 @@ pub(super) fn put_together(row: &Row, evidence: &Evidence) -> Result<Proof, Stor
             public_key: full.public_key,
             job_ids: full.job_ids,
         },
-        heartbeat: full.heartbeat.get().to_owned(),
+        heartbeat: full.heartbeat,
         auth: full.auth,
         tx: evidence.tx,
         inclusion: evidence.inclusion,

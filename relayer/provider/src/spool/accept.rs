@@ -27,7 +27,7 @@ pub struct Accept {
     pub section_digest: [u8; 16],
     /// UNIX milliseconds.
     pub received_at: u64,
-    /// The rest of the heartbeat ([`crate::prove::full`]), if it is kept for proofs.
+    /// The rest of the heartbeat ([`fn@crate::prove::full`]), if it is kept for proofs.
     pub full: Option<Vec<u8>>,
     /// Since when a report of this node waits, UNIX milliseconds.
     pub queued_at: u64,

@@ -9,7 +9,7 @@ use crate::store::StoreError;
 /// Reports in one commit.
 const GROUP: usize = 512;
 
-pub(super) type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
+pub(crate) type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
 
 /// What came in while the last group was being written: one sync of the disk serves all of it. Nothing at the queue's end.
 pub(super) async fn group(rx: &mut mpsc::Receiver<(Accept, Reply)>) -> Option<(Vec<Accept>, Vec<Reply>)> {

@@ -22,6 +22,7 @@ pub use apply::Backlog;
 pub use bind::{bind, members, return_member, unbind, unbind_item};
 pub use count::give_out;
 pub use drop::{drop_waiting, supersede_older};
+pub(crate) use group::Reply;
 pub use history::{End, EndRow, EndedAs, Refusal, end, end_bound_on_chain, ends_of, last_refusal, prune};
 pub use journal::NAME as JOURNAL;
 pub use log::{Log, unapplied};

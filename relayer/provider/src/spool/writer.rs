@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -45,8 +46,18 @@ impl Spool {
     /// If the queue is full or the store fails: the report is not accepted.
     pub async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
         let (tx, rx) = oneshot::channel();
-        self.tx.try_send((report, tx)).map_err(|_| StoreError::Busy)?;
+        self.put(report, tx);
         rx.await.map_err(|_| StoreError::Stopped)?
+    }
+
+    /// The same for who waits for `reply`.
+    pub(crate) fn put(&self, report: Accept, reply: Reply) {
+        let ((_, reply), why) = match self.tx.try_send((report, reply)) {
+            Ok(()) => return,
+            Err(TrySendError::Full(back)) => (back, StoreError::Busy),
+            Err(TrySendError::Closed(back)) => (back, StoreError::Stopped),
+        };
+        drop(reply.send(Err(why)));
     }
 
     /// For how long the database has not taken in what the journal holds.

@@ -274,6 +274,8 @@ async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_con
             "/internal/v1/nodes/node-0001/tasks/wait?wait_seconds=x",
             400,
         ),
+        ("POST", "/api/v1/hpc/nodes/node-0002/heartbeat", 403),
+        ("POST", "/api/v1/hpc/nodes/node-0001/heartbeat", 400),
     ];
     sent_in_two(node, &paths).await;
     let admin = site.daemon.as_ref().unwrap().admin_addr().unwrap();
@@ -283,6 +285,58 @@ async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_con
         ("PATCH", "/api/v1/admin/nodes", 405),
     ];
     sent_in_two(async || TcpStream::connect(admin).await.unwrap(), &paths).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_in_chunks_or_after_leave_to_send_it_is_taken_and_one_too_large_is_told_so() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let head = |more: &str| {
+        format!(
+            "POST /api/v1/hpc/nodes/node-0001/heartbeat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n"
+        )
+    };
+    let asked = async |parts: &[String]| {
+        let mut stream = raw::tls(&site, Some((agent.certificate.as_str(), &agent.tls))).await;
+        for part in parts {
+            stream.write_all(part.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            sleep(Duration::from_millis(20)).await;
+        }
+        let mut answer = Vec::new();
+        let read = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+        // The other side need not say goodbye in TLS.
+        drop(read.unwrap());
+        String::from_utf8(answer).unwrap()
+    };
+    let chunks = |body: &str| {
+        let (first, rest) = body.split_at(body.len() / 2);
+        let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
+        [
+            head("transfer-encoding: chunked\r\n"),
+            chunk(first),
+            chunk(rest),
+            "0\r\n\r\n".to_owned(),
+        ]
+    };
+    let taken = |answer: &str| answer.contains("HTTP/1.1 200 ") && answer.contains("\"accepted\":true");
+    let answer = asked(&chunks(&agent.heartbeat_text(1, clock::now_ms()))).await;
+    assert!(taken(&answer), "{answer}");
+
+    let waits = |length: usize| head(&format!("expect: 100-continue\r\ncontent-length: {length}\r\n"));
+    let body = agent.heartbeat_text(2, clock::now_ms());
+    let answer = asked(&[waits(body.len()), body]).await;
+    assert!(answer.starts_with("HTTP/1.1 100 ") && taken(&answer), "{answer}");
+
+    // No leave is given for what is too large, and what comes all the same is heard to its end.
+    let large = "x".repeat(70_000);
+    for parts in [vec![waits(large.len())], chunks(&large).to_vec()] {
+        let answer = asked(&parts).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 413 ") && answer.contains("body_too_large"),
+            "{answer}"
+        );
+    }
 }
 
 /// Each request's body comes a moment after its head, as some clients send it, on one connection.

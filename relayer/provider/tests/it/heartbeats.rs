@@ -138,7 +138,26 @@ async fn what_must_be_refused_is_refused_with_its_code_and_nothing_is_stored() {
         refused(&agent, &client, &site, agent.heartbeat_text(4, now)).await,
         "stale_sequence"
     );
-    site.wait_sequence(&agent.node, 5).await;
+    // Who signed comes before what is on record, and a nonce is not lost to what nobody signed.
+    let body = agent.heartbeat_text(6, now);
+    let spoilt = |body: &str| {
+        let mut v: Value = serde_json::from_str(body).unwrap();
+        v["auth"]["report_signature"] = json!(wrong);
+        let (payload, _) = body
+            .strip_prefix("{\"heartbeat\":")
+            .unwrap()
+            .split_once(",\"auth\":")
+            .unwrap();
+        format!("{{\"heartbeat\":{payload},\"auth\":{}}}", v["auth"])
+    };
+    for body in [&body, &agent.heartbeat_text(5, now)] {
+        assert_eq!(
+            refused(&agent, &client, &site, spoilt(body)).await,
+            "signature_invalid"
+        );
+    }
+    assert!(answer(agent.send_text(&client, &site, body).await).await.accepted);
+    site.wait_sequence(&agent.node, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

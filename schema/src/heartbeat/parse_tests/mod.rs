@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::heartbeat::{
-    ContainerRuntime, FixedPoint6, HealthStatus, HeartbeatRequest, JobId, LatencyMeasurement, Percent,
+    ContainerRuntime, FixedPoint6, HealthStatus, HeartbeatRequest, JobId, Label, LatencyMeasurement, Percent,
     SlurmState, Text, check_window,
 };
 use crate::refusal::RefusalKind;

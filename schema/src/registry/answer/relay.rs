@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockRef, Drain};
 use crate::id::NodeId;
-use crate::key::AgentKey;
+use crate::key::{AgentKey, on_record};
 use crate::node::NodeState;
 use crate::time::UnixSeconds;
 
@@ -23,6 +23,7 @@ pub struct RelayView {
     /// Last sequence on chain in this epoch.
     pub sequence: u32,
     /// The agent's key.
+    #[serde(deserialize_with = "on_record")]
     pub agent_pubkey: AgentKey,
     /// Hex of the stored section digest (16 bytes); zeros before the first.
     pub section_digest: String,
