@@ -33,3 +33,5 @@ pub mod spool;
 pub mod store;
 pub mod task;
 mod unread;
+#[cfg(test)]
+mod vectors;

@@ -278,15 +278,12 @@ fn answer(batch: Batch) {
 #[cfg(test)]
 mod tests {
     use ed25519_zebra::SigningKey;
-    use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
-    use hpc_schema::registry::JobIds;
-    use hpc_schema::report::Tag;
-    use hpc_schema::time::UnixSeconds;
+    use hpc_schema::heartbeat::verify_heartbeat;
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
     use crate::store::Store;
+    use crate::vectors::Vectors;
 
     fn signed(seed: u8, message: &[u8], spoilt: bool) -> Signatures {
         let key = SigningKey::from([seed; 32]);
@@ -320,33 +317,8 @@ mod tests {
 
     #[test]
     fn every_accepted_vector_is_verified_by_the_gateway_over_its_raw_bytes_and_no_other_signature_is() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/vectors/heartbeat.json");
-        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let text = |key: &str| file["context"][key].as_str().unwrap();
-        let (cluster, node) = (
-            text("cluster_id").parse().unwrap(),
-            text("node_id").parse().unwrap(),
-        );
-        let epoch = file["context"]["epoch"].as_u64().unwrap();
-        let tag = Tag::derive(text("chain_id"), text("contract"), &cluster, &node, epoch);
-        let key = text("public_key").parse().unwrap();
         let (mut noted, mut expected) = (Vec::new(), Vec::new());
-        for case in file["cases"].as_array().unwrap() {
-            let Ok(request) = HeartbeatRequest::parse(case["body"].as_str().unwrap().as_bytes()) else {
-                assert_eq!(case["result"]["malformed"], true, "{case}");
-                continue;
-            };
-            let against = Admission {
-                path_node_id: node.as_str(),
-                certificate_node_id: &node,
-                certificate_cluster_id: &cluster,
-                registered: Some(Registered {
-                    key: &key,
-                    tag: &tag,
-                    job_ids: JobIds::Plain,
-                }),
-                now: UnixSeconds(case["now"].as_u64().unwrap()),
-            };
+        for (case, request, against) in Vectors::read().readable() {
             // As the judge does it: everything else first, then all signatures in one batch.
             let notes = Notes::default();
             let rest = verify_heartbeat(&request, &against, &notes);

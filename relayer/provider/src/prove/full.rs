@@ -90,44 +90,20 @@ pub(super) fn read(bytes: &[u8]) -> Option<Full> {
 
 #[cfg(test)]
 mod tests {
-    use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered, verify_heartbeat};
+    use hpc_schema::heartbeat::{HeartbeatRequest, verify_heartbeat};
     use hpc_schema::key::ZebraVerifier;
-    use hpc_schema::report::Tag;
-    use hpc_schema::time::UnixSeconds;
-    use serde_json::Value;
 
     use super::*;
-
-    const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/vectors/heartbeat.json");
+    use crate::vectors::Vectors;
 
     /// Every vector that is accepted, verified, with the key.
     fn accepted() -> Vec<(HeartbeatRequest, VerifiedHeartbeat, AgentKey)> {
-        let file: Value = serde_json::from_str(&std::fs::read_to_string(VECTORS).unwrap()).unwrap();
-        let text = |key: &str| file["context"][key].as_str().unwrap();
-        let (cluster, node) = (
-            text("cluster_id").parse().unwrap(),
-            text("node_id").parse().unwrap(),
-        );
-        let epoch = file["context"]["epoch"].as_u64().unwrap();
-        let tag = Tag::derive(text("chain_id"), text("contract"), &cluster, &node, epoch);
-        let key = text("public_key").parse().unwrap();
-        let one = |case: &Value| {
-            let request = HeartbeatRequest::parse(case["body"].as_str().unwrap().as_bytes()).ok()?;
-            let against = Admission {
-                path_node_id: node.as_str(),
-                certificate_node_id: &node,
-                certificate_cluster_id: &cluster,
-                registered: Some(Registered {
-                    key: &key,
-                    tag: &tag,
-                    job_ids: JobIds::Plain,
-                }),
-                now: UnixSeconds(case["now"].as_u64().unwrap()),
-            };
+        let vectors = Vectors::read();
+        let verified = vectors.readable().filter_map(|(_, request, against)| {
             let verified = verify_heartbeat(&request, &against, &ZebraVerifier).ok()?;
-            Some((request, verified, key))
-        };
-        file["cases"].as_array().unwrap().iter().filter_map(one).collect()
+            Some((request, verified, vectors.key))
+        });
+        verified.collect()
     }
 
     #[test]

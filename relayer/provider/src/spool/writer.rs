@@ -1,8 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+#[cfg(test)]
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::accept::{Accept, Accepted, accept};
@@ -40,17 +42,8 @@ impl Spool {
         (Self { tx, handover }, task)
     }
 
-    /// Stores a report; returns once it is durable.
-    ///
-    /// # Errors
-    /// If the queue is full or the store fails: the report is not accepted.
-    pub async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
-        let (tx, rx) = oneshot::channel();
-        self.put(report, tx);
-        rx.await.map_err(|_| StoreError::Stopped)?
-    }
-
-    /// The same for who waits for `reply`.
+    /// Stores a report; `reply` comes once it is durable, or says that the queue is full or the store fails: then it is not
+    /// accepted.
     pub(crate) fn put(&self, report: Accept, reply: Reply) {
         let ((_, reply), why) = match self.tx.try_send((report, reply)) {
             Ok(()) => return,
@@ -58,6 +51,14 @@ impl Spool {
             Err(TrySendError::Closed(back)) => (back, StoreError::Stopped),
         };
         drop(reply.send(Err(why)));
+    }
+
+    /// The same, waited for.
+    #[cfg(test)]
+    pub(crate) async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
+        let (tx, rx) = oneshot::channel();
+        self.put(report, tx);
+        rx.await.map_err(|_| StoreError::Stopped)?
     }
 
     /// For how long the database has not taken in what the journal holds.

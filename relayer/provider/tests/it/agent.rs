@@ -169,10 +169,15 @@ impl Agent {
 
     /// The body of a heartbeat, signed as it should be: text, so that the payload's bytes stay what they are.
     pub(crate) fn heartbeat_text(&self, sequence: u32, at_ms: u64) -> String {
+        self.heartbeat_with(clock::random().unwrap(), sequence, at_ms)
+    }
+
+    /// The same with this nonce.
+    pub(crate) fn heartbeat_with(&self, nonce: [u8; 16], sequence: u32, at_ms: u64) -> String {
         let heartbeat = self.payload(sequence, at_ms);
         let what = SignHeartbeat {
             heartbeat: &heartbeat,
-            nonce: clock::random().unwrap(),
+            nonce,
             tag: self.tag.as_ref().unwrap(),
             job_ids: self.registered.as_ref().unwrap().job_ids,
             settled_section: None,

@@ -139,7 +139,7 @@ async fn what_must_be_refused_is_refused_with_its_code_and_nothing_is_stored() {
         "stale_sequence"
     );
     // Who signed comes before what is on record, and a nonce is not lost to what nobody signed.
-    let body = agent.heartbeat_text(6, now);
+    let body = agent.heartbeat_with([6; 16], 6, now);
     let spoilt = |body: &str| {
         let mut v: Value = serde_json::from_str(body).unwrap();
         v["auth"]["report_signature"] = json!(wrong);
@@ -157,6 +157,11 @@ async fn what_must_be_refused_is_refused_with_its_code_and_nothing_is_stored() {
         );
     }
     assert!(answer(agent.send_text(&client, &site, body).await).await.accepted);
+    // A nonce counts once, however often it is tried again.
+    for sequence in 7..10 {
+        let body = agent.heartbeat_with([6; 16], sequence, now);
+        assert_eq!(refused(&agent, &client, &site, body).await, "nonce_reused");
+    }
     site.wait_sequence(&agent.node, 6).await;
 }
 
