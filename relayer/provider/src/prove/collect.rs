@@ -7,7 +7,7 @@ use hpc_chain::registry::RegistryClient;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::rows;
+use super::rows::{self, Sample};
 use crate::clock;
 use crate::db::Row;
 use crate::store::{Store, StoreError};
@@ -18,6 +18,8 @@ const AT_ONCE: u32 = 8;
 const EVERY: Duration = Duration::from_secs(2);
 /// Pause before the same is asked for again.
 const AGAIN_MS: u64 = 10_000;
+/// The same where no heartbeat can be read: said no more often, and taken up by a newer version.
+const UNREADABLE_AGAIN_MS: u64 = 3_600_000;
 
 /// Endpoints whose evidence did not hold, so that it is said once of each.
 type Refused = Mutex<HashSet<String>>;
@@ -43,17 +45,29 @@ pub async fn collect(client: RegistryClient, store: Store, mut stop: watch::Rece
 async fn turn(client: &RegistryClient, store: &Store, refused: &Refused) -> Result<(), StoreError> {
     let before = clock::now_ms().saturating_sub(AGAIN_MS);
     for hash in rows::open(store.reader(), before, AT_ONCE).await? {
-        // What nothing is kept of is pruned.
-        let Some(sample) = rows::sample(store.reader(), hash).await? else {
-            continue;
+        let mut asked_at = clock::now_ms();
+        let given = match rows::sample(store.reader(), hash).await? {
+            // What nothing is kept of is pruned.
+            Sample::Gone => continue,
+            // No endpoint's fault, and none can help.
+            Sample::Unreadable => {
+                asked_at = asked_at.saturating_add(UNREADABLE_AGAIN_MS);
+                tracing::warn!(tx = %hash, "none of the heartbeats kept of a transaction can be read: nothing is proven of them");
+                None
+            }
+            Sample::Kept(sample) => {
+                let holds = |endpoint: &str, evidence: &Evidence| holds(&sample, endpoint, evidence, refused);
+                match gather(client.chain().endpoints(), hash, holds).await {
+                    Ok(evidence) => Some(evidence),
+                    Err(e) => {
+                        tracing::debug!(tx = %hash, error = %e, "a proof cannot be gathered yet");
+                        None
+                    }
+                }
+            }
         };
-        let holds = |endpoint: &str, evidence: &Evidence| holds(&sample, endpoint, evidence, refused);
-        let given = gather(client.chain().endpoints(), hash, holds).await;
-        if let Err(e) = &given {
-            tracing::debug!(tx = %hash, error = %e, "a proof cannot be gathered yet");
-        }
         let mut tx = store.begin().await?;
-        rows::store(&mut tx, hash, given.as_ref().ok(), clock::now_ms()).await?;
+        rows::store(&mut tx, hash, given.as_ref(), asked_at).await?;
         tx.commit().await?;
     }
     Ok(())

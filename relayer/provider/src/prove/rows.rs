@@ -6,6 +6,9 @@ use super::full;
 use crate::db::{self, Conn, Pool, Row};
 use crate::store::{StoreError, int, text, uint};
 
+/// Heartbeats of a transaction among which one is looked for that can be read.
+const MOST_SAMPLES: i64 = 1024;
+
 fn bad(column: &'static str) -> StoreError {
     StoreError::Value {
         table: "heartbeat",
@@ -133,17 +136,17 @@ pub(super) async fn open(pool: &Pool, before_ms: u64, limit: u32) -> Result<Vec<
     rows.iter().map(|row| crate::store::text(row, "tx")).collect()
 }
 
-/// Stores what an endpoint gave, or that none gave it.
+/// Stores what an endpoint gave, or that none gave it, and since when (UNIX milliseconds) it counts as asked for.
 pub(super) async fn store(
     conn: &mut Conn,
     tx: TxHash,
     evidence: Option<&Evidence>,
-    now_ms: u64,
+    asked_at: u64,
 ) -> Result<(), StoreError> {
     let text = evidence.map(serde_json::to_string).transpose();
     db::query("UPDATE evidence SET evidence = ?, asked_at = ? WHERE tx = ?")
         .bind(text.map_err(|_| bad("evidence"))?)
-        .bind(int(now_ms))
+        .bind(int(asked_at))
         .bind(tx.to_string())
         .execute(conn)
         .await?;
@@ -201,19 +204,44 @@ pub async fn proof(
     put_together(&row, &evidence).map(Some)
 }
 
-/// What a transaction's evidence has to prove: one of the heartbeats that it brought on chain, with this evidence. None if
-/// none is kept any more.
+/// One of the heartbeats that a transaction brought on chain.
+#[derive(Debug)]
+pub(super) enum Sample {
+    /// None is kept any more.
+    Gone,
+    /// None that is kept can be read.
+    Unreadable,
+    /// What the transaction's evidence has to prove.
+    Kept(Box<Row>),
+}
+
+/// A heartbeat that shows whether a transaction's evidence holds.
 ///
 /// # Errors
 /// If the store fails.
-pub(super) async fn sample(pool: &Pool, tx: TxHash) -> Result<Option<Row>, StoreError> {
-    let row = db::query(
-        "SELECT h.*, b.chain_id, b.contract FROM heartbeat h JOIN binding b ON b.one = 1 WHERE h.tx = ? LIMIT 1",
-    )
-    .bind(tx.to_string())
-    .fetch_optional(pool)
-    .await?;
-    Ok(row)
+pub(super) async fn sample(pool: &Pool, tx: TxHash) -> Result<Sample, StoreError> {
+    let mut kept = false;
+    // Mostly the first can be read.
+    for most in [1, MOST_SAMPLES] {
+        let rows = db::query(
+            "SELECT h.*, b.chain_id, b.contract FROM heartbeat h JOIN binding b ON b.one = 1 WHERE h.tx = ? LIMIT ?",
+        )
+        .bind(tx.to_string())
+        .bind(most)
+        .fetch_all(pool)
+        .await?;
+        for row in rows {
+            kept = true;
+            let stored: Vec<u8> = row.try_get("heartbeat")?;
+            if full::read(&stored).is_some() {
+                return Ok(Sample::Kept(Box::new(row)));
+            }
+        }
+        if !kept {
+            return Ok(Sample::Gone);
+        }
+    }
+    Ok(Sample::Unreadable)
 }
 
 /// The proof of a heartbeat on record by this evidence.
@@ -241,3 +269,6 @@ pub(super) fn put_together(row: &Row, evidence: &Evidence) -> Result<Proof, Stor
         validators: evidence.validators,
     })
 }
+
+#[cfg(test)]
+mod tests;
