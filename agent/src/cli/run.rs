@@ -25,6 +25,8 @@ const ORDERED: u8 = 10;
 
 /// Bytes; a handshake and an answer fit several times.
 const INTERFACE_STACK: usize = 512 << 10;
+/// How long its address is waited for where it is taken, or the host does not have it yet.
+const BIND_AGAIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// `run`.
 #[derive(Debug, Args)]
@@ -79,10 +81,16 @@ fn show(config: &Config) -> Arc<Board> {
             Err(Failure { message, .. }) => return tracing::warn!("no local interface: {message}"),
         };
         runtime.block_on(async {
-            match api::bind(&config, shown).await {
-                Ok(Some(interface)) => interface.serve().await,
-                Ok(None) => {}
-                Err(e) => tracing::warn!("no local interface: {e}"),
+            let mut said = false;
+            loop {
+                match api::bind(&config, Arc::clone(&shown)).await {
+                    Ok(Some(interface)) => return interface.serve().await,
+                    Ok(None) => return,
+                    Err(e) if !said => tracing::warn!("no local interface until this is over: {e}"),
+                    Err(_) => {}
+                }
+                said = true;
+                tokio::time::sleep(BIND_AGAIN).await;
             }
         });
     };

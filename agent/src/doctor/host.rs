@@ -267,6 +267,7 @@ mod tests {
             std::fs::create_dir_all(folder).unwrap();
         }
         std::fs::create_dir_all(roots.proc.join("1")).unwrap();
+        std::fs::write(roots.proc.join("1/comm"), "init\n").unwrap();
         let file = crate::config::parse(
             "provider_daemon: {endpoint: 'https://a:1'}\nagent: {state_dir: /nonexistent, key_path: /nonexistent/k}",
             std::path::Path::new("f"),

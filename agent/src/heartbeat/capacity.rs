@@ -12,6 +12,8 @@ use crate::probe::slurm::{Answer, SlurmNode};
 use crate::sample::Figures;
 
 const GIB: u64 = 1 << 30;
+/// Slurm's `RealMemory` where a site has not set it: then it counts no memory.
+const UNTOLD_MIB: u64 = 1;
 
 /// What our own tasks hold on this node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +39,8 @@ enum Batch<'a> {
 /// Total, available, allocated.
 type Figures3 = (u32, u32, Option<u32>);
 
-/// Capacity: available = total − allocated − reserve, memory never above what the kernel calls available. None while
-/// cores or memory are unknown: a heartbeat without them would say nothing.
+/// Capacity: available = total − allocated − reserve, memory never above what the kernel calls available, nothing above what
+/// the batch system has of it. None while cores or memory are unknown: a heartbeat without them would say nothing.
 #[must_use]
 pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -> Option<Capacity> {
     let batch = match figures.slurm.fresh(now) {
@@ -104,18 +106,21 @@ fn cores(online: u32, batch: &Batch<'_>, held: Held, reserve: Reserve) -> Figure
 }
 
 fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve) -> Figures3 {
-    let allocated = match batch {
-        Batch::None => held.memory_gb,
+    let gib = |mib: u64| u32::try_from(mib).unwrap_or(u32::MAX);
+    let (usable, allocated) = match batch {
+        Batch::None => (total, held.memory_gb),
         Batch::Silent => return (total, 0, None),
-        // Rounded up: what is given away in part is not free.
+        // Rounded up: what is given away in part is not free. Nor is what Slurm gives nobody.
         Batch::Said(n) => {
-            let gib = n.memory_allocated_mib.div_ceil(1024);
-            u32::try_from(gib)
-                .unwrap_or(u32::MAX)
-                .saturating_add(held.memory_gb)
+            let usable = match n.memory_mib {
+                UNTOLD_MIB => total,
+                mib => total.min(gib(mib / 1024)),
+            };
+            let allocated = gib(n.memory_allocated_mib.div_ceil(1024));
+            (usable, allocated.saturating_add(held.memory_gb))
         }
     };
-    let left = total.saturating_sub(allocated).saturating_sub(reserve.memory_gb);
+    let left = usable.saturating_sub(allocated).saturating_sub(reserve.memory_gb);
     let available = free.min(left);
     (
         total,
@@ -141,12 +146,16 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
         _ => return None,
     };
     let (total, working) = (driven.saturating_add(passed), working.saturating_add(passed));
-    let allocated = match batch {
-        Batch::None => held.gpus,
+    let (usable, allocated) = match batch {
+        Batch::None => (total, held.gpus),
         Batch::Silent => return Some((total, 0, None)),
         Batch::Said(n) => match n.gpus_allocated {
-            Some(n) => n.saturating_add(held.gpus),
-            None if total == 0 => 0,
+            // Those that Slurm has, and those set aside for guests: others it gives nobody.
+            Some(allocated) => (
+                n.gpus.map_or(total, |gres| gres.saturating_add(passed)),
+                allocated.saturating_add(held.gpus),
+            ),
+            None if total == 0 => (0, 0),
             None => {
                 let idle = report.map_or(0, |r| count(idle(r, n.cpus_allocated > 0)));
                 let available = idle.saturating_add(passed).saturating_sub(held.gpus);
@@ -155,7 +164,7 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
         },
     };
     let allocated = allocated.min(total);
-    let available = working.min(total.saturating_sub(allocated));
+    let available = working.min(usable.min(total).saturating_sub(allocated));
     Some((total, available, Some(allocated)))
 }
 
@@ -359,7 +368,8 @@ mod tests {
         );
         assert_eq!(
             (c.memory_gb_total, c.memory_gb_available, c.memory_gb_allocated),
-            (256, 157, Some(99))
+            (256, 145, Some(99)),
+            "244 GiB are Slurm's"
         );
         assert_eq!(
             (c.gpus_total, c.gpus_available, c.gpus_allocated),
@@ -375,6 +385,43 @@ mod tests {
         );
         assert_eq!((c.memory_gb_available, c.gpus_available), (0, Some(0)));
         c.check().unwrap();
+    }
+
+    #[test]
+    fn what_slurm_gives_nobody_is_not_available() {
+        let now = Instant::now();
+        let with = |node: SlurmNode, passed: u16| {
+            let mut f = figures(64, 256 * GIB, 250 * GIB, now);
+            f.slurm.set(Some(Answer::Said(node)), now);
+            let report = GpuReport {
+                driver: None,
+                gpus: vec![crate::probe::gpu::Gpu::default(); 8],
+            };
+            f.gpus.set(Some(report), now);
+            let bus = Gpus {
+                nvidia: 8,
+                passed,
+                ..Gpus::default()
+            };
+            f.pci_gpus.set(Some(bus), now);
+            let c = capacity(&f, Held::default(), Reserve::default(), now).unwrap();
+            c.check().unwrap();
+            (c.memory_gb_available, c.gpus_available)
+        };
+        let idle = SlurmNode {
+            memory_mib: 200_000,
+            memory_allocated_mib: 0,
+            gpus_allocated: Some(0),
+            ..slurm()
+        };
+        assert_eq!(with(idle.clone(), 0), (195, Some(4)), "four of eight are Slurm's");
+        assert_eq!(with(idle.clone(), 2), (195, Some(6)), "and two are for guests");
+        // A site that lets Slurm count no memory.
+        let untold = SlurmNode {
+            memory_mib: 1,
+            ..idle
+        };
+        assert_eq!(with(untold, 0).0, 250);
     }
 
     #[test]

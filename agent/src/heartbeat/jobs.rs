@@ -14,8 +14,8 @@ pub fn jobs(answer: Option<&Answer<SlurmJobs>>, last: Option<&Jobs>) -> Option<J
         Some(Answer::Said(s)) => Some(Jobs {
             running_count: Some(u32::try_from(s.active.len()).unwrap_or(u32::MAX)),
             pending_count: s.pending,
-            completed_24h: Some(s.ended.completed),
-            failed_24h: Some(s.ended.failed),
+            completed_24h: s.ended.map(|e| e.completed),
+            failed_24h: s.ended.map(|e| e.failed),
             active_job_ids: s
                 .active
                 .iter()
@@ -73,7 +73,7 @@ mod tests {
         let said = Answer::Said(SlurmJobs {
             active: vec![12345, 12346],
             pending: Some(1),
-            ended,
+            ended: Some(ended),
             since: 0,
         });
         let j = jobs(Some(&said), None).unwrap();

@@ -91,8 +91,8 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
             };
             figures.push(said.and_then(|j| whole(u64::try_from(j.active.len()).ok()?)));
             figures.push(said.and_then(|j| j.pending.and_then(whole)));
-            figures.push(said.and_then(|j| whole(j.ended.completed)));
-            figures.push(said.and_then(|j| whole(j.ended.failed)));
+            figures.push(said.and_then(|j| whole(j.ended?.completed)));
+            figures.push(said.and_then(|j| whole(j.ended?.failed)));
             (taken(&[f.jobs.taken()]), figures)
         }
         Category::Temperature => (

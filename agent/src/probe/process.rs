@@ -97,12 +97,12 @@ impl Daemon {
         self.pid
     }
 
-    /// Whether it runs; none where other users' processes are hidden (`hidepid`).
+    /// Whether it runs; none where other users' processes are hidden (`hidepid=2`), or their names are (`hidepid=1`).
     pub fn runs(&mut self, proc: &Path) -> Option<bool> {
         if self.find(proc).is_some() {
             return Some(true);
         }
-        proc.join("1").exists().then_some(false)
+        line(&proc.join("1/comm")).map(|_| false)
     }
 }
 
@@ -153,6 +153,9 @@ mod tests {
     fn a_daemon_is_found_by_its_name_and_missed_when_it_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let mut daemon = Daemon::new("munged");
+        assert_eq!(daemon.runs(dir.path()), None);
+        // One whose name may not be read.
+        fs::create_dir(dir.path().join("1")).unwrap();
         assert_eq!(daemon.runs(dir.path()), None);
         process(dir.path(), 1, "systemd", "");
         assert_eq!(daemon.runs(dir.path()), Some(false));

@@ -171,9 +171,9 @@ impl Agent {
             since: e.since,
         });
         self.status.jobs_24h = figures.jobs.fresh(now).and_then(|answer| match answer {
-            Slurm::Said(j) => Some(JobCounts {
-                completed: j.ended.completed,
-                failed: j.ended.failed,
+            Slurm::Said(j) => j.ended.map(|ended| JobCounts {
+                completed: ended.completed,
+                failed: ended.failed,
                 since: j.since.max(unix.saturating_sub(DAY)),
             }),
             Slurm::NotHere | Slurm::Silent => None,

@@ -221,8 +221,13 @@ impl Agent {
 
     /// At most a tenth earlier than agreed, so that a thousand nodes do not beat together.
     pub(super) fn jittered(pause: Duration) -> Duration {
+        pause.saturating_sub(Self::spread(pause))
+    }
+
+    /// Up to a tenth of a pause, at random.
+    pub(super) fn spread(pause: Duration) -> Duration {
         let tenth = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 10;
-        pause.saturating_sub(Duration::from_millis(random::up_to(tenth)))
+        Duration::from_millis(random::up_to(tenth))
     }
 }
 

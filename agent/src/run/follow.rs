@@ -212,8 +212,10 @@ impl Agent {
         self.status.failures_in_a_row = self.backoff.failures();
         self.save_status();
         match asked {
-            // Never longer than a node may be silent.
-            Some(asked) => asked.clamp(pause, self.timing.longest_interval.max(pause)),
+            // Not all at once whom a gateway asked for the same; and never longer than a node may be silent.
+            Some(asked) => asked
+                .saturating_add(Self::spread(asked))
+                .clamp(pause, self.timing.longest_interval.max(pause)),
             None => pause,
         }
     }

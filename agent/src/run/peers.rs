@@ -19,6 +19,8 @@ pub(super) struct Peers {
     cluster: ClusterId,
     node: NodeId,
     known: watch::Sender<Known>,
+    /// What is to be answered on, where that could not be opened yet.
+    unopened: Option<(ResponderConfig, u16)>,
     responder: Option<JoinHandle<()>>,
     peers: Vec<Peer>,
     targets: Option<Vec<NodeId>>,
@@ -34,6 +36,7 @@ impl Peers {
             cluster,
             node,
             known: watch::Sender::new(Known::new()),
+            unopened: None,
             responder: None,
             peers: Vec::new(),
             targets: None,
@@ -42,19 +45,34 @@ impl Peers {
         }
     }
 
-    /// Answers from now on. A port that is taken is said and leaves the rest of the agent alone.
+    /// Answers from now on. A port that is taken, or an address that the host does not have yet, is said and leaves the rest
+    /// of the agent alone; it is tried again at each [`Self::step`].
     pub(super) async fn answer(&mut self, config: ResponderConfig) {
         let Some(port) = config.port else { return };
-        match bind(config.address, port).await {
-            Ok(socket) => {
-                let responder = Responder::new(self.cluster.clone(), self.node.clone());
-                let (keys, known) = (self.key.subscribe(), self.known.subscribe());
-                let task = serve(socket, responder, keys, known, unix_seconds);
-                self.responder = Some(tokio::spawn(task));
-            }
-            Err(e) => tracing::warn!(
-                "probe.port {port} (UDP) cannot be opened: {e}; other nodes cannot measure the latency to this one"
-            ),
+        if let Err(e) = self.open(config, port).await {
+            tracing::warn!(
+                "probe.port {port} (UDP) cannot be opened: {e}; other nodes cannot measure the latency to this one until it can"
+            );
+            self.unopened = Some((config, port));
+        }
+    }
+
+    async fn open(&mut self, config: ResponderConfig, port: u16) -> std::io::Result<()> {
+        let socket = bind(config.address, port).await?;
+        let responder = Responder::new(self.cluster.clone(), self.node.clone());
+        let (keys, known) = (self.key.subscribe(), self.known.subscribe());
+        let task = serve(socket, responder, keys, known, unix_seconds);
+        self.responder = Some(tokio::spawn(task));
+        Ok(())
+    }
+
+    async fn open_at_last(&mut self) {
+        let Some((config, port)) = self.unopened else {
+            return;
+        };
+        if self.open(config, port).await.is_ok() {
+            self.unopened = None;
+            tracing::info!("probe.port {port} (UDP) is open now");
         }
     }
 
@@ -88,6 +106,7 @@ impl Peers {
         count: u32,
         timeout: Duration,
     ) -> Option<(Vec<Measured>, Instant)> {
+        self.open_at_last().await;
         let began = self.began.unwrap_or(now);
         let ended = self.round.take_if(|r| r.is_finished());
         let due = self
@@ -205,6 +224,28 @@ mod tests {
             )
             .await;
         assert!(again.is_none() && one.round.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_answered_on_once_it_is_free() {
+        let (mut one, mut two) = (peers(1), peers(2));
+        let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        two.answer(ResponderConfig {
+            port: Some(port),
+            address: Some("127.0.0.1".parse().unwrap()),
+            advertised: None,
+        })
+        .await;
+        two.take_over(&[peer(1, free())]);
+        let round = (Duration::from_secs(3600), 3, Duration::from_millis(10));
+        two.step(Instant::now(), round.0, round.1, round.2).await;
+        assert!(two.responder.is_none());
+        drop(taken);
+        two.step(Instant::now(), round.0, round.1, round.2).await;
+        one.take_over(&[peer(2, port)]);
+        let measured = result(&mut one).await;
+        assert_eq!((measured.len(), measured[0].loss_percent), (1, 0));
     }
 
     #[tokio::test]

@@ -215,6 +215,12 @@ pub fn is_tx_not_found(data: &str) -> bool {
     data.starts_with("tx (") && data.contains("not found")
 }
 
+/// Whether a JSON-RPC error of `tx` says that the node keeps no index of transactions (`tx_index.indexer = "null"`).
+#[must_use]
+pub fn is_index_off(text: &str) -> bool {
+    text.contains("transaction indexing is disabled")
+}
+
 /// Whether a JSON-RPC error of `block` says that the height was pruned; the lowest height kept, if it was shown.
 #[must_use]
 pub fn pruned_below(data: &str) -> Option<u64> {

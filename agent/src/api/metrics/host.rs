@@ -150,8 +150,8 @@ pub(super) fn work(page: &mut Page, view: &View, now: Instant) {
         let rows = [
             ("running", Some(Number::whole(running))),
             ("pending", jobs.pending.map(Number::whole)),
-            ("completed_24h", Some(Number::whole(jobs.ended.completed))),
-            ("failed_24h", Some(Number::whole(jobs.ended.failed))),
+            ("completed_24h", jobs.ended.map(|e| Number::whole(e.completed))),
+            ("failed_24h", jobs.ended.map(|e| Number::whole(e.failed))),
         ];
         page.family(
             Kind::Gauge,

@@ -35,8 +35,9 @@ pub(super) fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures)
         Answer::NotHere => json!("no Slurm here"),
         Answer::Silent => json!("does not answer"),
         Answer::Said(j) => json!({
-            "running": j.active, "pending": j.pending, "completed": j.ended.completed, "failed": j.ended.failed,
-            "withdrawn": j.ended.withdrawn, "unknown": j.ended.unknown, "since": j.since,
+            "running": j.active, "pending": j.pending,
+            "completed": j.ended.map(|e| e.completed), "failed": j.ended.map(|e| e.failed),
+            "withdrawn": j.ended.map(|e| e.withdrawn), "unknown": j.ended.map(|e| e.unknown), "since": j.since,
         }),
     });
     row(rows, now, "services", &f.services, services);

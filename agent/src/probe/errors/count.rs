@@ -43,6 +43,7 @@ pub(super) struct ErrorLog {
     /// What drivers of links have written, by interface.
     links: BTreeMap<String, LinkLog>,
     xids: Vec<XidSeen>,
+    /// The last line that was counted.
     #[serde(skip)]
     burst: Option<(Class, u64)>,
 }
@@ -125,12 +126,15 @@ impl ErrorLog {
                 self.link(name, r.micros, at, clocks.unix);
             }
         }
-        let burst = self.burst.replace((class, r.micros));
+        // From the line that was counted: what is written without a pause is counted each second, not once.
         if class.comes_in_bursts()
-            && burst.is_some_and(|(c, then)| c == class && r.micros.saturating_sub(then) < BURST_MICROS)
+            && self
+                .burst
+                .is_some_and(|(c, then)| c == class && r.micros.saturating_sub(then) < BURST_MICROS)
         {
             return;
         }
+        self.burst = Some((class, r.micros));
         if let Some((device, code)) = xid::parse(r.text).filter(|_| at.saturating_add(DAY) > clocks.unix) {
             if self.xids.len() >= XIDS {
                 self.xids.remove(0);
@@ -431,6 +435,26 @@ mod tests {
             .collect();
         assert_eq!(links, [("eth0", 5)]);
         assert!(counts.classes["link"] >= 3, "{:?}", counts.classes);
+    }
+
+    #[test]
+    fn errors_that_never_rest_are_counted_as_long_as_they_come() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        // Two a second for ten seconds.
+        let lines: String = (0..20u64)
+            .map(|n| {
+                format!(
+                    "0,{},{},-;mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7\n",
+                    n + 1,
+                    9_000_000_000 + n * 500_000
+                )
+            })
+            .collect();
+        take(&mut log, &lines, CLOCKS);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.classes["mce"]), (10, 10), "{c:?}");
+        assert_eq!(c.last.unwrap().at, NOW - 10_000 + 9_009);
     }
 
     #[test]

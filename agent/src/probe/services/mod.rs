@@ -308,6 +308,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let none = dir.path().join("bin");
         fs::create_dir_all(dir.path().join("1")).unwrap();
+        fs::write(dir.path().join("1/comm"), "systemd\n").unwrap();
         let mut s = Service::new("slurmd", "-V");
         let mut places = Places::usual();
         let now = Instant::now();

@@ -55,10 +55,10 @@ impl SlurmConfig {
 pub struct SlurmJobs {
     /// Ids of what holds resources here, without prefix.
     pub active: Vec<u64>,
-    /// What waits for this very node; none while the controller does not answer.
+    /// What waits for this very node; none while the controller does not answer, or shows other users' jobs to nobody.
     pub pending: Option<u32>,
-    /// What ended within 24 hours.
-    pub ended: Ended,
+    /// What ended within 24 hours; none while the controller shows other users' jobs to nobody.
+    pub ended: Option<Ended>,
     /// UNIX seconds since which jobs are followed.
     pub since: u64,
 }
@@ -102,6 +102,8 @@ pub struct JobsProbe {
     kept: Kept,
     ledger: Option<Ledger>,
     steps: Processes,
+    /// Jobs ran here that the controller did not show (`PrivateData=jobs`).
+    hidden: bool,
 }
 
 impl JobsProbe {
@@ -113,6 +115,7 @@ impl JobsProbe {
             kept: kept.into(),
             ledger: None,
             steps: Processes::named("slurmstepd"),
+            hidden: false,
         }
     }
 
@@ -142,16 +145,18 @@ impl JobsProbe {
         if changed && let Some(Err(e)) = self.ledger.as_ref().map(|l| self.kept.save(l)) {
             tracing::warn!("transitions of jobs are not kept over a restart: {e}");
         }
+        let shows = !queue.active.is_empty() || !queue.ended.is_empty() || queue.pending > 0;
         let active = if queue.active.is_empty() {
             running_here(&mut self.steps, &self.client.roots.proc)
         } else {
             queue.active
         };
+        self.hidden = !shows && (self.hidden || !active.is_empty());
         SlurmJobs {
-            ended,
+            ended: (!self.hidden).then_some(ended),
             since,
             active,
-            pending: Some(queue.pending),
+            pending: (!self.hidden).then_some(queue.pending),
         }
     }
 
@@ -165,7 +170,7 @@ impl JobsProbe {
         Some(SlurmJobs {
             active,
             pending: None,
-            ended: ledger.ended(unix),
+            ended: Some(ledger.ended(unix)),
             since: ledger.since,
         })
     }
@@ -202,7 +207,7 @@ pub fn remembered(state_dir: &Path, unix: u64) -> Option<SlurmJobs> {
     (!active.is_empty()).then(|| SlurmJobs {
         active,
         pending: None,
-        ended: ledger.ended(unix),
+        ended: Some(ledger.ended(unix)),
         since: ledger.since,
     })
 }

@@ -65,6 +65,7 @@ fn a_node_has_the_name_that_slurmd_was_started_with_or_the_configured_one() {
     let process = roots.proc.join("4711");
     fs::create_dir_all(&process).unwrap();
     fs::create_dir_all(roots.proc.join("1")).unwrap();
+    fs::write(roots.proc.join("1/comm"), "systemd\n").unwrap();
     fs::write(process.join("comm"), "slurmd\n").unwrap();
     fs::write(process.join("cmdline"), "/usr/sbin/slurmd\0-D\0-N\0gpu07\0").unwrap();
     let mut probe = NodeProbe::new(config.clone(), &roots);
@@ -114,22 +115,16 @@ fn ends_of_jobs_are_kept_over_a_restart() {
         panic!()
     };
     assert_eq!((jobs.active, jobs.pending), (vec![7], Some(1)));
-    assert_eq!(
-        (jobs.ended.completed, jobs.ended.failed, jobs.ended.withdrawn),
-        (2, 1, 1)
-    );
+    let ended = jobs.ended.unwrap();
+    assert_eq!((ended.completed, ended.failed, ended.withdrawn), (2, 1, 1));
     crate::stand_in::stand_in(&dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n");
     let mut probe = JobsProbe::new(config.clone(), &roots, path.clone());
     let Answer::Said(jobs) = probe.read(now, unix + 60) else {
         panic!()
     };
+    let ended = jobs.ended.unwrap();
     assert_eq!(
-        (
-            jobs.ended.completed,
-            jobs.ended.failed,
-            jobs.ended.unknown,
-            jobs.since
-        ),
+        (ended.completed, ended.failed, ended.unknown, jobs.since),
         (2, 1, 1, unix)
     );
     // A damaged file starts anew and says so by `since`.
@@ -137,7 +132,7 @@ fn ends_of_jobs_are_kept_over_a_restart() {
     let Answer::Said(jobs) = JobsProbe::new(config, &roots, path).read(now, unix + 90) else {
         panic!()
     };
-    assert_eq!((jobs.ended.completed, jobs.since), (0, unix + 90));
+    assert_eq!((jobs.ended.unwrap().completed, jobs.since), (0, unix + 90));
 }
 
 #[test]
@@ -164,12 +159,32 @@ fn without_the_controller_running_jobs_are_known_from_their_processes() {
         panic!()
     };
     assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], None));
-    // A controller that hides other users' jobs says that nothing runs.
+    // A controller that hides other users' jobs says that nothing runs: what waits and what has ended is not known then.
     crate::stand_in::stand_in(&dir.path().join("bin/squeue"), "#!/bin/sh\nexit 0\n");
     let Answer::Said(jobs) = probe.read(now + Duration::from_secs(60), 1_795_303_863) else {
         panic!()
     };
-    assert_eq!((jobs.active, jobs.pending), (vec![12, 4711], Some(0)));
+    assert_eq!(
+        (jobs.active, jobs.pending, jobs.ended),
+        (vec![12, 4711], None, None)
+    );
+    // Nor when the last of them is gone, until the controller shows one.
+    for pid in ["50", "51", "52"] {
+        fs::remove_dir_all(roots.proc.join(pid)).unwrap();
+    }
+    let Answer::Said(jobs) = probe.read(now + Duration::from_secs(120), 1_795_303_923) else {
+        panic!()
+    };
+    assert_eq!((jobs.active, jobs.pending, jobs.ended), (vec![], None, None));
+    crate::stand_in::stand_in(
+        &dir.path().join("bin/squeue"),
+        "#!/bin/sh\necho '9|RUNNING|NONE|vm||(null)'\n",
+    );
+    let Answer::Said(jobs) = probe.read(now + Duration::from_secs(180), 1_795_303_983) else {
+        panic!()
+    };
+    assert_eq!((jobs.active, jobs.pending), (vec![9], Some(0)));
+    assert!(jobs.ended.is_some());
 }
 
 /// Configless: the controller gives slurmd its configuration, and no file of it lies on the node.
@@ -190,6 +205,7 @@ fn a_node_without_a_configuration_belongs_to_slurm_while_its_daemon_is_down() {
         fs::write(roots.proc.join(pid).join("cmdline"), cmdline).unwrap();
     };
     fs::create_dir_all(roots.proc.join("1")).unwrap();
+    fs::write(roots.proc.join("1/comm"), "systemd\n").unwrap();
     assert_eq!(NodeProbe::new(config.clone(), &roots).read(now), Answer::NotHere);
     let mut jobs = JobsProbe::new(config.clone(), &roots, ledger.clone());
     assert_eq!(jobs.read(now, unix), Answer::NotHere);

@@ -167,6 +167,7 @@ fn not_found_and_pruned_are_told_from_other_errors() {
     assert!(!is_not_found("sdk", 6, "unknown query path"));
     assert!(is_tx_not_found("tx (AB12) not found"));
     assert!(!is_tx_not_found("transaction indexing is disabled"));
+    assert!(is_index_off("transaction indexing is disabled") && !is_index_off("tx (AB12) not found"));
     assert_eq!(
         pruned_below("height 3 is not available, lowest height is 51"),
         Some(51)

@@ -191,12 +191,24 @@ impl Client {
     /// Looks a transaction up; `None` if the endpoint's index does not have it.
     ///
     /// # Errors
-    /// [`RpcError`], also where the endpoint keeps no index.
+    /// [`RpcError`]; [`RpcError::NotKept`] where the endpoint keeps no index.
     pub async fn tx(&self, hash: TxHash) -> Result<Option<TxAnswer>, RpcError> {
         let params = json!({ "hash": STANDARD.encode(hash.as_bytes()), "prove": false });
         let answer = match self.call::<wire::WireTx>("tx", params).await {
             Ok(wire) => self.read("tx", wire.into_answer())?,
             Err(RpcError::Response { data, .. }) if code::is_tx_not_found(&data) => return Ok(None),
+            Err(RpcError::Response {
+                endpoint,
+                message,
+                data,
+                ..
+            }) if code::is_index_off(&data) || code::is_index_off(&message) => {
+                return Err(RpcError::NotKept {
+                    endpoint,
+                    what: "an index of transactions",
+                    reason: if data.is_empty() { message } else { data },
+                });
+            }
             Err(other) => return Err(other),
         };
         if answer.hash != hash {

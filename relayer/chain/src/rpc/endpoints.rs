@@ -184,10 +184,11 @@ impl Endpoints {
         });
     }
 
-    /// Calls `ask` on the best endpoint, and on the next one while the failure is transient.
+    /// Calls `ask` on the best endpoint, and on the next one while the failure is transient, or the endpoint's own: it refuses
+    /// the call, or takes or gives no message of this size.
     ///
     /// # Errors
-    /// The last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question; that
+    /// The first refusal; else the last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question; that
     /// this is kept no more ([`RpcError::NotKept`]) if, besides, none could not be asked.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
@@ -198,6 +199,7 @@ impl Endpoints {
         let mut last = E::from(RpcError::NoEndpoint);
         let mut lacks = None;
         let mut away = None;
+        let mut refused = None;
         for id in self.order() {
             let Some(client) = self.get(id) else { continue };
             if let Err(e) = self.verify(id, client).await {
@@ -216,8 +218,15 @@ impl Endpoints {
                         away = Some(e);
                     }
                 },
+                // It may be a limit or a setting of this one.
+                Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Rejected) => {
+                    refused.get_or_insert(e);
+                }
                 Err(e) => return Err(e),
             }
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
         }
         let kept_no_more = |e: &E| matches!(e.rpc(), Some(RpcError::NotKept { .. }));
         Err(match (lacks, away) {

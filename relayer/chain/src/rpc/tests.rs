@@ -96,7 +96,7 @@ async fn a_transaction_that_the_index_does_not_have_is_none() {
     let absent = client(error(&format!("tx ({hash}) not found"))).await;
     assert_eq!(absent.tx(hash).await, Ok(None));
     let no_index = client(error("transaction indexing is disabled")).await;
-    assert!(matches!(no_index.tx(hash).await, Err(RpcError::Response { .. })));
+    assert!(matches!(no_index.tx(hash).await, Err(RpcError::NotKept { .. })));
 }
 
 #[tokio::test]
@@ -198,6 +198,24 @@ async fn an_endpoint_that_simulates_nothing_is_passed_over_and_has_not_failed() 
         let up = urls.into_iter().find(|url| **url != dead).unwrap();
         assert_eq!(best.name(), up, "it answers as well as before");
     }
+}
+
+#[tokio::test]
+async fn what_one_endpoint_refuses_another_is_asked_and_the_first_refusal_is_told_where_none_answers() {
+    let answers = server(result(&json!({ "txs_results": null })).to_string()).await;
+    let refuses = async |why: &str| server(error(why).to_string()).await;
+    let (pruned, limited) = (
+        refuses("height 1 is not available, lowest height is 51").await,
+        refuses("too many requests").await,
+    );
+    let ask = |c: Client| async move { c.block_results(1).await };
+    for urls in [[&pruned, &answers], [&answers, &limited], [&limited, &answers]] {
+        let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+        assert_eq!(endpoints.ask(ask).await, Ok(Vec::new()), "{urls:?}");
+    }
+    let endpoints = Endpoints::new(&[&pruned, &limited], ClientOptions::default()).unwrap();
+    let refused = endpoints.ask(ask).await.unwrap_err();
+    assert!(refused.to_string().contains("lowest height is 51"), "{refused}");
 }
 
 #[tokio::test]

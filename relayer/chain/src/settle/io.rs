@@ -8,7 +8,7 @@ use super::types::{CheckTx, EndpointId, Inclusion};
 use crate::code;
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};
-use crate::rpc::{Client, RpcError, TxAnswer};
+use crate::rpc::{Block, Client, ExecResult, RpcError, TxAnswer};
 
 /// Text of a result that is kept.
 const MAX_LOG: usize = 1_024;
@@ -187,23 +187,12 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inc
             }
             Err(e) => return Err(e.into()),
         };
-        for (index, tx) in block.txs.iter().enumerate() {
-            if TxHash::of(tx) != hash {
-                continue;
-            }
-            let results = chain
-                .endpoints()
-                .ask(|c: Client| async move { c.block_results(at).await })
-                .await?;
-            let result = results.get(index).ok_or(QueryError::Malformed {
-                path: "block_results",
-                reason: format!("no result for transaction {index} of block {at}"),
-            })?;
+        for result in results_of(chain, &block, hash, at).await? {
             found.push(Inclusion {
                 hash,
                 height: at,
                 code: result.code,
-                codespace: result.codespace.clone(),
+                codespace: result.codespace,
                 log: result.log.chars().take(MAX_LOG).collect(),
                 gas_used: result.gas_used,
             });
@@ -211,4 +200,48 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inc
         height = height.saturating_add(1);
     }
     Ok(found)
+}
+
+/// The result of a transaction out of its block, for where no index has it; `None` if it is not in it.
+///
+/// # Errors
+/// If the block or its results cannot be had.
+pub async fn result_in_block(
+    chain: &Chain,
+    hash: TxHash,
+    height: u64,
+) -> Result<Option<ExecResult>, QueryError> {
+    let block = chain
+        .endpoints()
+        .ask(|c: Client| async move { c.block(Some(height)).await })
+        .await?;
+    // Of a block that has it twice the first counts: the second failed before it ran.
+    Ok(results_of(chain, &block, hash, height).await?.into_iter().next())
+}
+
+/// The results of a transaction in its block, which is asked for them only if it has it.
+async fn results_of(
+    chain: &Chain,
+    block: &Block,
+    hash: TxHash,
+    at: u64,
+) -> Result<Vec<ExecResult>, QueryError> {
+    let places: Vec<_> = (0..)
+        .zip(&block.txs)
+        .filter(|(_, tx)| TxHash::of(tx) == hash)
+        .collect();
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let results = chain
+        .endpoints()
+        .ask(|c: Client| async move { c.block_results(at).await })
+        .await?;
+    let result = |index: usize| {
+        results.get(index).cloned().ok_or(QueryError::Malformed {
+            path: "block_results",
+            reason: format!("no result for transaction {index} of block {at}"),
+        })
+    };
+    places.into_iter().map(|(index, _)| result(index)).collect()
 }

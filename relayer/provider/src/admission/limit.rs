@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,8 +11,20 @@ use std::time::Duration;
 pub struct Limiter<K> {
     per_minute: AtomicU32,
     capacity: usize,
-    buckets: Mutex<(HashMap<K, Bucket>, Bucket)>,
+    buckets: Mutex<Buckets<K>>,
 }
+
+#[derive(Debug)]
+struct Buckets<K> {
+    of: HashMap<K, Bucket>,
+    /// Of all newcomers while there is no room.
+    shared: Bucket,
+    /// When it was last looked for room, UNIX milliseconds.
+    looked_at_ms: u64,
+}
+
+/// All buckets are gone through no more often.
+const LOOK_EVERY_MS: u64 = 1000;
 
 /// Thousandths of a request, and when they were counted.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +44,11 @@ impl<K: Eq + Hash> Limiter<K> {
         Self {
             per_minute: AtomicU32::new(per_minute),
             capacity,
-            buckets: Mutex::new((HashMap::new(), full)),
+            buckets: Mutex::new(Buckets {
+                of: HashMap::new(),
+                shared: full,
+                looked_at_ms: 0,
+            }),
         }
     }
 
@@ -48,12 +65,17 @@ impl<K: Eq + Hash> Limiter<K> {
         let per_minute = u64::from(self.per_minute.load(Ordering::Relaxed));
         let full = per_minute * 1000;
         let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let (buckets, shared) = &mut *guard;
+        let Buckets {
+            of: buckets,
+            shared,
+            looked_at_ms,
+        } = &mut *guard;
         // Nearly always it is there.
         let bucket = if let Some(known) = buckets.get_mut(&key) {
             known
         } else {
-            if buckets.len() >= self.capacity {
+            if buckets.len() >= self.capacity && now_ms.abs_diff(*looked_at_ms) >= LOOK_EVERY_MS {
+                *looked_at_ms = now_ms;
                 buckets.retain(|_, b| b.refilled(per_minute, now_ms) < full);
             }
             if buckets.len() < self.capacity {
@@ -74,6 +96,18 @@ impl<K: Eq + Hash> Limiter<K> {
         let missing = 1000 - bucket.milli;
         let ms = (missing * 60).div_ceil(per_minute.max(1));
         Err(Duration::from_secs(ms.div_ceil(1000).max(1)))
+    }
+}
+
+/// What counts as one address: of IPv6 the /64, which one host may have to itself.
+#[must_use]
+pub fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => {
+            let bits = u128::from(v6) & !u128::from(u64::MAX);
+            IpAddr::V6(bits.into())
+        }
     }
 }
 
@@ -125,7 +159,30 @@ mod tests {
         assert_eq!(l.take(0, 0), Ok(()), "those who were there keep theirs");
         // A minute later the idle ones are forgotten and make room.
         assert_eq!(l.take(10, 61_000), Ok(()));
-        assert!(l.buckets.lock().unwrap().0.len() <= 2);
+        assert!(l.buckets.lock().unwrap().of.len() <= 2);
+    }
+
+    #[test]
+    fn a_crowd_of_newcomers_does_not_have_all_buckets_gone_through_each_time() {
+        let l = Limiter::new(6, 1);
+        l.take("a", 10_000).unwrap();
+        // It is full again ten seconds later, when there is a look.
+        l.take("b", 10_000).unwrap();
+        assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 10_000);
+        l.take("c", 20_500).unwrap();
+        assert!(l.buckets.lock().unwrap().of.contains_key("c"));
+        l.take("d", 31_000).unwrap();
+        l.take("e", 31_001).unwrap();
+        assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 31_000);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let ip = |s: &str| network(s.parse().unwrap());
+        assert_eq!(ip("2001:db8:1:2::1"), ip("2001:db8:1:2:ffff::9"));
+        assert_ne!(ip("2001:db8:1:2::1"), ip("2001:db8:1:3::1"));
+        assert_ne!(ip("10.0.0.1"), ip("10.0.0.2"));
+        assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));
     }
 
     #[test]

@@ -6,6 +6,6 @@ mod nonce;
 pub mod signatures;
 
 pub use judge::{Judge, Verdict};
-pub use limit::Limiter;
+pub use limit::{Limiter, network};
 pub use nonce::Nonces;
 pub use signatures::Verifiers;

@@ -1,6 +1,5 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -129,17 +128,6 @@ impl<K: Eq + Hash> Drop for Place<K> {
     }
 }
 
-/// What counts as one address: of IPv6 the /64, which one host may have to itself.
-pub(super) fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(v4) => IpAddr::V4(v4),
-        IpAddr::V6(v6) => {
-            let bits = u128::from(v6) & !u128::from(u64::MAX);
-            IpAddr::V6(bits.into())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,14 +180,5 @@ mod tests {
         assert_eq!(budget.inner.lock().unwrap().count, 1);
         drop(new);
         assert_eq!(budget.inner.lock().unwrap().count, 0);
-    }
-
-    #[test]
-    fn a_network_of_ipv6_counts_as_one_address() {
-        let ip = |s: &str| network(s.parse().unwrap());
-        assert_eq!(ip("2001:db8:1:2::1"), ip("2001:db8:1:2:ffff::9"));
-        assert_ne!(ip("2001:db8:1:2::1"), ip("2001:db8:1:3::1"));
-        assert_ne!(ip("10.0.0.1"), ip("10.0.0.2"));
-        assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));
     }
 }

@@ -19,13 +19,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::budget::network;
 use super::connection::Connection;
 use super::handshake::failed;
 use super::pace::{Limits, Overdue, Paced, Phase};
 use super::shown::{Shown, Trusting, distrusted, note_outside, shown};
 use super::tls::Tls;
 use super::{Gateway, router};
+use crate::admission::network;
 
 /// Largest request head that the HTTP layer reads; what is smaller and still too large is refused with a code.
 const MAX_HEAD_BYTES: usize = 32 * 1024;

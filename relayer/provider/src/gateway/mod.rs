@@ -42,7 +42,7 @@ pub use tls::{ServerCertificate, Tls, TlsError, check_server, client_verifier, s
 use budget::Budget;
 pub(crate) use once::Once;
 
-use crate::admission::{Judge, Limiter};
+use crate::admission::{Judge, Limiter, network};
 use crate::clock;
 use crate::config::{Config, Live};
 use crate::control::Controls;
@@ -242,7 +242,7 @@ impl Gateway {
         let Some(peer) = &connection.peer else {
             return self.log_once(from, what);
         };
-        if let Some(before) = self.once.note(budget::network(from), what, clock::now_ms()) {
+        if let Some(before) = self.once.note(network(from), what, clock::now_ms()) {
             tracing::warn!(%from, cluster = %peer.cluster_id, node = %peer.node_id, serial = %peer.serial, passed_over = before,
                 "refused: {what}; the same from there is not logged for ten minutes");
         }
@@ -250,7 +250,7 @@ impl Gateway {
 
     /// Logs that an address is refused something, once.
     fn log_once(&self, from: IpAddr, what: &'static str) {
-        if let Some(before) = self.once.note(budget::network(from), what, clock::now_ms()) {
+        if let Some(before) = self.once.note(network(from), what, clock::now_ms()) {
             tracing::warn!(%from, passed_over = before, "refused: {what}; the same from there is not logged for ten minutes");
         }
     }

@@ -21,6 +21,7 @@ use super::answer::{Failure, Told};
 use super::body::Announced;
 use super::connection::Connection;
 use super::{Gateway, certificate, heartbeat, register, result, tasks};
+use crate::admission::network;
 use crate::clock;
 use crate::ops::RequestLabels;
 use crate::unread::{self, DISCARD};
@@ -241,7 +242,7 @@ fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), 
         Some(peer) => gateway
             .nodes
             .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
-        None => gateway.anonymous.take(connection.ip(), now),
+        None => gateway.anonymous.take(network(connection.ip()), now),
     };
     taken.map_err(|wait| {
         gateway.log_once_of(connection, "more requests than it may make");

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
 use super::Gateway;
-use super::budget::network;
 use super::connection::Refused;
 use super::once::Seldom;
+use crate::admission::network;
 use crate::clock;
 use crate::enrol::{self, Outside};
 use crate::identity::{IssuedBy, PeerError, PeerIdentity};

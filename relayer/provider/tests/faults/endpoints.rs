@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use virtengine_provider::daemon::{Daemon, Reread};
 use virtengine_provider::home::Home;
 
-use crate::proxy::Fault;
+use crate::proxy::{Fault, error};
 use crate::scene::{Scene, Setting};
 use crate::site::Site;
 
@@ -76,6 +76,30 @@ async fn an_endpoint_that_hangs_or_breaks_is_replaced_by_the_other() {
         scene.proxies[1].always(method, Some(Fault::ResetBefore));
     }
     scene.says("an endpoint of chain.rpc is well again").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn without_an_index_of_transactions_they_are_read_out_of_their_blocks() {
+    let mut scene = Scene::start().await;
+    let off = Fault::Instead(error("transaction indexing is disabled"));
+    scene.proxies[0].always("tx", Some(off));
+    for _ in 0..2 {
+        scene.beat().await;
+        scene.settled().await;
+    }
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_calls_is_passed_over_for_one_that_does_not() {
+    let mut scene = two().await;
+    for method in ["abci_query", "tx", "block", "block_results"] {
+        let limited = Fault::Instead(error("too many requests"));
+        scene.proxies[0].always(method, Some(limited));
+    }
+    scene.beat().await;
+    scene.settled().await;
     scene.ends().await;
 }
 

@@ -14,6 +14,7 @@ use super::Api;
 use super::answer::Failure;
 use crate::admin::AdminError;
 use crate::admin::credential::Presented;
+use crate::admission::network;
 use crate::audit::Actor;
 use crate::clock;
 
@@ -72,7 +73,7 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
         None => None,
     };
     let (Some(actor), Some(presented)) = (actor, shown) else {
-        return Err(match api.failures.take(caller.ip, now_ms) {
+        return Err(match api.failures.take(network(caller.ip), now_ms) {
             Ok(()) => {
                 api.log_once(caller.ip, "an admin request without a credential that counts");
                 Failure::unauthorized()

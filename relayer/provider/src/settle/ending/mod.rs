@@ -4,10 +4,12 @@ mod registrations;
 mod reports;
 mod write;
 
+use hpc_chain::code::Class;
 use hpc_chain::hash::TxHash;
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
-use hpc_chain::rpc::{Client, ExecResult};
+use hpc_chain::rpc::{Client, ExecResult, RpcError};
+use hpc_chain::settle::io::result_in_block;
 use hpc_schema::code::Code;
 
 pub(super) use registrations::of_registrations;
@@ -60,12 +62,35 @@ pub(super) enum RegisterFate {
     Returned,
 }
 
-async fn included(client: &RegistryClient, hash: Option<TxHash>) -> Result<Option<ExecResult>, EndingError> {
+/// The result of a transaction that is in this block: out of an index of transactions, or of the block where no node has one.
+/// None where neither is kept any more.
+async fn included(
+    client: &RegistryClient,
+    hash: Option<TxHash>,
+    height: u64,
+) -> Result<Option<ExecResult>, EndingError> {
     let Some(hash) = hash else { return Ok(None) };
-    let asked = client
-        .chain()
+    let chain = client.chain();
+    let asked = chain
         .endpoints()
         .ask(|c: Client| async move { c.tx(hash).await })
         .await;
-    Ok(asked.map_err(QueryError::from)?.map(|tx| tx.result))
+    match asked {
+        Ok(Some(tx)) => return Ok(Some(tx.result)),
+        Ok(None) => {}
+        Err(e) if is_final(&e) => tracing::debug!(tx = %hash, error = %e, "its block is read instead"),
+        Err(e) => return Err(QueryError::from(e).into()),
+    }
+    match result_in_block(chain, hash, height).await {
+        Err(QueryError::Rpc(e)) if is_final(&e) => {
+            tracing::debug!(tx = %hash, height, error = %e, "the result of a transaction is not kept");
+            Ok(None)
+        }
+        asked => Ok(asked?),
+    }
+}
+
+/// Whether asking again is of no use: it is kept no more, or refused.
+fn is_final(e: &RpcError) -> bool {
+    matches!(e, RpcError::NotKept { .. }) || e.class() == Class::Rejected
 }

@@ -22,8 +22,8 @@ pub(in crate::settle) async fn of_registrations(
     let registrations = enrol::in_batch(&mut conn, batch.0).await?;
     drop(conn);
     let alone = registrations.len() == 1;
-    let result = if let End::Included(_) = end {
-        included(client, hash).await?
+    let result = if let End::Included(inclusion) = end {
+        included(client, hash, inclusion.height).await?
     } else {
         None
     };

@@ -29,7 +29,7 @@ pub(in crate::settle) async fn of_reports(
     .await?;
     let fates = match end {
         End::Included(inclusion) => {
-            let outcomes = match included(client, hash).await? {
+            let outcomes = match included(client, hash, inclusion.height).await? {
                 Some(result) => submit_outcomes(&result, &members),
                 None => vec![Outcome::Unknown; members.len()],
             };
