@@ -88,6 +88,7 @@ async fn without_an_index_of_transactions_they_are_read_out_of_their_blocks() {
         scene.beat().await;
         scene.settled().await;
     }
+    scene.says("its block is read instead").await;
     scene.ends().await;
 }
 
