@@ -5,7 +5,7 @@ use hpc_schema::registry::{Event, EventError};
 use super::RegistryClient;
 use super::data::each_event;
 use crate::code;
-use crate::rpc::{Client, ExecResult, RpcError, TxPage};
+use crate::rpc::{Client, ExecResult, RpcError, TxPage, reason};
 
 /// Transactions on a page of the index, as many as a node gives.
 const PER_PAGE: u32 = 100;
@@ -94,7 +94,7 @@ impl RegistryClient {
 /// come; which of the two it is decides where they are looked for when none has them.
 async fn results(client: &Client, height: u64) -> Result<Vec<ExecResult>, RpcError> {
     let reason = match client.block_results(height).await {
-        Err(RpcError::Response { message, data, .. }) => text(message, data),
+        Err(RpcError::Response { message, data, .. }) => reason(message, data),
         other => return other,
     };
     if code::is_not_kept(&reason) {
@@ -121,16 +121,13 @@ async fn index_page(client: &Client, query: &str, page: u32, wanted: u64) -> Res
         return Err(behind(client, status.height, wanted));
     }
     match client.tx_search(query, page, PER_PAGE).await {
-        Err(RpcError::Response { message, data, .. }) => {
-            Err(not_kept(client, "an index of transactions", text(message, data)))
-        }
+        Err(RpcError::Response { message, data, .. }) => Err(not_kept(
+            client,
+            "an index of transactions",
+            reason(message, data),
+        )),
         other => other,
     }
-}
-
-/// CometBFT writes the reason into the data, others into the message.
-fn text(message: String, data: String) -> String {
-    if data.is_empty() { message } else { data }
 }
 
 fn behind(client: &Client, height: u64, wanted: u64) -> RpcError {

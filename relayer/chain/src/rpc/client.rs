@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{RpcError, chain, redact};
+use super::error::{RpcError, chain, reason, redact};
 use super::trust::Trust;
 use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
 use super::wire;
@@ -175,7 +175,7 @@ impl Client {
                 log: "the node takes no request of this size".to_owned(),
             }),
             Err(RpcError::Response { data, message, .. }) => {
-                let log = if data.is_empty() { message } else { data };
+                let log = reason(message, data);
                 let verdict = code::of_broadcast_error(&log);
                 Ok(CheckAnswer {
                     verdict,
@@ -206,7 +206,7 @@ impl Client {
                 return Err(RpcError::NotKept {
                     endpoint,
                     what: "an index of transactions",
-                    reason: if data.is_empty() { message } else { data },
+                    reason: reason(message, data),
                 });
             }
             Err(other) => return Err(other),

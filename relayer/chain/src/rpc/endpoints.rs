@@ -188,8 +188,8 @@ impl Endpoints {
     /// the call, or takes or gives no message of this size.
     ///
     /// # Errors
-    /// The first refusal; else the last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none answers the question; that
-    /// this is kept no more ([`RpcError::NotKept`]) if, besides, none could not be asked.
+    /// The first refusal; else the last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none
+    /// answers the question; that this is kept no more ([`RpcError::NotKept`]) if, besides, none could not be asked.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,

@@ -144,6 +144,11 @@ impl RpcError {
     }
 }
 
+/// The reason in a JSON-RPC error: CometBFT writes it into the data, others into the message.
+pub(crate) fn reason(message: String, data: String) -> String {
+    if data.is_empty() { message } else { data }
+}
+
 /// An address without user, password, query and fragment: keys of hosted nodes stand there.
 pub(super) fn redact(url: &str) -> String {
     match Url::parse(url) {

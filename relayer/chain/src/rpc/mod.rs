@@ -17,6 +17,7 @@ pub use blocks::{Blocks, NewBlock};
 pub use client::{Client, ClientOptions};
 pub use endpoints::{AsRpcError, Endpoints, Head, Prepared};
 pub use error::RpcError;
+pub(crate) use error::reason;
 pub use follow::{Follower, Seen, SeenBlock};
 pub use trust::{Trust, TrustError};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};

@@ -52,7 +52,7 @@ async fn turn(client: &RegistryClient, store: &Store, refused: &Refused) -> Resu
             // No endpoint's fault, and none can help.
             Sample::Unreadable => {
                 asked_at = asked_at.saturating_add(UNREADABLE_AGAIN_MS);
-                tracing::warn!(tx = %hash, "none of the heartbeats kept of a transaction can be read: nothing is proven of them");
+                tracing::warn!(tx = %hash, "none of the heartbeats kept of a transaction can be read, and nothing is proven of them; a backup of the store may hold them");
                 None
             }
             Sample::Kept(sample) => {

@@ -63,7 +63,7 @@ pub(super) enum RegisterFate {
 }
 
 /// The result of a transaction that is in this block: out of an index of transactions, or of the block where no node has one.
-/// None where neither is kept any more.
+/// None where both are gone, or refused: then the contract is asked.
 async fn included(
     client: &RegistryClient,
     hash: Option<TxHash>,
