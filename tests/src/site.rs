@@ -329,6 +329,18 @@ impl Site {
         Ok((shown.epoch, shown.reports))
     }
 
+    /// How many transactions of the provider have not ended.
+    ///
+    /// # Errors
+    /// If the provider cannot tell.
+    pub fn open_transactions(&self) -> Result<u64> {
+        let status: Value = serde_json::from_str(&self.provider_run(&["status", "-o", "json"])?)?;
+        status
+            .get("open_transactions")
+            .and_then(Value::as_u64)
+            .context("no open_transactions")
+    }
+
     /// State of a node on chain.
     ///
     /// # Errors

@@ -127,6 +127,12 @@ impl From<SendError> for Failure {
                 .remedy(format!("virtengine query tx {hash}"))
                 .tx(hash)
                 .height(height),
+            SendError::Untold { hash, height } => Self::new(Exit::Unknown, "result_unread", text)
+                .remedy(
+                    "name a node with an index of transactions by --node, and ask it: virtengine query tx",
+                )
+                .tx(hash)
+                .height(height),
             SendError::NothingSent => Self::new(Exit::Unreachable, "nothing_sent", text)
                 .remedy("check the node, then send it again"),
         }

@@ -117,6 +117,17 @@ impl Fleet {
         Ok(())
     }
 
+    /// What was begun before has come to its end, and what comes now goes on: a further report of every node is on chain, for
+    /// which the key's sequence must not be stuck, and no transaction stays open.
+    fn goes_on(&mut self, site: &Site) -> Result<()> {
+        self.report_all()?;
+        self.settle(site)?;
+        // The provider notes an end a moment after the block.
+        wait::until("no transaction to be open", SETTLED, || {
+            Ok((site.open_transactions()? == 0).then_some(()))
+        })
+    }
+
     /// What the blocks and the provider's record say of every heartbeat that was accepted: it took effect exactly
     /// once, a later one took its place, or it ended with a refusal that is on record. Nothing took effect twice.
     fn account(&self, site: &Site) -> Result<()> {
@@ -194,8 +205,7 @@ fn a_provider_killed_at_any_step_loses_nothing_that_it_accepted() -> Result<()> 
                 .settle(&site)
                 .with_context(|| format!("after the kill at {step}"))?;
         }
-        fleet.report_all()?;
-        fleet.settle(&site)?;
+        fleet.goes_on(&site)?;
         fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-steps");
         outcome.set("states", states(&site, &fleet)?);
@@ -210,15 +220,20 @@ fn a_provider_killed_at_any_moment_loses_nothing_that_it_accepted() -> Result<()
         let mut fleet = Fleet::register(scene, &site)?;
         // Seeded: a failure can be run again. The pauses cover a whole batch from spool to block.
         for seed in 0..runs() {
-            let pause = StdRng::seed_from_u64(seed).random_range(0..2500);
-            fleet.report()?;
-            sleep(Duration::from_millis(pause));
-            site.kill_provider()?;
-            site.start_provider()
-                .with_context(|| format!("after the kill of seed {seed}"))?;
+            let mut chance = StdRng::seed_from_u64(seed);
+            // Every other time once more, in the middle of what it takes up again.
+            for kill in 0..=seed % 2 {
+                let pause = chance.random_range(0..2500);
+                fleet.report()?;
+                sleep(Duration::from_millis(pause));
+                site.kill_provider()?;
+                site.start_provider()
+                    .with_context(|| format!("after kill {kill} of seed {seed}"))?;
+            }
+            fleet
+                .goes_on(&site)
+                .with_context(|| format!("after the kills of seed {seed}"))?;
         }
-        fleet.report_all()?;
-        fleet.settle(&site)?;
         fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-provider");
         outcome.set("states", states(&site, &fleet)?);
@@ -232,18 +247,26 @@ fn a_chain_killed_at_any_moment_keeps_its_state_and_gets_what_was_accepted() -> 
         let mut site = Site::start(scene, kind)?;
         let mut fleet = Fleet::register(scene, &site)?;
         for seed in 0..runs() {
-            let pause = StdRng::seed_from_u64(1_000 + seed).random_range(0..2500);
-            fleet.report()?;
-            sleep(Duration::from_millis(pause));
-            let before = site.chain.height()?;
-            site.chain.kill()?;
-            // Accepted while the chain is away: spooled.
-            fleet.report_all()?;
-            site.chain.resume()?;
-            ensure!(site.chain.height()? > before, "the chain forgot blocks");
+            let mut chance = StdRng::seed_from_u64(1_000 + seed);
+            // Every other time once more, before all is settled.
+            for kill in 0..=seed % 2 {
+                let pause = chance.random_range(0..2500);
+                fleet.report()?;
+                sleep(Duration::from_millis(pause));
+                let before = site.chain.height()?;
+                site.chain.kill()?;
+                // Accepted while the chain is away: spooled.
+                fleet.report_all()?;
+                site.chain.resume()?;
+                ensure!(
+                    site.chain.height()? > before,
+                    "the chain forgot blocks at kill {kill} of seed {seed}"
+                );
+            }
+            fleet
+                .goes_on(&site)
+                .with_context(|| format!("after the kills of seed {seed}"))?;
         }
-        fleet.report_all()?;
-        fleet.settle(&site)?;
         fleet.account(&site)?;
         let mut outcome = Outcome::new(kind, "kill-chain");
         outcome.set("states", states(&site, &fleet)?);

@@ -4,7 +4,6 @@ use hpc_schema::registry::{Event, EventError};
 
 use super::RegistryClient;
 use super::data::each_event;
-use crate::code;
 use crate::rpc::{Client, ExecResult, RpcError, TxPage, reason};
 
 /// Transactions on a page of the index, as many as a node gives.
@@ -93,17 +92,11 @@ impl RegistryClient {
 /// The results of a block. A node that lacks them is passed over for the next one, whether they are gone there or still to
 /// come; which of the two it is decides where they are looked for when none has them.
 async fn results(client: &Client, height: u64) -> Result<Vec<ExecResult>, RpcError> {
-    let reason = match client.block_results(height).await {
+    let reason = match client.kept_results(height).await {
         Err(RpcError::Response { message, data, .. }) => reason(message, data),
         other => return other,
     };
-    if code::is_not_kept(&reason) {
-        return Err(not_kept(client, "the results of this block", reason));
-    }
     let has = client.status().await.map_or(0, |s| s.height);
-    if code::is_results_absent(&reason) && has > height {
-        return Err(not_kept(client, "the results of this block", reason));
-    }
     tracing::debug!(
         endpoint = client.name(),
         height,
@@ -121,11 +114,11 @@ async fn index_page(client: &Client, query: &str, page: u32, wanted: u64) -> Res
         return Err(behind(client, status.height, wanted));
     }
     match client.tx_search(query, page, PER_PAGE).await {
-        Err(RpcError::Response { message, data, .. }) => Err(not_kept(
-            client,
-            "an index of transactions",
-            reason(message, data),
-        )),
+        Err(RpcError::Response { message, data, .. }) => Err(RpcError::NotKept {
+            endpoint: client.name().to_owned(),
+            what: "an index of transactions",
+            reason: reason(message, data),
+        }),
         other => other,
     }
 }
@@ -135,14 +128,6 @@ fn behind(client: &Client, height: u64, wanted: u64) -> RpcError {
         endpoint: client.name().to_owned(),
         height,
         wanted,
-    }
-}
-
-fn not_kept(client: &Client, what: &'static str, reason: String) -> RpcError {
-    RpcError::NotKept {
-        endpoint: client.name().to_owned(),
-        what,
-        reason,
     }
 }
 

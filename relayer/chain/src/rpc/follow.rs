@@ -36,6 +36,8 @@ pub struct Seen {
     pub foreign: Option<String>,
     /// Why it does not answer.
     pub failure: Option<String>,
+    /// It keeps no index of transactions.
+    pub index_off: bool,
     /// It is an endpoint no more.
     pub gone: bool,
 }
@@ -201,6 +203,7 @@ impl One {
                         latency_ms,
                         foreign: None,
                         failure: None,
+                        index_off: !status.tx_index,
                         gone: false,
                     };
                 });

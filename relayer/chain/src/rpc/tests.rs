@@ -100,6 +100,58 @@ async fn a_transaction_that_the_index_does_not_have_is_none() {
 }
 
 #[tokio::test]
+async fn an_index_that_lacks_a_transaction_says_nothing_for_the_others() {
+    let hash = TxHash::of(b"tx");
+    let found = result(&json!({
+        "hash": hash.to_string(), "height": "5", "index": 0, "tx": "dHg=", "tx_result": { "code": 0 }
+    }));
+    let up = async |answer: &serde_json::Value| server(answer.to_string()).await;
+    let absent = error(&format!("tx ({hash}) not found"));
+    let (lacks, also, has) = (up(&absent).await, up(&absent).await, up(&found).await);
+    let off = up(&error("transaction indexing is disabled")).await;
+    let dead = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    for (urls, height) in [
+        (vec![&lacks, &has], Some(5)),
+        (vec![&has, &lacks], Some(5)),
+        (vec![&off, &lacks, &dead, &has], Some(5)),
+        (vec![&lacks, &also], None),
+        (vec![&lacks, &off], None),
+        (vec![&lacks, &dead], None),
+    ] {
+        let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+        let asked = endpoints.find_tx(hash).await.unwrap();
+        assert_eq!(asked.map(|tx| tx.height), height, "{urls:?}");
+        let best = endpoints.best().unwrap();
+        assert_eq!(best.name(), urls[0], "to lack it is no failure");
+    }
+    let endpoints = Endpoints::new(&[&off, &dead], ClientOptions::default()).unwrap();
+    assert!(
+        endpoints.find_tx(hash).await.is_err(),
+        "nobody says that it has none"
+    );
+}
+
+#[tokio::test]
+async fn of_results_that_are_not_there_it_is_told_whether_they_will_be() {
+    let gone = client(error("node is not persisting finalize block responses")).await;
+    assert!(matches!(
+        gone.kept_results(5).await,
+        Err(RpcError::NotKept { .. })
+    ));
+    // Neither says for how long.
+    for other in ["too many requests", "could not find results for height #5"] {
+        let refuses = client(error(other)).await;
+        let refused = refuses.kept_results(5).await;
+        assert!(matches!(refused, Err(RpcError::Response { .. })), "{refused:?}");
+    }
+    let there = client(result(&json!({ "txs_results": null }))).await;
+    assert_eq!(there.kept_results(5).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
 async fn another_transaction_than_the_one_asked_for_is_refused() {
     let client = client(result(&json!({
         "hash": "00", "height": "5", "index": 0, "tx": "b3RoZXI=", "tx_result": { "code": 0 }

@@ -18,7 +18,7 @@ pub struct Status {
     pub earliest_height: u64,
     /// Whether the node still catches up with its peers.
     pub catching_up: bool,
-    /// Whether transactions can be looked up by hash.
+    /// Whether transactions can be looked up by hash; so too where the node does not say.
     pub tx_index: bool,
 }
 

@@ -96,7 +96,7 @@ impl WireStatus {
             },
             earliest_height: self.sync_info.earliest_block_height,
             catching_up: self.sync_info.catching_up,
-            tx_index: self.node_info.other.tx_index == "on",
+            tx_index: self.node_info.other.tx_index != "off",
         })
     }
 }

@@ -110,6 +110,17 @@ pub enum SendError {
         /// Why.
         reason: String,
     },
+    /// It is in a block, and no node keeps what came of it.
+    #[error(
+        "transaction {hash} is in block {height}, and no node keeps what came of it, neither an index of transactions nor \
+         results of blocks: look at what it was to change before sending it again"
+    )]
+    Untold {
+        /// Hash.
+        hash: TxHash,
+        /// Block.
+        height: u64,
+    },
     /// The wait was over before anything was sent.
     #[error("the node gave no usable block and account within the wait; nothing was sent")]
     NothingSent,

@@ -8,7 +8,6 @@ use crate::code::{self, Class, Verdict};
 use crate::hash::TxHash;
 use crate::keys::Signer;
 use crate::query::Chain;
-use crate::rpc::Client;
 use crate::settle::{
     self, Action, Alarm, BatchId, CheckTx, Condition, End, Inclusion, Input, Phase, SignRequest, SignedTx,
     State, io,
@@ -26,6 +25,8 @@ pub(super) struct Sender<'a> {
     refusal: Option<SendError>,
     /// Whether some endpoint may hold the bytes.
     taken: bool,
+    /// The block that has it and whose results no endpoint keeps.
+    untold: Option<u64>,
 }
 
 /// Between two looks at the chain.
@@ -50,6 +51,7 @@ impl<'a> Sender<'a> {
             state: State::default(),
             refusal: None,
             taken: false,
+            untold: None,
         }
     }
 
@@ -61,6 +63,9 @@ impl<'a> Sender<'a> {
         inbox.push(Input::Submit { batch: ONLY });
         loop {
             for input in std::mem::take(&mut inbox) {
+                if let Input::Scanned { gone, .. } = &input {
+                    self.untold = gone.first().copied();
+                }
                 for action in settle::step(&mut self.state, &config, now_ms(), input) {
                     match action {
                         Action::Sign(request) => inbox.push(Input::Signed(self.sign(request).await?)),
@@ -154,12 +159,7 @@ impl<'a> Sender<'a> {
         match end {
             End::Included(inclusion) => loop {
                 let hash = inclusion.hash;
-                let tx = self
-                    .chain
-                    .endpoints()
-                    .ask(|c: Client| async move { c.tx(hash).await })
-                    .await;
-                match tx {
+                match self.chain.endpoints().find_tx(hash).await {
                     Ok(Some(tx)) => {
                         return Ok(Sent {
                             tx,
@@ -193,9 +193,13 @@ impl<'a> Sender<'a> {
             .map_or(SendError::NothingSent, |hash| SendError::Expired { hash })
     }
 
+    /// Its sequence is used: by itself, where it is in a block.
     fn superseded(&self) -> SendError {
-        self.hash()
-            .map_or(SendError::NothingSent, |hash| SendError::Superseded { hash })
+        match (self.hash(), self.untold) {
+            (None, _) => SendError::NothingSent,
+            (Some(hash), Some(height)) => SendError::Untold { hash, height },
+            (Some(hash), None) => SendError::Superseded { hash },
+        }
     }
 
     fn unknown(&self) -> SendError {

@@ -34,8 +34,8 @@ pub enum Action {
         /// Last height.
         to: u64,
     },
-    /// The sequence was consumed and our hash is in no block: read the nodes' sequences on the contract, close what is
-    /// there, queue the rest again, then [`super::Input::Settled`].
+    /// The sequence was consumed and our hash is in no block, or in one whose results are gone: read the nodes' sequences on
+    /// the contract, close what is there, queue the rest again, then [`super::Input::Settled`].
     QueryNodeSequences {
         /// Which batch.
         batch: BatchId,

@@ -76,6 +76,8 @@ pub enum Input {
         to: u64,
         /// Every inclusion found; also a refused one counts.
         inclusions: Vec<Inclusion>,
+        /// Heights of blocks that hold it and whose results no endpoint keeps (any more).
+        gone: Vec<u64>,
     },
     /// The batch's members are settled durably.
     Settled {

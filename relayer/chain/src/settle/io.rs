@@ -12,6 +12,8 @@ use crate::rpc::{Block, Client, ExecResult, RpcError, TxAnswer};
 
 /// Text of a result that is kept.
 const MAX_LOG: usize = 1_024;
+/// Blocks that an index of transactions may be behind.
+const INDEX_LAG: u64 = 20;
 /// Blocks read back at the start to learn the block time.
 const LOOK_BACK: u64 = 10;
 
@@ -78,12 +80,14 @@ pub async fn perform(chain: &Chain, address: &str, state: &State, action: &Actio
             _ => Vec::new(),
         },
         Action::QueryTx { hash } => {
-            let hash = *hash;
-            match chain
-                .endpoints()
-                .ask(|c: Client| async move { c.tx(hash).await })
-                .await
-            {
+            let (hash, endpoints) = (*hash, chain.endpoints());
+            // Before its sequence is used nothing depends on the answer, and it is asked again at the next block: one is enough.
+            let asked = if state.is_used() {
+                endpoints.find_tx(hash).await
+            } else {
+                endpoints.ask(|c: Client| async move { c.tx(hash).await }).await
+            };
+            match asked {
                 Ok(Some(tx)) => vec![Input::Found(inclusion(&tx))],
                 Ok(None) => vec![Input::NotFound { hash }],
                 Err(e) => lost(&e),
@@ -103,11 +107,12 @@ pub async fn perform(chain: &Chain, address: &str, state: &State, action: &Actio
             Err(e) => lost(&e),
         },
         Action::ScanBlocks { hash, from, to } => match scan(chain, *hash, *from, *to).await {
-            Ok(inclusions) => vec![Input::Scanned {
+            Ok((inclusions, gone)) => vec![Input::Scanned {
                 hash: *hash,
                 from: *from,
                 to: *to,
                 inclusions,
+                gone,
             }],
             Err(e) => lost(&e),
         },
@@ -169,9 +174,15 @@ async fn broadcast(chain: &Chain, tx: &Outstanding, endpoints: &[EndpointId]) ->
     answers
 }
 
-/// Reads the blocks one by one; those that the endpoint has pruned hold nothing that it could tell.
-async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inclusion>, QueryError> {
-    let mut found = Vec::new();
+/// Reads the blocks one by one; those that the endpoint has pruned hold nothing that it could tell. Gives what was found, and
+/// the heights at which it is and no endpoint keeps the results.
+async fn scan(
+    chain: &Chain,
+    hash: TxHash,
+    from: u64,
+    to: u64,
+) -> Result<(Vec<Inclusion>, Vec<u64>), QueryError> {
+    let (mut found, mut gone) = (Vec::new(), Vec::new());
     let mut height = from;
     while height <= to {
         let at = height;
@@ -187,19 +198,53 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Vec<Inc
             }
             Err(e) => return Err(e.into()),
         };
-        for result in results_of(chain, &block, hash, at).await? {
-            found.push(Inclusion {
+        match results_of(chain, &block, hash, at).await {
+            Ok(results) => found.extend(results.into_iter().map(|result| Inclusion {
                 hash,
                 height: at,
                 code: result.code,
                 codespace: result.codespace,
                 log: result.log.chars().take(MAX_LOG).collect(),
                 gas_used: result.gas_used,
-            });
+            })),
+            Err(QueryError::Rpc(e @ RpcError::NotKept { .. })) => match late(chain, hash, at).await? {
+                Late::Found(inclusion) => found.push(inclusion),
+                Late::MayCome => return Err(e.into()),
+                Late::Gone => {
+                    tracing::debug!(tx = %hash, height = at, error = %e, "it is in a block whose results no endpoint keeps");
+                    gone.push(at);
+                }
+            },
+            Err(e) => return Err(e),
         }
         height = height.saturating_add(1);
     }
-    Ok(found)
+    Ok((found, gone))
+}
+
+/// What indexes have of a transaction in a block whose results no endpoint keeps.
+enum Late {
+    Found(Inclusion),
+    /// There is an index, which may only be behind.
+    MayCome,
+    /// There is none, or it does not go back so far: it was switched on later.
+    Gone,
+}
+
+async fn late(chain: &Chain, hash: TxHash, at: u64) -> Result<Late, QueryError> {
+    match chain.endpoints().find_tx(hash).await {
+        Ok(Some(tx)) => Ok(Late::Found(inclusion(&tx))),
+        Ok(None) => {
+            let status = chain
+                .endpoints()
+                .ask(|c: Client| async move { c.status().await })
+                .await?;
+            let may_come = status.height < at.saturating_add(INDEX_LAG);
+            Ok(if may_come { Late::MayCome } else { Late::Gone })
+        }
+        Err(RpcError::NotKept { .. }) => Ok(Late::Gone),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// The result of a transaction out of its block, for where no index has it; `None` if it is not in it.
@@ -235,7 +280,7 @@ async fn results_of(
     }
     let results = chain
         .endpoints()
-        .ask(|c: Client| async move { c.block_results(at).await })
+        .ask(|c: Client| async move { c.kept_results(at).await })
         .await?;
     let result = |index: usize| {
         results.get(index).cloned().ok_or(QueryError::Malformed {

@@ -198,13 +198,14 @@ impl State {
         }
     }
 
-    /// All blocks in which it could be were read after the sequence was seen used.
+    /// All blocks in which it could be were read after the sequence was seen used; those `gone` have it, and nobody knows
+    /// with which result.
     pub(super) fn scanned(
         &mut self,
         hash: TxHash,
-        from: u64,
-        to: u64,
+        (from, to): (u64, u64),
         inclusions: Vec<Inclusion>,
+        gone: &[u64],
         out: &mut Vec<Action>,
     ) {
         let Some(Job {
@@ -228,7 +229,11 @@ impl State {
             self.included(ours.swap_remove(at), out);
             return;
         }
+        let is_known = |at: &u64| ours.iter().chain(&refused).any(|i| i.height == *at);
+        let untold = !gone.iter().all(is_known);
         match ours.pop().or(refused) {
+            // What it has done only the contract knows, and it is asked for no result again.
+            _ if untold => self.end(End::Consumed { height: consumed_at }, out),
             Some(result) => self.end(End::Failed(result), out),
             None => {
                 out.push(Action::Alarm(Alarm::ForeignTransaction { sequence }));

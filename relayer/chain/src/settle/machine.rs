@@ -79,8 +79,9 @@ pub fn step(state: &mut State, config: &Config, now_ms: u64, input: Input) -> Ve
             from,
             to,
             inclusions,
+            gone,
         } => {
-            state.scanned(hash, from, to, inclusions, &mut out);
+            state.scanned(hash, (from, to), inclusions, &gone, &mut out);
         }
         Input::Settled { batch } => {
             let ended = |j: &Job| j.batch == batch && matches!(j.phase, Phase::Ended { .. });

@@ -114,6 +114,11 @@ impl State {
         }
     }
 
+    /// Whether the sequence of the transaction under way was seen used: what is found of it decides how it ended.
+    pub(super) fn is_used(&self) -> bool {
+        self.view.consumed_at.is_some()
+    }
+
     /// What is known of the account.
     #[must_use]
     pub fn account(&self) -> Option<AccountView> {

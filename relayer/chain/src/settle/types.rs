@@ -121,7 +121,7 @@ pub enum End {
         /// The height of the account answer that proves it.
         height: u64,
     },
-    /// Its sequence is used and it was not found.
+    /// Its sequence is used, and it was not found, or only in a block whose results nobody keeps.
     Consumed {
         /// The height of the account answer that showed it.
         height: u64,

@@ -5,7 +5,6 @@ mod page;
 mod proof;
 
 use hpc_chain::query::QueryError;
-use hpc_chain::rpc::Client;
 
 use crate::args::{BankQuery, QueryArgs, QueryCommand};
 use crate::context::{Context, Session, address};
@@ -38,11 +37,7 @@ pub(crate) async fn run(context: &Context, args: &QueryArgs) -> Result<(), Failu
         }
         QueryCommand::Tx { hash } => {
             let hash = *hash;
-            let found = session
-                .chain
-                .endpoints()
-                .ask(|c: Client| async move { c.tx(hash).await })
-                .await;
+            let found = session.chain.endpoints().find_tx(hash).await;
             let tx = found.map_err(QueryError::from)?.ok_or_else(|| {
                 Failure::new(
                     Exit::NotFound,

@@ -3,7 +3,7 @@ use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::task::{TaskState, TaskType, WaitAnswer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Admin;
 use super::act::Act;
@@ -12,6 +12,7 @@ use super::submit::{Admitted, Submission, admit, id_of, missing, questions, targ
 use crate::audit::Actor;
 use crate::clock;
 use crate::control;
+use crate::db::Conn;
 use crate::gateway::HandOver;
 use crate::page::{Page, Window};
 use crate::registry;
@@ -171,12 +172,7 @@ impl Admin {
     /// If there is none, or several clusters have one.
     pub async fn task(&self, id: &TaskId, cluster: Option<&ClusterId>) -> Result<TaskRow, AdminError> {
         let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
-        let mut found = task::find(&mut conn, cluster, id).await?;
-        if found.len() > 1 {
-            let text = "is a task of several clusters; name one with --cluster-id";
-            return Err(AdminError::field(Code::UnknownTask, "task_id", text));
-        }
-        found.pop().ok_or_else(|| missing(id))
+        one(&mut conn, id, cluster).await
     }
 
     /// The same with its phases.
@@ -199,18 +195,19 @@ impl Admin {
         id: &TaskId,
         cluster: Option<&ClusterId>,
     ) -> Result<TaskRow, AdminError> {
-        let row = self.task(id, cluster).await?;
-        let mut act = Act::begin(&self.store, by, "task.approve", target(&row)).await?;
+        let mut act = Act::begin(&self.store, by, "task.approve", format!("task {id}")).await?;
         let approved = async {
+            let row = one(act.conn(), id, cluster).await?;
+            act.aim(target(&row));
             if task::approve(act.conn(), &row.cluster_id, id, &by.name).await? {
-                return Ok(());
+                return Ok(row);
             }
             let text = format!("does not wait for approval; it is {}", row.state);
             Err(AdminError::field(Code::InvalidState, "task_id", text))
         };
         let approved = approved.await;
-        act.end(approved, json!({ "hash": row.hash.to_hex(), "type": row.kind }))
-            .await?;
+        let detail = particulars(approved.as_ref().ok());
+        let row = act.end(approved, detail).await?;
         control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         self.task(id, cluster).await
     }
@@ -225,20 +222,36 @@ impl Admin {
         id: &TaskId,
         cluster: Option<&ClusterId>,
     ) -> Result<TaskState, AdminError> {
-        let row = self.task(id, cluster).await?;
-        let mut act = Act::begin(&self.store, by, "task.cancel", target(&row)).await?;
-        let state = async {
+        let mut act = Act::begin(&self.store, by, "task.cancel", format!("task {id}")).await?;
+        let cancelled = async {
+            let row = one(act.conn(), id, cluster).await?;
+            act.aim(target(&row));
             let state = task::cancel(act.conn(), &row.cluster_id, id, &by.name, clock::now_ms()).await?;
-            state.ok_or_else(|| {
-                let text = format!("the task is {} already", row.state);
-                AdminError::field(Code::InvalidState, "task_id", text)
-            })
+            if let Some(state) = state {
+                return Ok((row, state));
+            }
+            let text = format!("the task is {} already", row.state);
+            Err(AdminError::field(Code::InvalidState, "task_id", text))
         };
-        let state = state.await;
-        let state = act
-            .end(state, json!({ "hash": row.hash.to_hex(), "type": row.kind }))
-            .await?;
+        let cancelled = cancelled.await;
+        let detail = particulars(cancelled.as_ref().ok().map(|(row, _)| row));
+        let (row, state) = act.end(cancelled, detail).await?;
         control::nudge_node(&self.home, &row.cluster_id, &row.node_id);
         Ok(state)
     }
+}
+
+/// The one task of this id.
+async fn one(conn: &mut Conn, id: &TaskId, cluster: Option<&ClusterId>) -> Result<TaskRow, AdminError> {
+    let mut found = task::find(conn, cluster, id).await?;
+    if found.len() > 1 {
+        let text = "is a task of several clusters; name one with --cluster-id";
+        return Err(AdminError::field(Code::UnknownTask, "task_id", text));
+    }
+    found.pop().ok_or_else(|| missing(id))
+}
+
+/// What the audit log says of a task that somebody decides about.
+fn particulars(row: Option<&TaskRow>) -> Value {
+    json!({ "hash": row.map(|r| r.hash.to_hex()), "type": row.map(|r| r.kind) })
 }

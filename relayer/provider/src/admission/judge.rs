@@ -6,51 +6,24 @@ use hpc_schema::heartbeat::{
     Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
 };
 use hpc_schema::key::ZebraVerifier;
-use hpc_schema::refusal::{Refusal, RefusalKind};
+use hpc_schema::refusal::Refusal;
 use hpc_schema::registry::JobIds;
 use hpc_schema::time::UnixSeconds;
+use tokio::time::timeout;
 
 use super::nonce::{Nonces, Unused};
 use super::signatures::{Notes, Signatures, Verifiers};
+use super::verdict::{Verdict, refuse, repeated, stale};
 use crate::config::Live;
 use crate::control::Controls;
 use crate::identity::PeerIdentity;
 use crate::prove;
-use crate::registry::{Node, Registry};
+use crate::registry::{Node, Registry, heard_of};
 use crate::spool::{Accept, Spool};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
-/// What becomes of a heartbeat.
-#[derive(Debug)]
-pub enum Verdict {
-    /// Durably stored.
-    Accepted {
-        /// The registration that it is of.
-        epoch: u64,
-        /// The report's sequence.
-        sequence: u32,
-        /// As the node says.
-        health: HealthStatus,
-    },
-    /// Read and refused: HTTP 200 with `accepted: false`.
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// The node's record, if there is one.
-        node: Option<Arc<Node>>,
-        /// Nothing is wrong with it but that its number or nonce was used before.
-        repeated: bool,
-    },
-    /// Not a heartbeat of this connection: a problem with this HTTP status.
-    Problem {
-        /// Status.
-        status: u16,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The spool cannot take it now.
-    Unavailable(StoreError),
-}
+/// For what other gateways have accepted: who waits longer has no answer in time.
+const ON_RECORD: Duration = Duration::from_secs(1);
 
 /// A heartbeat with nothing left to object to but its signatures.
 #[derive(Debug)]
@@ -71,6 +44,8 @@ pub struct Judge {
     nonces: Nonces,
     /// Says whether full heartbeats are kept for proofs; none: they are not.
     live: Option<Live>,
+    /// Where other gateways take heartbeats in too; none: there are none.
+    shared: Option<Store>,
 }
 
 impl Judge {
@@ -84,6 +59,7 @@ impl Judge {
             verifiers,
             nonces: Nonces::default(),
             live: None,
+            shared: None,
         }
     }
 
@@ -91,6 +67,13 @@ impl Judge {
     #[must_use]
     pub fn keeping(mut self, live: Live) -> Self {
         self.live = Some(live);
+        self
+    }
+
+    /// The same, on a store that other gateways may work on too.
+    #[must_use]
+    pub fn on(mut self, store: Store) -> Self {
+        self.shared = store.is_shared().then_some(store);
         self
     }
 
@@ -167,13 +150,32 @@ impl Judge {
             (_, None) => None,
         };
         if let Some(verdict) = verdict {
-            return verdict;
+            return match (&self.shared, verdict.stale_of()) {
+                // Apart: what is seldom needed makes no other heartbeat's memory larger.
+                (Some(store), Some(node)) => Box::pin(self.on_record(store, &node, verdict)).await,
+                _ => verdict,
+            };
         }
         // What is wrong comes in a fixed order; a signature may not be the first.
         match verify_heartbeat(request, &against, &ZebraVerifier) {
             Err(refusal) => refuse(refusal, node.clone()),
             // All is good, and yet nobody has stored it.
             Ok(_) => Verdict::Unavailable(StoreError::Stopped),
+        }
+    }
+
+    /// Another gateway may have accepted more of the node than is known here yet: the node is told that number, to go on
+    /// above it.
+    async fn on_record(&self, store: &Store, node: &Node, verdict: Verdict) -> Verdict {
+        match timeout(ON_RECORD, heard_of(store, &self.registry, node)).await {
+            Ok(Ok(Some(node))) => repeated(stale(node.floor()), node),
+            Ok(Ok(None)) => verdict,
+            // It is told the number that is known here.
+            Ok(Err(_)) | Err(_) => {
+                tracing::debug!(cluster = %node.cluster_id, node = %node.node_id,
+                    "what other gateways have accepted of the node cannot be read");
+                verdict
+            }
         }
     }
 
@@ -251,36 +253,5 @@ impl Judge {
             Ok(done) => repeated(stale(done.sequence_ack.max(node.floor())), Arc::clone(node)),
             Err(e) => Verdict::Unavailable(e),
         })
-    }
-}
-
-fn stale(acked: u32) -> Refusal {
-    Refusal::field(
-        Code::StaleSequence,
-        "heartbeat.sequence_number",
-        format_args!("must be above {acked}, which has been accepted"),
-    )
-}
-
-fn repeated(refusal: Refusal, node: Arc<Node>) -> Verdict {
-    Verdict::Refused {
-        refusal,
-        node: Some(node),
-        repeated: true,
-    }
-}
-
-fn refuse(refusal: Refusal, node: Option<Arc<Node>>) -> Verdict {
-    match (refusal.kind, refusal.code) {
-        (_, Code::BodyTooLarge) => Verdict::Problem { status: 413, refusal },
-        (RefusalKind::Malformed, _) | (_, Code::IdentityMismatch) => Verdict::Problem {
-            status: refusal.heartbeat_status(),
-            refusal,
-        },
-        (RefusalKind::Semantic, _) => Verdict::Refused {
-            refusal,
-            node,
-            repeated: false,
-        },
     }
 }

@@ -4,8 +4,10 @@ mod judge;
 mod limit;
 mod nonce;
 pub mod signatures;
+mod verdict;
 
-pub use judge::{Judge, Verdict};
+pub use judge::Judge;
 pub use limit::{Limiter, network};
 pub use nonce::Nonces;
 pub use signatures::Verifiers;
+pub use verdict::Verdict;

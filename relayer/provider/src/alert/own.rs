@@ -16,11 +16,12 @@ use crate::store::{Store, StoreError};
 pub(super) const UNWRITABLE: &str = "store_failing";
 
 /// Troubles that each of several gateways has for itself; of the others the one that settles knows.
-const OF_EACH: [&str; 10] = [
+const OF_EACH: [&str; 11] = [
     "certificate_expiring",
     "certificate_unused",
     "controls_failing",
     "endpoint_lost",
+    "index_missing",
     "key_unusable",
     "not_synced",
     "reload_failed",
@@ -336,6 +337,52 @@ mod tests {
             .unwrap()
             .get(0);
         assert_eq!(left, 0, "and nothing of it stays");
+    }
+
+    #[tokio::test]
+    async fn reports_that_wait_for_too_long_are_told_once_and_once_that_they_are_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let (health, metrics) = (Health::default(), Metrics::default());
+        let site = Site {
+            chain_id: "c".into(),
+            contract: "k".into(),
+        };
+        let next = async || {
+            outbox::next(&store, "webhook-1", Kind::Webhook, &site, 0)
+                .await
+                .unwrap()
+        };
+        let alerts = Alerts::default();
+        assert_eq!(alerts.unsettled_after.as_secs(), 300);
+        let mut written = Written::new(Whose::Alone);
+        let mut messages = Vec::new();
+        // Settled in time, late, later, settled; and all of it again.
+        let ages = [0, 7, 299, 300, 301, 900, 0, 4, 299, 0, 300, 299];
+        for (age, now) in ages.into_iter().zip((1_000..).step_by(1_000)) {
+            metrics.oldest_unsettled_seconds.set(age);
+            look(&alerts, &metrics, &health);
+            assert!(health.readiness().ready, "heartbeats are taken all the same");
+            written.update(&store, &health.troubles(), now).await.unwrap();
+            while let Some(message) = next().await {
+                outbox::delivered(&store, "webhook-1", &message.id).await.unwrap();
+                let body: serde_json::Value = serde_json::from_str(&message.body).unwrap();
+                assert_eq!(
+                    (&body["name"], &body["severity"]),
+                    (&"reports_unsettled".into(), &"critical".into())
+                );
+                let said = body["alerts"][0]["summary"].as_str().unwrap().to_owned();
+                assert_eq!(said, "the oldest report has waited for 300 s");
+                messages.push((age, body["status"].as_str().unwrap().to_owned()));
+            }
+        }
+        let told = [
+            (300, "firing"),
+            (0, "resolved"),
+            (300, "firing"),
+            (299, "resolved"),
+        ];
+        assert_eq!(messages, told.map(|(age, status)| (age, status.to_owned())));
     }
 
     #[tokio::test]

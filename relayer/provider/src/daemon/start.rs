@@ -98,7 +98,8 @@ impl Daemon {
             registry: Arc::clone(&registry),
             store: store.clone(),
             judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool, verifiers)
-                .keeping(live.clone()),
+                .keeping(live.clone())
+                .on(store.clone()),
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),

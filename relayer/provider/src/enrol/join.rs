@@ -67,6 +67,8 @@ pub enum Joined {
     NoUsesLeft,
     /// The request comes from elsewhere.
     OutOfRange,
+    /// The operator has refused this key for this node.
+    Rejected,
 }
 
 impl JoinRow {
@@ -197,6 +199,9 @@ pub async fn join(
     }
     if tokens::find(&mut *conn, &claims.jti).await?.is_some() {
         return Ok(Joined::Yes { held });
+    }
+    if registration::is_rejected(&mut *conn, claims).await? {
+        return Ok(Joined::Rejected);
     }
     if row.used >= row.uses {
         return Ok(Joined::NoUsesLeft);

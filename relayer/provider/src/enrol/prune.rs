@@ -7,8 +7,9 @@ use crate::store::{StoreError, int};
 const MOST: i64 = 1000;
 
 /// Forgets what nobody can use any more, a bounded number at a time; how many rows: registrations that ended before `before`
-/// whose token had expired by then, tokens that had and have none, and join tokens that had and have no uses left on record.
-/// An expired token is refused for what it says itself, before it is looked up.
+/// whose token had expired by then, or that still wait then, tokens that had and have none,
+/// and join tokens that had and have no uses left on record. An expired token is refused for what it says itself, before it
+/// is looked up.
 ///
 /// What began a node's present registration stays, for its hardware is compared; so does the newest of a node that was
 /// refused, and a token and a join token of each cluster, for which it is served.
@@ -23,7 +24,8 @@ pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<u64, StoreErr
                  FROM registration GROUP BY cluster_id, node_id) n
              ON n.cluster_id = r.cluster_id AND n.node_id = r.node_id
            WHERE t.expires_at_s < ?1 AND r.updated_at < ?2
-             AND ((r.state = 'on_chain' AND r.epoch < n.epoch) OR (r.state = 'refused' AND r.id < n.id))
+             AND ((r.state = 'on_chain' AND r.epoch < n.epoch) OR (r.state = 'refused' AND r.id < n.id)
+               OR r.state = 'queued')
              AND NOT EXISTS (SELECT 1 FROM batch_registration b WHERE b.registration_id = r.id)
            LIMIT ?3)",
     )
@@ -149,12 +151,19 @@ mod tests {
             // Ended later.
             ("d1", "d", "on_chain", Some(1), NEW),
             ("d2", "d", "on_chain", Some(2), NEW),
-            // Not ended.
+            // Never sent, and too late for it.
             ("e1", "e", "queued", None, OLD),
             ("e2", "e", "on_chain", Some(1), OLD),
         ] {
             registration(&mut tx, jti, node, state, epoch, at).await;
         }
+        // Held for an approval that never came.
+        registration(&mut tx, "g1", "g", "queued", None, OLD).await;
+        registration(&mut tx, "g2", "g", "queued", None, NEW).await;
+        db::query("UPDATE registration SET held = 1 WHERE node_id = 'g'")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         // One of a transaction that has not ended.
         registration(&mut tx, "f1", "f", "refused", None, OLD).await;
         registration(&mut tx, "f2", "f", "on_chain", Some(1), OLD).await;
@@ -170,8 +179,8 @@ mod tests {
         .await
         .unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(pruned(&store).await, 4, "two, each with its token");
-        let stay = ["a3", "a4", "b1", "c1", "d1", "d2", "e1", "e2", "f1", "f2"];
+        assert_eq!(pruned(&store).await, 8, "four, each with its token");
+        let stay = ["a3", "a4", "b1", "c1", "d1", "d2", "e2", "f1", "f2", "g2"];
         assert_eq!(left(&store, "registration").await, stay);
         assert_eq!(left(&store, "token").await, stay);
         assert_eq!(pruned(&store).await, 0);

@@ -2,13 +2,17 @@ use std::collections::HashSet;
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
+use hpc_schema::token::{JoinClaims, JoinPurpose};
 
 use super::*;
-use crate::identity::{Issued, PeerIdentity};
+use crate::identity::{Claims, Issued, PeerIdentity, Seed, TokenKey};
+use crate::page::Window;
 use crate::store::Store;
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 const DAY: u64 = 86_400;
+/// Id of a join token.
+const JOIN: &str = "join";
 
 async fn store(dir: &tempfile::TempDir) -> Store {
     Store::for_test(&dir.path().join("p.db")).await
@@ -175,5 +179,77 @@ async fn an_outside_certificate_that_is_first_seen_after_all_were_revoked_counts
     assert_eq!(
         record_outside(&store, &other, later).await.unwrap(),
         Outside::OnRecord
+    );
+}
+
+/// A join token for so many nodes, which counts for a day from `NOW` on.
+async fn make_join_token(store: &Store, uses: u32) {
+    let claims = JoinClaims {
+        iss: TokenKey::ISSUER.to_owned(),
+        purpose: JoinPurpose::Join,
+        cluster_id: node().0,
+        provider_address: None,
+        jti: JOIN.to_owned(),
+        iat: NOW,
+        exp: NOW.plus(DAY),
+        ca_sha256: "0".repeat(64),
+        chain_id: "hpc-1".to_owned(),
+        contract: "wasm1abc".to_owned(),
+        task_key: None,
+        endpoint: None,
+    };
+    let terms = JoinTerms {
+        uses,
+        ranges: Vec::new(),
+        approval: false,
+    };
+    let mut tx = store.begin().await.unwrap();
+    insert_join(&mut tx, &claims, &terms).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// What this node finds that comes with the join token.
+async fn comes(store: &Store, name: &str, now: UnixSeconds) -> Joined {
+    let pubkey = *Seed::from_bytes(&[1; 32]).unwrap().public();
+    let claims = Claims {
+        iss: TokenKey::ISSUER.to_owned(),
+        jti: use_id(JOIN, name, pubkey.as_bytes()),
+        sub: name.parse().unwrap(),
+        cluster_id: node().0,
+        provider_address: None,
+        pubkey,
+        iat: NOW.0,
+        exp: NOW.plus(DAY).0,
+        ca_sha256: "0".repeat(64),
+        chain_id: "hpc-1".to_owned(),
+        contract: "wasm1abc".to_owned(),
+        task_key: None,
+        endpoint: None,
+    };
+    let mut tx = store.begin().await.unwrap();
+    let found = join(&mut tx, JOIN, &claims, [127, 0, 0, 1].into(), now).await;
+    tx.commit().await.unwrap();
+    found.unwrap()
+}
+
+#[tokio::test]
+async fn a_join_token_that_has_expired_serves_no_node_and_none_of_its_uses_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    make_join_token(&store, 2).await;
+    let end = NOW.plus(DAY);
+    let in_time = Joined::Yes { held: false };
+    assert_eq!(comes(&store, "node-0001", end.minus(1)).await, in_time);
+    // Neither another node, nor again the one that came in time: a node's own token has the same end.
+    for now in [end, end.plus(DAY)] {
+        for name in ["node-0001", "node-0002"] {
+            assert_eq!(comes(&store, name, now).await, Joined::Expired, "{name}");
+        }
+    }
+    let all = list_joins(store.reader(), Window::default()).await.unwrap().items;
+    let state = |now| all[0].state(now);
+    assert_eq!(
+        (all.len(), all[0].used, state(end.minus(1)), state(end)),
+        (1, 1, TokenState::Open, TokenState::Expired)
     );
 }

@@ -40,6 +40,7 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("controls_failing", Severity::Critical, true),
     ("endpoint_lost", Severity::Warning, false),
     ("events_behind", Severity::Warning, true),
+    ("index_missing", Severity::Warning, false),
     ("insufficient_funds", Severity::Critical, true),
     ("key_shared", Severity::Warning, false),
     ("key_unusable", Severity::Critical, true),

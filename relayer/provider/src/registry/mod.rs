@@ -18,7 +18,7 @@ pub use clusters::{ask_clusters, clusters, clusters_of, told_clusters};
 pub use contacts::{keep_probe, save_contacts};
 pub use listed::{Listed, Which, listed};
 pub use node::{Contact, Node, Order, OrderKind, ProbeEndpoint};
-pub use others::{Mark, catch_up, heard_elsewhere};
+pub use others::{Mark, catch_up, heard_elsewhere, heard_of};
 pub use store::{Known, cluster_owner, known, load};
 pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;

@@ -1,5 +1,6 @@
 //! The endpoints' newest blocks as inputs of the settlement machine, and for everybody else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hpc_chain::rpc::{Endpoints, Seen, SeenBlock};
@@ -101,6 +102,7 @@ pub async fn watch_endpoints(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut before: Vec<Standing> = Vec::new();
+    let mut unindexed = Unindexed::default();
     loop {
         let now = seen.borrow_and_update().clone();
         let top = now
@@ -129,9 +131,43 @@ pub async fn watch_endpoints(
             }
         }
         before = standings;
+        unindexed.tell(&now, &endpoints, &health);
         tokio::select! {
             changed = seen.changed() => if changed.is_err() { return },
             _ = stop.wait_for(|s| *s) => return,
+        }
+    }
+}
+
+/// Endpoints that keep no index of transactions, of which it was said: by number.
+#[derive(Debug, Default)]
+struct Unindexed(BTreeSet<u16>);
+
+impl Unindexed {
+    /// Says it of each once. It is a trouble only where none of those that answer keeps one: then the end of a transaction is
+    /// seen late.
+    fn tell(&mut self, seen: &[Seen], endpoints: &Endpoints, health: &Health) {
+        let mut all = true;
+        let mut any = false;
+        for (number, one) in (0u16..).zip(seen).filter(|(_, s)| s.head.is_some()) {
+            (any, all) = (true, all && one.index_off);
+            if !one.index_off {
+                self.0.remove(&number);
+            } else if self.0.insert(number)
+                && let Some(client) = endpoints.get(EndpointId(number))
+            {
+                tracing::warn!(
+                    endpoint = client.name(),
+                    "an endpoint of chain.rpc keeps no index of transactions: set indexer = \"kv\" under [tx_index] in its \
+                     node's config.toml"
+                );
+            }
+        }
+        if any {
+            let what = "what chain.rpc names keeps no index of transactions, how one ended is seen at its timeout height \
+                        alone: set indexer = \"kv\" under [tx_index] in the config.toml of one of its nodes, or add an \
+                        endpoint that keeps one";
+            health.set("index_missing", all.then(|| what.to_owned()));
         }
     }
 }
@@ -207,6 +243,8 @@ fn say(endpoint: &str, was: &Standing, now: &Standing, seen: Option<&Seen>) {
 
 #[cfg(test)]
 mod tests {
+    use hpc_chain::rpc::ClientOptions;
+
     use super::*;
 
     fn block(height: u64) -> SeenBlock {
@@ -245,6 +283,51 @@ mod tests {
         assert!(heads.inputs().is_empty() && !heads.reachable());
         sender.send_modify(|all| all[1].head = Some(block(31)));
         assert_eq!(heads.inputs(), [head(1, 31)], "it is back");
+    }
+
+    #[test]
+    fn an_index_that_is_missing_is_said_of_each_endpoint_and_is_a_notice_where_none_has_one() {
+        let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"];
+        let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+        let (health, mut unindexed) = (Health::default(), Unindexed::default());
+        let answers = |index_off| Seen {
+            head: Some(block(5)),
+            index_off,
+            ..Seen::default()
+        };
+        let mut told = |seen: [Seen; 2]| {
+            unindexed.tell(&seen, &endpoints, &health);
+            let said: Vec<u16> = unindexed.0.iter().copied().collect();
+            (said, health.readiness().notices.len())
+        };
+        assert_eq!(told([answers(false), Seen::default()]), (vec![], 0));
+        assert_eq!(told([answers(true), answers(false)]), (vec![0], 0));
+        assert_eq!(told([answers(true), answers(true)]), (vec![0, 1], 1));
+        assert_eq!(
+            told([Seen::default(), Seen::default()]),
+            (vec![0, 1], 1),
+            "nobody says otherwise"
+        );
+        let said = health.readiness();
+        assert!(said.ready, "the daemon works all the same");
+        assert_eq!(said.notices[0].code, "index_missing");
+        assert!(said.notices[0].message.contains("indexer = \"kv\""), "{said:?}");
+    }
+
+    #[test]
+    fn an_index_that_comes_back_is_no_trouble_any_more() {
+        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], ClientOptions::default()).unwrap();
+        let (health, mut unindexed) = (Health::default(), Unindexed::default());
+        for (index_off, troubles) in [(true, 1), (false, 0), (true, 1)] {
+            let seen = Seen {
+                head: Some(block(5)),
+                index_off,
+                ..Seen::default()
+            };
+            unindexed.tell(&[seen], &endpoints, &health);
+            assert_eq!(health.troubles().len(), troubles);
+            assert_eq!(unindexed.0.contains(&0), index_off);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::{ExecuteMsg, ParamsUpdate};
@@ -209,6 +210,46 @@ async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
     scene.sleep(2_000).await;
     assert_eq!((told("firing"), told("resolved")), (1, 1));
     pool.close().await;
+    scene.site.stop_daemon().await;
+}
+
+#[tokio::test]
+async fn reports_that_wait_for_too_long_are_an_alert_that_is_resolved_once_when_they_are_settled() {
+    let hook = Receiver::start(Mode::Takes).await;
+    let mut scene = Scene::prepare(Setting::default()).await;
+    scene.site.stop_daemon().await;
+    scene.config.alerts = Alerts {
+        group_wait: Span::seconds(1),
+        // Less than a configuration may say, so that nobody waits for a minute.
+        unsettled_after: Span::seconds(20),
+        webhooks: vec![webhook(&scene.site, hook.url())],
+        ..Alerts::default()
+    };
+    scene.site.start_with(scene.config.clone()).await;
+    scene.enrol().await;
+    let told = |status: &str| {
+        let of = |g: &&Got| g.body["name"] == "reports_unsettled" && g.body["status"] == status;
+        hook.taken().iter().filter(of).count()
+    };
+    scene.beat().await;
+    scene.settled().await;
+    assert_eq!(told("firing"), 0, "it did not wait");
+    scene.site.devnet.halt();
+    let accepted = Instant::now();
+    scene.beat().await;
+    scene.waits("the alert", async || told("firing") == 1).await;
+    let waited = accepted.elapsed();
+    assert!(waited >= Duration::from_secs(20), "{waited:?}");
+    // It goes on, and is not told again.
+    scene.beat().await;
+    scene.sleep(7_000).await;
+    assert_eq!((told("firing"), told("resolved")), (1, 0));
+    scene.site.devnet.resume();
+    scene.settled().await;
+    scene.waits("its end", async || told("resolved") == 1).await;
+    // Longer than the gateway takes to look at the queue again.
+    scene.sleep(7_000).await;
+    assert_eq!((told("firing"), told("resolved")), (1, 1));
     scene.site.stop_daemon().await;
 }
 

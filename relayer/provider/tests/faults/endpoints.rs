@@ -82,13 +82,84 @@ async fn an_endpoint_that_hangs_or_breaks_is_replaced_by_the_other() {
 #[tokio::test]
 async fn without_an_index_of_transactions_they_are_read_out_of_their_blocks() {
     let mut scene = Scene::start().await;
-    let off = Fault::Instead(error("transaction indexing is disabled"));
-    scene.proxies[0].always("tx", Some(off));
+    scene.proxies[0].set_index(false);
     for _ in 0..2 {
         scene.beat().await;
         scene.settled().await;
     }
     scene.says("its block is read instead").await;
+    // The operator hears of it, once.
+    let line = scene
+        .says("an endpoint of chain.rpc keeps no index of transactions")
+        .await;
+    assert!(line.contains("indexer"), "{line}");
+    scene
+        .waits("the notice", async || {
+            let (_, ready) = scene.site.ops("/readyz").await;
+            ready.contains("index_missing")
+        })
+        .await;
+    let said = "an endpoint of chain.rpc keeps no index of transactions";
+    assert_eq!(scene.logs.lines(said).len(), 1);
+    scene.proxies[0].set_index(true);
+    scene
+        .waits("its end", async || {
+            let (_, ready) = scene.site.ops("/readyz").await;
+            !ready.contains("index_missing")
+        })
+        .await;
+    scene.ends().await;
+}
+
+/// How transactions of reports ended, as the log has it.
+fn ends_of_reports(scene: &Scene) -> Vec<String> {
+    let mut ends = scene.logs.lines("transaction ended");
+    ends.retain(|line| line.contains("kind=\"reports\""));
+    ends
+}
+
+#[tokio::test]
+async fn where_neither_index_nor_results_are_kept_the_contract_says_what_came_of_a_transaction() {
+    let mut scene = Scene::start().await;
+    scene.proxies[0].set_index(false);
+    let gone = Fault::Instead(error("node is not persisting finalize block responses"));
+    scene.proxies[0].always("block_results", Some(gone));
+    scene.beat().await;
+    scene
+        .says("it is in a block whose results no endpoint keeps")
+        .await;
+    scene
+        .waits("its end", async || !ends_of_reports(&scene).is_empty())
+        .await;
+    let ended = ends_of_reports(&scene).remove(0);
+    assert!(ended.contains("consumed"), "{ended}");
+    // One look is enough, and nobody else is blamed; the key goes on.
+    let looks = scene.logs.lines("it is in a block whose results").len();
+    assert_eq!(looks, 1, "{}", scene.logs.text());
+    assert!(scene.logs.lines("another process signs").is_empty());
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_index_that_lags_hides_no_transaction_that_another_endpoint_has() {
+    let mut scene = two().await;
+    // What this one says first is no answer, whichever is asked first; and the blocks do not tell either.
+    let lags = Fault::Instead(error("tx (00) not found"));
+    scene.proxies[0].always("tx", Some(lags));
+    for proxy in &scene.proxies {
+        let gone = Fault::Instead(error("node is not persisting finalize block responses"));
+        proxy.always("block_results", Some(gone));
+    }
+    for _ in 0..3 {
+        scene.beat().await;
+        scene.settled().await;
+    }
+    scene
+        .waits("their ends", async || ends_of_reports(&scene).len() >= 3)
+        .await;
+    for line in ends_of_reports(&scene) {
+        assert!(line.contains("included"), "{line}");
+    }
     scene.ends().await;
 }
 

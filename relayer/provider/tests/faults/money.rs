@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use virtengine_provider::daemon::load_key;
 use virtengine_provider::home::Home;
 
-use crate::proxy::{Fault, SIMULATE, check_tx, query_fails};
+use crate::proxy::{Fault, SIMULATE, check_tx, error, query_fails};
 use crate::scene::{Scene, Setting};
 use crate::site::{Site, run};
 
@@ -85,11 +85,27 @@ async fn without_funds_everything_waits_and_goes_on_when_they_come() {
 
 #[tokio::test]
 async fn without_funds_from_the_beginning_it_starts_takes_what_comes_and_goes_on_when_they_come() {
-    let setting = Setting {
+    let scene = Scene::prepare(poor()).await;
+    goes_on_when_funded(scene).await;
+}
+
+#[tokio::test]
+async fn funds_that_come_are_seen_where_no_node_keeps_what_became_of_a_transaction() {
+    let scene = Scene::prepare(poor()).await;
+    scene.proxies[0].set_index(false);
+    let gone = Fault::Instead(error("node is not persisting finalize block responses"));
+    scene.proxies[0].always("block_results", Some(gone));
+    goes_on_when_funded(scene).await;
+}
+
+fn poor() -> Setting {
+    Setting {
         relayer_has: "1stake",
         ..Setting::default()
-    };
-    let mut scene = Scene::prepare(setting).await;
+    }
+}
+
+async fn goes_on_when_funded(mut scene: Scene) {
     assert_eq!(scene.ask_to_register(0).await, 202, "the node waits");
     scene.says("a transaction was refused: spendable balance").await;
     scene

@@ -73,6 +73,8 @@ struct Script {
     skew: i64,
     /// Chain id in `status`, instead of its own.
     chain_id: Option<String>,
+    /// It says in `status` that it keeps no index, and answers so.
+    index_off: bool,
     /// The newest answer to each question.
     last: HashMap<String, Value>,
     /// Bytes of every transaction that was offered, base64.
@@ -157,6 +159,13 @@ impl Proxy {
 
     pub(crate) fn set_chain_id(&self, chain_id: Option<&str>) {
         self.script.lock().unwrap().chain_id = chain_id.map(str::to_owned);
+    }
+
+    /// An index of transactions, or none.
+    pub(crate) fn set_index(&self, kept: bool) {
+        self.script.lock().unwrap().index_off = !kept;
+        let off = Fault::Instead(error("transaction indexing is disabled"));
+        self.always("tx", (!kept).then_some(off));
     }
 
     /// Bytes of every transaction that was offered, base64.
@@ -273,6 +282,9 @@ fn colour(script: &Mutex<Script>, method: &str, question: String, mut value: Val
     if method == "status" && value.get("result").is_some() {
         if let Some(id) = &script.chain_id {
             value["result"]["node_info"]["network"] = json!(id);
+        }
+        if script.index_off {
+            value["result"]["node_info"]["other"]["tx_index"] = json!("off");
         }
         if script.skew != 0 {
             let time = value["result"]["sync_info"]["latest_block_time"]

@@ -1,13 +1,18 @@
 //! Who did what: in the store, exported, and anchored on chain.
 
+use hpc_schema::gateway::REGISTER_PATH;
 use hpc_schema::registry::AnchorView;
+use reqwest::Method;
 use serde_json::{Value, json};
-use virtengine_provider::audit::{Chain, KIND, Row, page};
+use virtengine_provider::audit::{Chain, KIND, Row, head, page};
 use virtengine_provider::config::Span;
 use virtengine_provider::db;
+use virtengine_provider::store::Store;
 
-use crate::agent::Agent;
-use crate::site::{Site, cluster, eventually};
+use crate::admin::{credential, id, request};
+use crate::agent::{Agent, client, post};
+use crate::site::{Site, cluster, eventually, run};
+use crate::tokens::{join_body, join_token};
 
 fn log(site: &Site) -> Vec<Value> {
     let (out, err, code) = site.run(&["audit", "export"]);
@@ -90,6 +95,231 @@ async fn every_privileged_act_of_the_command_line_is_on_record_with_its_end() {
             .all(|r| r["via"] == "command_line" && r["role"] == "admin")
     );
     // What was refused by the store itself leaves neither the act nor its row half done.
+    assert_eq!(site.run(&["audit", "verify"]).2, 0);
+}
+
+/// Who decides, by either way, and what the log says of it.
+struct Desk<'a> {
+    site: &'a Site,
+    store: Store,
+    /// Rows up to here have been looked at.
+    seen: u64,
+    /// By whom the last decision was, in which role, which way.
+    by: [String; 3],
+    done: bool,
+    said: String,
+}
+
+impl<'a> Desk<'a> {
+    /// Whatever stands in the log by now is not looked at.
+    async fn at(site: &'a Site) -> Self {
+        let store = site.store().await;
+        let seen = head(store.reader()).await.unwrap().seq;
+        Self {
+            site,
+            store,
+            seen,
+            by: <[String; 3]>::default(),
+            done: false,
+            said: String::new(),
+        }
+    }
+
+    /// At the admin listener, with the credential of this role.
+    async fn asks(&mut self, (role, token): &(&str, String), path: &str, body: &Value) {
+        let request = request(self.site, Method::POST, &format!("/{path}"), token).json(body);
+        let answer = request.send().await.unwrap();
+        let name = format!("{role} ({})", id(token));
+        self.by = [name.as_str(), role, "admin_api"].map(str::to_owned);
+        self.done = answer.status().is_success();
+        self.said = answer.text().await.unwrap();
+    }
+
+    /// By the command line, which does it in the name of whoever calls it.
+    fn runs(&mut self, args: &[&str]) {
+        let mut env = self.site.env();
+        env.push(("SUDO_USER".to_owned(), "alice".to_owned()));
+        let (_, err, code) = run(&self.site.home(), &env, args);
+        self.by = ["alice", "admin", "command_line"].map(str::to_owned);
+        self.done = code == 0;
+        self.said = err;
+    }
+
+    /// The last decision ended so and has left this row and no other, not counting what the daemon writes by itself.
+    async fn left(&mut self, action: &str, target: &str, result: &str) {
+        assert_eq!(self.done, result == "done", "{action} {target}: {}", self.said);
+        let mut rows = page(self.store.reader(), self.seen, 1000).await.unwrap();
+        self.seen = rows.last().map_or(self.seen, |r| r.seq);
+        rows.retain(|r| r.via != "daemon");
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|r| [r.actor, r.role, r.via, r.action, r.target, r.result])
+            .collect();
+        let [by, role, via] = self.by.each_ref().map(String::as_str);
+        assert_eq!(rows, [[by, role, via, action, target, result]]);
+    }
+}
+
+/// Two nodes that wait for approval, and two tasks that do, by their ids.
+async fn wait_for_approval(site: &Site) -> [String; 2] {
+    let join = join_token(site, &["--uses", "9", "--approval"]);
+    let open = client(&site.ca(), None);
+    for node in ["node-0002", "node-0003"] {
+        let body = join_body(&Agent::new(node), &join);
+        assert_eq!(post(&open, site, REGISTER_PATH, &body).await.status(), 202);
+    }
+    let install = [
+        "task",
+        "submit",
+        "node-0001",
+        "--type",
+        "node.prerequisites_install",
+        "--params",
+        r#"{"packages":["qemu-utils"]}"#,
+    ];
+    [0; 2].map(|_| {
+        let (out, err, code) = site.run(&install);
+        assert_eq!(code, 0, "{err}");
+        out.trim().to_owned()
+    })
+}
+
+/// Without a GPU.
+fn slot(number: u8) -> Value {
+    json!({
+        "slot_id": format!("slot-{number}"), "slot_index": number,
+        "nvme_device": format!("/dev/disk/by-id/nvme-{number}"), "vcpu_count": 1, "memory_mib": 192,
+        "mac_address": format!("52:54:00:00:00:0{number}"), "private_ip": format!("10.77.0.1{number}"),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_decision_at_the_admin_listener_leaves_one_row_refused_or_not() {
+    let site = Site::start().await;
+    let _agent = Agent::enrolled(&site, "node-0001").await;
+    let [task, other] = wait_for_approval(&site).await;
+    let [bob, eve] = ["viewer"; 2].map(|r| id(&credential(&site, r, "1h")).to_owned());
+    let [operator, admin] = ["operator", "admin"].map(|r| (r, credential(&site, r, "1h")));
+    let mut desk = Desk::at(&site).await;
+    let none = json!({});
+
+    let new = |name: &str| json!({ "name": name, "role": "viewer", "expires_seconds": 60 });
+    desk.asks(&admin, "admin-tokens", &new("carol")).await;
+    desk.left("admin_token.create", "admin token of carol", "done")
+        .await;
+    desk.asks(&admin, "admin-tokens", &new("car ol")).await;
+    desk.left("admin_token.create", "admin token of car ol", "refused")
+        .await;
+    let (life, target) = (json!({ "expires_seconds": 60 }), format!("admin token {bob}"));
+    desk.asks(&admin, &format!("admin-tokens/{bob}/rotate"), &life)
+        .await;
+    desk.left("admin_token.rotate", &target, "done").await;
+    desk.asks(&admin, "admin-tokens/no-such-token/rotate", &life)
+        .await;
+    desk.left("admin_token.rotate", "admin token no-such-token", "refused")
+        .await;
+    let path = format!("admin-tokens/{eve}/revoke");
+    let target = format!("admin token {eve}");
+    for result in ["done", "refused"] {
+        desk.asks(&admin, &path, &none).await;
+        desk.left("admin_token.revoke", &target, result).await;
+    }
+
+    let path = "registrations/node-0002/approve";
+    desk.asks(&operator, path, &none).await;
+    desk.left("registration.approve", "node hpc-cluster-1/node-0002", "done")
+        .await;
+    desk.asks(&operator, path, &none).await;
+    desk.left("registration.approve", "node node-0002", "refused")
+        .await;
+
+    let path = format!("tasks/{task}/approve");
+    let target = format!("task hpc-cluster-1/{task} of node-0001");
+    for result in ["done", "refused"] {
+        desk.asks(&admin, &path, &none).await;
+        desk.left("task.approve", &target, result).await;
+    }
+    let path = format!("tasks/{other}/cancel");
+    let target = format!("task hpc-cluster-1/{other} of node-0001");
+    for result in ["done", "refused"] {
+        desk.asks(&operator, &path, &none).await;
+        desk.left("task.cancel", &target, result).await;
+    }
+    // Of one that is nowhere on record as well.
+    for (who, what) in [(&admin, "approve"), (&operator, "cancel")] {
+        desk.asks(who, &format!("tasks/no-such-task/{what}"), &none).await;
+        desk.left(&format!("task.{what}"), "task no-such-task", "refused")
+            .await;
+    }
+
+    for (node, result) in [("node-0001", "done"), ("node-9999", "refused")] {
+        let body = json!({ "node_id": node, "slot": slot(0) });
+        desk.asks(&operator, "slots", &body).await;
+        desk.left("slot.add", &format!("slot {node}/slot-0"), result)
+            .await;
+    }
+    for (slot, result) in [("slot-0", "done"), ("slot-9", "refused")] {
+        let path = format!("nodes/node-0001/slots/{slot}/retire");
+        desk.asks(&admin, &path, &none).await;
+        desk.left("slot.retire", &format!("slot node-0001/{slot}"), result)
+            .await;
+    }
+    desk.store.close().await;
+    assert_eq!(site.run(&["audit", "verify"]).2, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_decision_by_the_command_line_leaves_one_row_refused_or_not() {
+    let site = Site::start().await;
+    let _agent = Agent::enrolled(&site, "node-0001").await;
+    let [task, other] = wait_for_approval(&site).await;
+    let [bob, eve] = ["viewer"; 2].map(|r| id(&credential(&site, r, "1h")).to_owned());
+    let mut desk = Desk::at(&site).await;
+
+    for (name, result) in [("carol", "done"), ("car ol", "refused")] {
+        desk.runs(&["admin-token", "create", "--name", name, "--role", "viewer"]);
+        desk.left("admin_token.create", &format!("admin token of {name}"), result)
+            .await;
+    }
+    for (id, result) in [(bob.as_str(), "done"), ("no-such-token", "refused")] {
+        desk.runs(&["admin-token", "rotate", id]);
+        desk.left("admin_token.rotate", &format!("admin token {id}"), result)
+            .await;
+    }
+    for result in ["done", "refused"] {
+        desk.runs(&["admin-token", "revoke", &eve]);
+        desk.left("admin_token.revoke", &format!("admin token {eve}"), result)
+            .await;
+    }
+    for (target, result) in [
+        ("node hpc-cluster-1/node-0003", "done"),
+        ("node node-0003", "refused"),
+    ] {
+        desk.runs(&["node-token", "approve", "node-0003"]);
+        desk.left("registration.approve", target, result).await;
+    }
+    for (act, id) in [("approve", &task), ("cancel", &other)] {
+        let target = format!("task hpc-cluster-1/{id} of node-0001");
+        for (id, target, result) in [
+            (id.as_str(), target.as_str(), "done"),
+            (id.as_str(), target.as_str(), "refused"),
+            ("no-such-task", "task no-such-task", "refused"),
+        ] {
+            desk.runs(&["task", act, id]);
+            desk.left(&format!("task.{act}"), target, result).await;
+        }
+    }
+    for (node, result) in [("node-0001", "done"), ("node-9999", "refused")] {
+        desk.runs(&["slot", "add", node, "--slot", &slot(1).to_string()]);
+        desk.left("slot.add", &format!("slot {node}/slot-1"), result)
+            .await;
+    }
+    for (slot, result) in [("slot-1", "done"), ("slot-9", "refused")] {
+        desk.runs(&["slot", "retire", "node-0001", slot]);
+        desk.left("slot.retire", &format!("slot node-0001/{slot}"), result)
+            .await;
+    }
+    desk.store.close().await;
     assert_eq!(site.run(&["audit", "verify"]).2, 0);
 }
 

@@ -8,6 +8,7 @@ use virtengine_provider::store::Store;
 
 use crate::agent::Agent;
 use crate::process::{Process, beat};
+use crate::restored::Before;
 use crate::site::{Site, run};
 
 fn private(path: &Path, text: &str) -> String {
@@ -23,6 +24,7 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     for n in 1..=3 {
         agents.push(Agent::enrolled(&site, &format!("node-000{n}")).await);
     }
+    let keys = Before::of(&site, &agents[0]);
     site.stop_daemon().await;
     let clients: Vec<_> = agents.iter().map(|a| a.client(&site)).collect();
     let mut process = Process::start(&site, None);
@@ -87,6 +89,8 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
         log.contains("backup.create") && log.contains("backup.restore"),
         "{log}"
     );
+    // The disk is lost.
+    std::fs::remove_dir_all(&home).unwrap();
     // Nodes go on with the certificates that they have, above what they have sent.
     let restored = Process::start_at(&next, &site, None, &[]);
     // What only the journal held is in the database once the daemon is up.
@@ -102,4 +106,7 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     for agent in &agents {
         site.wait_sequence(&agent.node, sequence).await;
     }
+    site.elsewhere = Some(restored.port);
+    let in_use = keys.check_in_use(&site, (&next, &env), &agents[0], sequence + 1);
+    Box::pin(in_use).await;
 }

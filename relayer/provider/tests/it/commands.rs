@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use hpc_schema::command::{CommandScope, verify_command};
-use hpc_schema::gateway::{HeartbeatResponse, certificate_path};
+use hpc_schema::gateway::{HeartbeatResponse, certificate_path, heartbeat_path};
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::node::NodeState;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
 use virtengine_provider::clock;
 use virtengine_provider::config::Span;
 
@@ -319,6 +320,60 @@ async fn a_revoked_certificate_ends_within_a_second_on_open_connections() {
         .iter()
         .filter(|c| c["revoked_at"].is_number());
     assert_eq!(revoked.count(), usize::try_from(tries).unwrap());
+}
+
+/// A connection on which a node has brought a heartbeat, and says nothing from then on; gives when it ended.
+async fn silent(site: &Site, agent: &Agent) -> JoinHandle<Instant> {
+    let mut stream = raw::tls(site, Some((&agent.certificate, &agent.tls))).await;
+    let body = agent.heartbeat_text(1, clock::now_ms());
+    let path = heartbeat_path(&agent.node.parse().unwrap());
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let (mut answer, mut bytes) = (String::new(), vec![0; 4096]);
+    while !answer.contains("\"accepted\":true") {
+        let read = tokio::time::timeout(AT_MOST, stream.read(&mut bytes)).await;
+        let read = read.expect("answered").unwrap();
+        assert!(read > 0, "closed after {answer}");
+        answer.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+    }
+    tokio::spawn(async move {
+        // The end of the answer may come by itself.
+        while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+        Instant::now()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_says_nothing_ends_within_a_second_of_its_certificates_revocation() {
+    let site = Site::start().await;
+    let other = Agent::enrolled(&site, "node-0001").await;
+    let others = silent(&site, &other).await;
+    // Nothing but the revocation closes one in the minutes of this test.
+    assert!(site.config().gateway.idle_timeout >= Span::seconds(180));
+    let mut best = Duration::MAX;
+    for number in 1..=TRIES {
+        let node = format!("node-1{number:03}");
+        let agent = Agent::enrolled(&site, &node).await;
+        let idle = silent(&site, &agent).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert!(!idle.is_finished(), "it is idle, and open");
+        let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", &node]);
+        assert_eq!(code, 0, "{err}");
+        let decided = Instant::now();
+        let ended = tokio::time::timeout(AT_MOST, idle).await;
+        let ended = ended.expect("closed by the gateway").unwrap();
+        // It may be closed before the command has ended that decides.
+        let after = ended.saturating_duration_since(decided);
+        println!("an idle connection ended {after:?} after its certificate was revoked");
+        best = best.min(after);
+        if best < PROMISED {
+            break;
+        }
+    }
+    assert!(best < PROMISED, "{best:?}");
+    assert!(!others.is_finished(), "nobody else's");
 }
 
 #[tokio::test(flavor = "multi_thread")]

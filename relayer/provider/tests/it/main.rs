@@ -36,6 +36,8 @@ mod raw;
 mod registration;
 mod reload;
 mod remote;
+#[cfg(feature = "fault-injection")]
+mod restored;
 mod rotation;
 mod service;
 mod settlement;

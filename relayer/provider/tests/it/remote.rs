@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use hpc_schema::gateway::REGISTER_PATH;
 use serde_json::Value;
 
 use crate::admin::id;
-use crate::agent::Agent;
+use crate::agent::{Agent, client, post, registered};
 use crate::site::{CLUSTER, Site, eventually, run};
+use crate::tokens::{join_body, join_token};
 
 /// Another machine: it has a credential, and no directory.
 struct Elsewhere {
@@ -258,4 +260,45 @@ async fn a_listener_is_reached_by_tls_and_whatever_is_in_the_way_has_its_exit_co
     std::fs::write(there.file("forged"), forged).unwrap();
     let (_, err, code) = there.run("forged", &["node", "list"]);
     assert!(code == 1 && err.contains("not_authorized"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_wait_under_one_name_are_told_apart_from_elsewhere() {
+    let site = Site::start().await;
+    let there = Elsewhere::of(&site, "http");
+    for role in ["viewer", "operator"] {
+        there.credential(&site, role);
+    }
+    let open = client(&site.ca(), None);
+    let token = join_token(&site, &["--uses", "5", "--approval"]);
+    // Enough rivals that some key has the characters that a query writes otherwise.
+    let mut node = Agent::new("node-0001");
+    let rivals: Vec<Agent> = (0..4).map(|_| Agent::new("node-0001")).collect();
+    let body = join_body(&node, &token);
+    let asks = rivals.iter().map(|a| join_body(a, &token));
+    for body in asks.chain([body.clone()]) {
+        assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
+    }
+    let approve = ["node-token", "approve", "node-0001"];
+    let (here, away) = (site.run(&approve), there.run("operator", &approve));
+    assert_eq!(here, away);
+    assert!(here.2 == 1 && here.1.contains("--public-key"), "{}", here.1);
+    let one = rivals[0].public();
+    let reject = ["node-token", "reject", "node-0001", "--public-key", &one];
+    let (_, err, code) = there.run("viewer", &reject);
+    assert!(code == 1 && err.contains("not_authorized"), "{err}");
+    for rival in &rivals {
+        let key = rival.public();
+        let said = there.done(
+            "operator",
+            &["node-token", "reject", "node-0001", "--public-key", &key],
+        );
+        assert_eq!(said, format!("the key {key} is refused as node node-0001\n"));
+    }
+    let key = node.public();
+    there.done(
+        "operator",
+        &["node-token", "approve", "node-0001", "--public-key", &key],
+    );
+    node.take(registered(&open, &site, &body).await);
 }

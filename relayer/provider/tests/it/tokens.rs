@@ -4,8 +4,10 @@ use std::fs;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hpc_schema::gateway::{REGISTER_PATH, register_message};
+use hpc_schema::code::Code;
+use hpc_schema::gateway::{Problem, REGISTER_PATH, register_message};
 use serde_json::{Value, json};
+use virtengine_provider::db;
 use virtengine_provider::home;
 use virtengine_provider::identity::{Seed, TokenKey};
 
@@ -188,6 +190,174 @@ async fn a_join_token_counts_from_its_networks_only_until_revoked_and_waits_for_
         agent.beat(&agent.client(&site), &site, 1).await.accepted,
         "who is in stays in"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rival_key_under_a_waiting_nodes_name_is_told_apart_and_refused_for_good() {
+    let site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let token = join_token(&site, &["--uses", "5", "--approval"]);
+    let (mut node, rival) = (Agent::new("node-0001"), Agent::new("node-0001"));
+    let (body, rivals) = (join_body(&node, &token), join_body(&rival, &token));
+    for body in [&rivals, &body] {
+        assert_eq!(post(&open, &site, REGISTER_PATH, body).await.status(), 202);
+    }
+    // Nobody is guessed: both keys are named, and how to say which.
+    for verb in ["approve", "reject"] {
+        let (_, err, code) = site.run(&["node-token", verb, "node-0001"]);
+        assert_eq!(code, 1, "{err}");
+        for part in [
+            &*node.public(),
+            &*rival.public(),
+            "--public-key",
+            "node-token reject",
+        ] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+    }
+    let (rivals_key, stranger) = (rival.public(), Agent::new("node-0001").public());
+    let named = |verb: &str, key: &str| site.run(&["node-token", verb, "node-0001", "--public-key", key]);
+    let (_, err, code) = named("approve", &stranger);
+    assert!(
+        code == 1 && err.contains("no registration of node-0001 waits"),
+        "{err}"
+    );
+    let (out, err, code) = named("reject", &rivals_key);
+    assert!(code == 0 && out.contains(&rivals_key), "{out}{err}");
+    // However often it asks, it is told why and what to do, and waits no more.
+    for _ in 0..2 {
+        let refused = post(&open, &site, REGISTER_PATH, &rivals).await;
+        assert_eq!(refused.status(), 403);
+        let refused: Value = refused.json().await.unwrap();
+        assert_eq!(refused["code"], "token_invalid");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("the operator has refused this key"), "{detail}");
+        assert!(detail.contains("node-token create"), "{detail}");
+    }
+    let (_, err, code) = named("approve", &rivals_key);
+    assert!(code == 1 && err.contains("token_invalid"), "{err}");
+    // Nor does another join token let it in, even one that asks nobody.
+    let another = join_token(&site, &["--uses", "5"]);
+    let refused = post(&open, &site, REGISTER_PATH, &join_body(&rival, &another)).await;
+    assert_eq!(refused.status(), 403);
+    let refused: Problem = refused.json().await.unwrap();
+    assert_eq!(refused.code, Code::TokenInvalid.as_str());
+    assert!(
+        refused.detail.contains("the operator has refused this key"),
+        "{refused:?}"
+    );
+    // The other one is alone now, and needs no key named.
+    let waiting: Value = serde_json::from_str(&site.run(&["node-token", "waiting", "-o", "json"]).0).unwrap();
+    assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting}");
+    let (_, err, code) = site.run(&["node-token", "approve", "node-0001"]);
+    assert_eq!(code, 0, "{err}");
+    node.take(registered(&open, &site, &body).await);
+    assert!(node.beat(&node.client(&site), &site, 1).await.accepted);
+    // Of two that wait the named one is let in, whoever came first; one refused by mistake has a token of its own.
+    let (other, mut meant) = (Agent::new("node-0002"), Agent::new("node-0002"));
+    let meants = join_body(&meant, &token);
+    for body in [&join_body(&other, &token), &meants] {
+        assert_eq!(post(&open, &site, REGISTER_PATH, body).await.status(), 202);
+    }
+    let (key, others) = (meant.public(), other.public());
+    let approve = ["node-token", "approve", "node-0002", "--public-key", &key];
+    assert_eq!(site.run(&approve).2, 0);
+    meant.take(registered(&open, &site, &meants).await);
+    assert_eq!(site.run(&["node-token", "reject", "node-0002"]).2, 0);
+    let mut moved = other;
+    moved.node = "node-0003".into();
+    let own = site.token("node-0003", &others, "1h");
+    moved.register(&site, &own).await;
+    let log = site.run(&["audit", "export"]).0;
+    let rows = log.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let rejects: Vec<Value> = rows.filter(|r| r["action"] == "registration.reject").collect();
+    let results: Vec<&str> = rejects.iter().map(|r| r["result"].as_str().unwrap()).collect();
+    assert_eq!(results, ["refused", "done", "done"]);
+    assert!(rejects[1].to_string().contains(&rivals_key), "{}", rejects[1]);
+    assert_eq!(rejects[1]["target"], format!("node {CLUSTER}/node-0001"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_that_comes_after_the_tokens_end_registers_nobody() {
+    let site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let token = join_token(&site, &["--uses", "5", "--approval"]);
+    let (late, mut early) = (Agent::new("node-0001"), Agent::new("node-0002"));
+    let bodies = [join_body(&late, &token), join_body(&early, &token)];
+    for body in &bodies {
+        assert_eq!(post(&open, &site, REGISTER_PATH, body).await.status(), 202);
+    }
+    // The one node's use of it is over.
+    let store = site.store().await;
+    let mut tx = store.begin().await.unwrap();
+    db::query("UPDATE token SET expires_at_s = 1 WHERE node_id = 'node-0001'")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let waiting: Value = serde_json::from_str(&site.run(&["node-token", "waiting", "-o", "json"]).0).unwrap();
+    assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting}");
+    assert_eq!(waiting[0]["node_id"], "node-0002");
+    for verb in ["approve", "reject"] {
+        let (_, err, code) = site.run(&["node-token", verb, "node-0001"]);
+        assert_eq!(code, 1, "{err}");
+        for part in ["token_expired", &*late.public(), "node-token create"] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+    }
+    assert_eq!(site.run(&["node-token", "approve", "node-0002"]).2, 0);
+    early.take(registered(&open, &site, &bodies[1]).await);
+    let row = db::query("SELECT state, held FROM registration WHERE node_id = 'node-0001'");
+    let row = row.fetch_one(store.reader()).await.unwrap();
+    let (state, held): (String, i64) = (row.try_get("state").unwrap(), row.try_get("held").unwrap());
+    assert_eq!((&*state, held), ("queued", 1));
+    // A token that was taken back is none either, and says so.
+    let third = Agent::new("node-0003");
+    let waits = join_body(&third, &token);
+    assert_eq!(post(&open, &site, REGISTER_PATH, &waits).await.status(), 202);
+    let list: Value = serde_json::from_str(&site.run(&["node-token", "join-list", "-o", "json"]).0).unwrap();
+    let jti = list[0]["jti"].as_str().unwrap();
+    assert_eq!(site.run(&["node-token", "revoke", jti]).2, 0);
+    let (_, err, code) = site.run(&["node-token", "approve", "node-0003"]);
+    assert!(
+        code == 1 && err.contains("token_invalid") && err.contains("revoked"),
+        "{err}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_token_that_has_expired_registers_nobody_whatever_end_is_signed_into_it() {
+    let site = Site::start().await;
+    let open = client(&site.ca(), None);
+    let token = join_token(&site, &["--uses", "2", "--expires", "1s"]);
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    // Whoever has the token key may sign a later end: the one on record counts.
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    let mut claims: Value = serde_json::from_slice(&claims).unwrap();
+    let end = claims["exp"].as_u64().unwrap();
+    claims["exp"] = json!(end + 3600);
+    let key = TokenKey::new(Seed::load(&site.home().join("keys/token.key")).unwrap());
+    let longer = key.issue(&claims).unwrap();
+    let mut agent = Agent::new("node-0001");
+    for shown in [&token, &longer] {
+        let refused = post(&open, &site, REGISTER_PATH, &join_body(&agent, shown)).await;
+        assert_eq!(refused.status(), 403);
+        let refused: Problem = refused.json().await.unwrap();
+        assert_eq!(refused.code, Code::TokenExpired.as_str(), "{refused:?}");
+        assert!(
+            refused.detail.ends_with(Code::TokenExpired.remedy()),
+            "{refused:?}"
+        );
+    }
+    let list: Value = serde_json::from_str(&site.run(&["node-token", "join-list", "-o", "json"]).0).unwrap();
+    assert_eq!(
+        (&list[0]["state"], &list[0]["used"]),
+        (&json!("expired"), &json!(0))
+    );
+    // As the refusal says.
+    let next = join_token(&site, &["--uses", "2"]);
+    let body = join_body(&agent, &next);
+    agent.take(registered(&open, &site, &body).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

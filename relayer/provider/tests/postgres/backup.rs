@@ -9,6 +9,7 @@ use virtengine_provider::store::Store;
 
 use crate::agent::Agent;
 use crate::process::{Process, beat};
+use crate::restored::Before;
 use crate::site::{Site, run};
 
 const URL: &str = "VIRTENGINE_PROVIDER__STORE__URL";
@@ -29,6 +30,7 @@ async fn a_dump_and_a_backup_made_under_load_bring_a_gateway_back_that_goes_on()
     let mut site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
+    let keys = Before::of(&site, &agent);
     site.stop_daemon().await;
     let process = Process::start(&site, None);
     let mut sequence = 1;
@@ -63,6 +65,8 @@ async fn a_dump_and_a_backup_made_under_load_bring_a_gateway_back_that_goes_on()
     assert!(code == 0 && said.contains("pg_dump"), "{said}{err}");
     // Disk and database are lost.
     drop(process);
+    let mut config = site.config();
+    std::fs::remove_dir_all(site.home()).unwrap();
     let restored = url.replace("site_", "restored_site_");
     let (_, name) = url.split_once(":///").unwrap();
     let name = format!("restored_{}", name.split('?').next().unwrap());
@@ -92,7 +96,6 @@ async fn a_dump_and_a_backup_made_under_load_bring_a_gateway_back_that_goes_on()
     assert!(!next.join("store").exists());
 
     let process = Process::start_at(&next, &site, None, &[(URL, &restored)]);
-    let mut config = site.config();
     config.store.url = Some(restored.clone());
     let home = virtengine_provider::home::Home::new(&next);
     let store = Store::of(&home, &config.store).await.unwrap();
@@ -105,4 +108,10 @@ async fn a_dump_and_a_backup_made_under_load_bring_a_gateway_back_that_goes_on()
     sequence += 1;
     assert!(beat(&agent, &client, process.port, sequence).await);
     site.wait_sequence("node-0001", sequence).await;
+    site.elsewhere = Some(process.port);
+    let mut env = env;
+    env.retain(|(key, _)| key != URL);
+    env.push((URL.to_owned(), restored));
+    let in_use = keys.check_in_use(&site, (&next, &env), &agent, sequence + 1);
+    Box::pin(in_use).await;
 }

@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod acks;
 #[path = "../it/agent.rs"]
 #[allow(dead_code, reason = "shared with another suite")]
 mod agent;
@@ -23,6 +24,8 @@ mod process;
 #[allow(dead_code, reason = "shared with another suite")]
 mod receiver;
 mod refused;
+#[path = "../it/restored.rs"]
+mod restored;
 mod silent;
 #[path = "../it/site.rs"]
 #[allow(dead_code, reason = "shared with another suite")]

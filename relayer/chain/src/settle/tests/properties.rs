@@ -163,6 +163,7 @@ impl World {
                         from,
                         to,
                         inclusions,
+                        gone: Vec::new(),
                     });
                 }
             }

@@ -223,6 +223,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         from: 101,
         to: 110,
         inclusions: vec![failed.clone()],
+        gone: vec![],
     };
     assert_eq!(end(&executed.feed(scanned)), Some(&End::Failed(failed)));
 
@@ -231,6 +232,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         from: 102,
         to: 110,
         inclusions: vec![],
+        gone: vec![],
     };
     assert!(
         d.feed(short).is_empty(),
@@ -241,6 +243,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         from: 101,
         to: 110,
         inclusions: vec![],
+        gone: vec![],
     });
     assert_eq!(
         actions,
@@ -253,6 +256,47 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
             },
         ]
     );
+}
+
+#[test]
+fn of_a_transaction_in_a_block_whose_results_are_gone_the_contract_is_asked_once_and_nobody_else_is_blamed() {
+    let mut d = Driver::sent();
+    d.account(110, 6);
+    let hash = d.hash();
+    let scanned = |inclusions, gone| Input::Scanned {
+        hash,
+        from: 101,
+        to: 110,
+        inclusions,
+        gone,
+    };
+    let asks = [
+        Action::Persist,
+        Action::QueryNodeSequences {
+            batch: BATCH,
+            height: 110,
+        },
+    ];
+    let like = |d: &Driver| Driver {
+        state: d.state.clone(),
+        now: d.now,
+    };
+    let mut lost = like(&d);
+    assert_eq!(lost.feed(scanned(vec![], vec![105])), asks);
+    assert!(lost.head(E0, 111).is_empty(), "its blocks are not read again");
+    // What failed in another block says nothing of that one, and what took effect all.
+    let mut twice = like(&d);
+    let failed = twice.inclusion(107, 5);
+    assert_eq!(twice.feed(scanned(vec![failed], vec![105])), asks);
+    let mut good = like(&d);
+    let found = good.inclusion(107, 0);
+    let actions = good.feed(scanned(vec![found.clone()], vec![105]));
+    assert_eq!(end(&actions), Some(&End::Included(found)));
+    // Its result there was seen before.
+    let refused = d.inclusion(105, 5);
+    d.feed(Input::Found(refused.clone()));
+    let actions = d.feed(scanned(vec![], vec![105]));
+    assert_eq!(end(&actions), Some(&End::Failed(refused)));
 }
 
 #[test]
@@ -275,6 +319,7 @@ fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_pres
         from: 101,
         to: 117,
         inclusions: vec![],
+        gone: vec![],
     };
     assert!(d.feed(short).is_empty(), "T itself belongs to it");
     let actions = d.feed(Input::Scanned {
@@ -282,6 +327,7 @@ fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_pres
         from: 101,
         to: 118,
         inclusions: vec![],
+        gone: vec![],
     });
     assert_eq!(
         actions.last(),

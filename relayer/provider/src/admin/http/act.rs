@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::call::{Call, Done, Nothing};
-use super::which::{InCluster, OfCommand, OfCredential, OfNode, OfTask, OfToken};
+use super::which::{InCluster, OfCommand, OfCredential, OfKey, OfNode, OfTask, OfToken};
 use crate::admin::{AdminError, Certificates, Drain, Order, Submission};
 use crate::clock;
 use crate::control::Disabled;
+use crate::enrol::Applicant;
 use crate::task::TaskRow;
 
 type Answer<T> = Result<T, AdminError>;
@@ -131,6 +132,13 @@ pub(super) struct RevokedToken {
     registration_is_sent: bool,
 }
 
+/// A node that waited was refused.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Rejected {
+    /// Its key, base64.
+    public_key: String,
+}
+
 pub(super) async fn disable(call: Call<OfNode, InCluster, Disable>) -> Answer<Disabled> {
     let (node, cluster) = (&call.path.node_id, call.query.cluster_id.as_ref());
     call.desk
@@ -224,10 +232,22 @@ pub(super) async fn revoke_token(call: Call<OfToken, Nothing, Nothing>) -> Answe
     Ok(RevokedToken { registration_is_sent })
 }
 
-pub(super) async fn approve(call: Call<OfNode, InCluster, Nothing>) -> Answer<Done> {
-    let cluster = call.query.cluster_id.as_ref();
-    call.desk.approve(&call.by, &call.path.node_id, cluster).await?;
+pub(super) async fn approve(call: Call<OfNode, OfKey, Nothing>) -> Answer<Done> {
+    call.desk.approve(&call.by, applicant(&call)).await?;
     Ok(DONE)
+}
+
+pub(super) async fn reject(call: Call<OfNode, OfKey, Nothing>) -> Answer<Rejected> {
+    let public_key = call.desk.reject(&call.by, applicant(&call)).await?;
+    Ok(Rejected { public_key })
+}
+
+fn applicant(call: &Call<OfNode, OfKey, Nothing>) -> Applicant<'_> {
+    Applicant {
+        node_id: &call.path.node_id,
+        cluster_id: call.query.cluster_id.as_ref(),
+        public_key: call.query.public_key.as_ref(),
+    }
 }
 
 pub(super) async fn revoke_certificates(call: Call<Nothing, Nothing, Revoke>) -> Answer<RevokedCertificates> {

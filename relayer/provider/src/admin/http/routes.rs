@@ -74,7 +74,8 @@ table! {
     "get" "/join-tokens" "listJoinTokens" Viewer [] SOON list::join_tokens: "Join tokens and how many nodes have used them";
     "post" "/join-tokens" "createJoinToken" Operator [] SOON secrets::join_token: "Make a token with which several nodes of a cluster register";
     "get" "/registrations" "listWaiting" Viewer [] SOON list::waiting: "Registrations that wait for approval";
-    "post" "/registrations/{node_id}/approve" "approveRegistration" Operator [404] SOON act::approve: "Let a node that waits register";
+    "post" "/registrations/{node_id}/approve" "approveRegistration" Operator [404 409] SOON act::approve: "Let a node that waits register";
+    "post" "/registrations/{node_id}/reject" "rejectRegistration" Operator [404 409] SOON act::reject: "Refuse a node that waits: its key needs a token of its own";
     "get" "/certificates" "listCertificates" Viewer [] SOON list::certificates: "Certificates of nodes, newest first";
     "post" "/certificates/revoke" "revokeCertificates" Operator [404 409] SOON act::revoke_certificates: "Revoke one certificate or all of a node";
     "post" "/reload" "reload" Operator [] SOON act::reload: "Read certificates, trusted CAs and configuration anew";

@@ -1,6 +1,7 @@
 //! Which thing a path names.
 
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
+use hpc_schema::key::AgentKey;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,6 +33,16 @@ pub(super) struct OfTask {
 pub(super) struct InCluster {
     /// Its cluster, if several have a node, or a task, of this id.
     pub(super) cluster_id: Option<ClusterId>,
+}
+
+/// Which of the nodes of an id that wait for approval.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfKey {
+    /// Its cluster, if several have a node of this id that waits.
+    pub(super) cluster_id: Option<ClusterId>,
+    /// Its key, base64, if several wait under this id; `+` is written `%2B`.
+    pub(super) public_key: Option<AgentKey>,
 }
 
 /// A token.

@@ -29,7 +29,7 @@ pub(super) use node::NodeCommand;
 pub(super) use order::{OrderCommand, SendArgs};
 pub(super) use slot::{SlotCommand, WhichSlotArgs};
 pub(super) use task::{SubmitArgs, TaskCommand, WhichTask};
-pub(super) use token::TokenCommand;
+pub(super) use token::{TokenCommand, WhoWaits};
 
 /// The site's gateway and relayer: admits heartbeats of nodes, stores them durably, settles them on chain.
 #[derive(Debug, Parser)]

@@ -8,6 +8,16 @@ use super::Whose;
 use crate::config::Span;
 use crate::enrol::Network;
 
+/// Which node that waits is meant.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WhoWaits {
+    #[command(flatten)]
+    pub(in crate::cli) whose: Whose,
+    /// Its key, if several wait under this id: the line in agent.pub.
+    #[arg(long, visible_alias = "pubkey")]
+    pub(in crate::cli) public_key: Option<AgentKey>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum TokenCommand {
     /// Makes a token and prints it, and nothing else, on standard output; with --from-file one for each line of the
@@ -62,10 +72,13 @@ pub(in crate::cli) enum TokenCommand {
     /// Lists nodes that wait for approval.
     Waiting,
     /// Lets a node that waits for approval register; compare its key with the node's agent.pub first.
-    Approve {
-        #[command(flatten)]
-        whose: Whose,
-    },
+    #[command(after_help = "Example:\n  \
+        virtengine-provider node-token approve node-hpc1-compute-042 --public-key \"$(cat agent.pub)\"")]
+    Approve(WhoWaits),
+    /// Refuses a node that waits for approval: with that key it registers by a token of its own alone.
+    #[command(after_help = "Example:\n  \
+        virtengine-provider node-token reject node-hpc1-compute-042 --public-key 11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")]
+    Reject(WhoWaits),
     /// Lists tokens; never the tokens themselves.
     List,
     /// Takes a token back that has not been used, or a join token with all its uses that are not done.

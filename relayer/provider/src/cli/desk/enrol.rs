@@ -2,14 +2,16 @@
 
 use hpc_schema::id::{ClusterId, NodeId};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::super::args::Whose;
+use super::super::args::WhoWaits;
 use super::super::who;
+use super::remote::Remote;
 use super::{Desk, all, done, place};
 use crate::admin::credential::{Credential, Made, NewCredential};
 use crate::admin::{AdminError, Certificates, JoinWanted, Shown, Waiting, Wanted};
-use crate::enrol::{CertificateRow, JoinRow, TokenRow};
+use crate::enrol::{Applicant, CertificateRow, JoinRow, TokenRow};
 
 /// Tokens of one request.
 const AT_ONCE: usize = 5000;
@@ -25,8 +27,35 @@ struct RevokedToken {
 }
 
 #[derive(Deserialize)]
+struct Rejected {
+    public_key: String,
+}
+
+#[derive(Deserialize)]
 struct Revoked {
     revoked: u64,
+}
+
+fn applicant(whom: &WhoWaits) -> Applicant<'_> {
+    Applicant {
+        node_id: &whom.whose.node_id,
+        cluster_id: whom.whose.cluster_id.as_ref(),
+        public_key: whom.public_key.as_ref(),
+    }
+}
+
+/// What is decided on a node that waits, asked of a listener.
+async fn decide<T: DeserializeOwned>(remote: &Remote, whom: &WhoWaits, what: &str) -> Result<T, AdminError> {
+    let key = whom.public_key.map(|k| k.to_base64());
+    let query = [
+        (
+            "cluster_id",
+            whom.whose.cluster_id.as_ref().map(ClusterId::as_str),
+        ),
+        ("public_key", key.as_deref()),
+    ];
+    let path = ["registrations", whom.whose.node_id.as_str(), what];
+    remote.post(&path, &query, &json!({})).await
 }
 
 impl Desk {
@@ -103,14 +132,20 @@ impl Desk {
         .await
     }
 
-    pub(in crate::cli) async fn approve(&self, whose: &Whose) -> Result<(), AdminError> {
-        let (node, cluster) = (&whose.node_id, whose.cluster_id.as_ref());
+    pub(in crate::cli) async fn approve(&self, whom: &WhoWaits) -> Result<(), AdminError> {
         match self {
-            Self::Here(admin, _) => admin.approve(&who(), node, cluster).await,
+            Self::Here(admin, _) => admin.approve(&who(), applicant(whom)).await,
+            Self::There(remote) => done(decide(remote, whom, "approve").await),
+        }
+    }
+
+    /// Gives the key that was refused.
+    pub(in crate::cli) async fn reject(&self, whom: &WhoWaits) -> Result<String, AdminError> {
+        match self {
+            Self::Here(admin, _) => admin.reject(&who(), applicant(whom)).await,
             Self::There(remote) => {
-                let path = ["registrations", node.as_str(), "approve"];
-                let query = [("cluster_id", cluster.map(ClusterId::as_str))];
-                done(remote.post(&path, &query, &json!({})).await)
+                let answer: Rejected = decide(remote, whom, "reject").await?;
+                Ok(answer.public_key)
             }
         }
     }

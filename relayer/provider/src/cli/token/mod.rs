@@ -87,11 +87,20 @@ pub(super) async fn run(desk: &Desk, command: TokenCommand, out: Output) -> anyh
                 ]
             })
         }
-        TokenCommand::Approve { whose } => {
-            desk.approve(&whose).await?;
+        TokenCommand::Approve(who) => {
+            desk.approve(&who).await?;
+            let node = &who.whose.node_id;
             out.done(
-                &format!("node {} may register", whose.node_id),
-                &json!({ "node_id": whose.node_id, "approved": true }),
+                &format!("node {node} may register"),
+                &json!({ "node_id": node, "approved": true }),
+            )
+        }
+        TokenCommand::Reject(who) => {
+            let key = desk.reject(&who).await?;
+            let node = &who.whose.node_id;
+            out.done(
+                &format!("the key {key} is refused as node {node}"),
+                &json!({ "node_id": node, "public_key": key, "rejected": true }),
             )
         }
         TokenCommand::Revoke { jti } => {

@@ -1,18 +1,22 @@
 use hpc_schema::code::Code;
+use hpc_schema::time::UnixSeconds;
 
 use super::row::Registration;
 use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
-/// Registrations that wait to be signed, oldest first; none whose token has been taken back meanwhile.
+/// Registrations that wait to be signed, oldest first; none whose token has been taken back or has
+/// expired meanwhile: what is on chain then would get no certificate.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn queued(conn: &mut Conn, limit: u32) -> Result<Vec<Registration>, StoreError> {
+pub async fn queued(conn: &mut Conn, now: UnixSeconds, limit: u32) -> Result<Vec<Registration>, StoreError> {
     let rows = db::query(
         "SELECT r.* FROM registration r JOIN token t ON t.jti = r.jti
-         WHERE r.state = 'queued' AND r.held = 0 AND t.revoked_at_s IS NULL ORDER BY r.id LIMIT ?",
+         WHERE r.state = 'queued' AND r.held = 0 AND t.revoked_at_s IS NULL AND t.expires_at_s > ?
+         ORDER BY r.id LIMIT ?",
     )
+    .bind(int(now.0))
     .bind(i64::from(limit))
     .fetch_all(conn)
     .await?;

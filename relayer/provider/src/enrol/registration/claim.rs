@@ -1,3 +1,4 @@
+use hpc_schema::code::Code;
 use hpc_schema::time::UnixSeconds;
 
 use super::super::tokens::{self, TokenState};
@@ -12,8 +13,8 @@ pub enum Claimed {
     Ours(Box<Registration>),
     /// The token is not on record.
     Unknown,
-    /// The operator has taken the token back.
-    Revoked,
+    /// The operator has taken the token back, or refused this node; what became of its registration by that.
+    Revoked(Option<String>),
     /// Another key or certificate request has used the token.
     Used,
     /// The token has expired.
@@ -42,7 +43,11 @@ pub async fn claim(
     }
     let state = token.state(UnixSeconds(now_ms / 1000));
     match state {
-        TokenState::Revoked => return Ok(Claimed::Revoked),
+        TokenState::Revoked => {
+            let ended = by_jti(&mut *conn, new.jti).await?;
+            let ended = ended.filter(|r| r.code == Some(Code::TokenInvalid));
+            return Ok(Claimed::Revoked(ended.and_then(|r| r.detail)));
+        }
         TokenState::Expired => return Ok(Claimed::Expired),
         TokenState::Used if now_ms / 1000 >= token.expires_at.0 => return Ok(Claimed::Expired),
         TokenState::Open | TokenState::Used => {}

@@ -6,7 +6,8 @@ mod claim;
 mod hardware;
 mod row;
 
-pub use approval::{approve, held};
+pub(super) use approval::is_rejected;
+pub use approval::{Applicant, REJECTED, approve, held, held_of, reject};
 pub(super) use batch::end_revoked;
 pub use batch::{bind_to_batch, in_batch, on_chain, queued, refused, release, store_certificate};
 pub use claim::{Claimed, claim};

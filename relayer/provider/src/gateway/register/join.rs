@@ -7,7 +7,7 @@ use hpc_schema::token::JoinClaims;
 
 use super::super::Gateway;
 use super::super::answer::Failure;
-use crate::enrol::{self, Joined};
+use crate::enrol::{self, Joined, REJECTED};
 use crate::identity::Claims;
 
 /// What a join token is for the node that uses it.
@@ -68,9 +68,38 @@ pub(super) fn use_of(joined: Joined) -> Result<bool, Failure> {
             Code::TokenUsed,
             "as many nodes as the token allows have used it",
         )),
+        Joined::Rejected => Err(Failure::forbidden(Code::TokenInvalid, REJECTED)),
         Joined::OutOfRange => Err(Failure::forbidden(
             Code::NotAuthorized,
             "the token does not serve this address",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_join_token_that_does_not_count_is_refused_with_its_code_and_what_to_do() {
+        for (joined, code, what) in [
+            (Joined::Unknown, Code::TokenInvalid, "is not on record"),
+            (Joined::Revoked, Code::TokenInvalid, "has been revoked"),
+            (Joined::Expired, Code::TokenExpired, "has expired"),
+            (Joined::NoUsesLeft, Code::TokenUsed, "as many nodes"),
+            (Joined::Rejected, Code::TokenInvalid, REJECTED),
+            (Joined::OutOfRange, Code::NotAuthorized, "this address"),
+        ] {
+            let failure = use_of(joined).unwrap_err();
+            let refusal = failure.refusal;
+            assert_eq!((failure.status, refusal.code), (403, code), "{joined:?}");
+            assert!(
+                refusal.message.contains(what) && refusal.message.ends_with(code.remedy()),
+                "{refusal}"
+            );
+        }
+        for held in [false, true] {
+            assert_eq!(use_of(Joined::Yes { held }).unwrap(), held);
+        }
     }
 }

@@ -109,11 +109,9 @@ pub(super) async fn register(
                 "the token is not on record",
             ));
         }
-        Claimed::Revoked => {
-            return Err(Failure::forbidden(
-                Code::TokenInvalid,
-                "the token has been revoked",
-            ));
+        Claimed::Revoked(why) => {
+            let why = why.as_deref().unwrap_or("the token has been revoked");
+            return Err(Failure::forbidden(Code::TokenInvalid, why));
         }
         Claimed::Expired => return Err(Failure::forbidden(Code::TokenExpired, "the token has expired")),
         Claimed::Used => {

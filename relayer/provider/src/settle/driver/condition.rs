@@ -184,8 +184,9 @@ impl Driver {
                 from,
                 to,
                 inclusions,
+                gone,
             } => {
-                tracing::info!(tx = %hash, from, to, found = inclusions.len(),
+                tracing::info!(tx = %hash, from, to, found = inclusions.len() + gone.len(),
                     "the key's sequence was used; the blocks since were read for the transaction");
             }
             _ => {}

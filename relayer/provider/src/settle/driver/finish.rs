@@ -4,13 +4,14 @@ use hpc_chain::code::{self, Verdict};
 use hpc_chain::settle::{BatchId, End, Input, step};
 
 use super::super::apart::may_be_its_fault;
-use super::super::ending::{self, Ending, EndingError, Fate};
+use super::super::ending::{self, Ending, EndingError, Fate, RegisterFate};
 use super::super::fit::{self, Load};
 use super::super::rota::Duty;
 use super::super::store::{self, Kind};
 use super::{BACKOFF_MS, Driver, DriverError};
 use crate::ops::TxLabels;
 use crate::registry::sync_nodes;
+use crate::spool::EndedAs;
 use crate::store::StoreError;
 use crate::{clock, fault};
 
@@ -70,7 +71,8 @@ impl Driver {
             self.after_reports(&ending, end);
             let duty = self.duty_of(batch);
             self.learn_gas(batch, end);
-            self.after(kind, duty.as_ref(), end, u64::try_from(size).unwrap_or(u64::MAX));
+            let size = u64::try_from(size).unwrap_or(u64::MAX);
+            self.after(kind, duty.as_ref(), (end, took(&ending)), size);
             let hash = hash.map(|h| h.to_string()).unwrap_or_default();
             tracing::info!(
                 batch = batch.0,
@@ -92,8 +94,10 @@ impl Driver {
     fn after_reports(&mut self, ending: &Ending, end: &End) {
         let Ending::Reports(fates) = ending else { return };
         let refusal = match end {
-            End::Included(_) => {
-                for (m, _) in fates {
+            End::Included(_) | End::Consumed { .. } => {
+                // Of one whose result nobody keeps, those that the contract has.
+                let taken = |f: &Fate| matches!(end, End::Included(_)) || is_on_chain(f);
+                for (m, _) in fates.iter().filter(|(_, fate)| taken(fate)) {
                     let node = (m.cluster_id.clone(), m.node_id.clone());
                     if self.apart.remove(&node) {
                         self.report_taken(&node);
@@ -101,7 +105,6 @@ impl Driver {
                 }
                 return;
             }
-            End::Consumed { .. } => return,
             End::Failed(i) => Some(code::of_abci(&i.codespace, i.code, &i.log)),
             End::Expired { .. } => self.refusal.clone(),
         };
@@ -145,8 +148,8 @@ impl Driver {
         self.fit.learn(load, used);
     }
 
-    /// What the end says about the next transaction.
-    fn after(&mut self, kind: Kind, duty: Option<&Duty>, end: &End, bytes: u64) {
+    /// What the end says about the next transaction, and that something of it is on chain.
+    fn after(&mut self, kind: Kind, duty: Option<&Duty>, (end, took): (&End, bool), bytes: u64) {
         let labels = TxLabels {
             kind: kind.as_str(),
             end: store::end_word(end),
@@ -159,7 +162,7 @@ impl Driver {
                         self.rota.taken(duty);
                         self.duty_taken(duty);
                     }
-                    None => self.sizing.included(),
+                    None => self.sizing.included(bytes),
                 }
                 self.clear_alarms();
             }
@@ -175,7 +178,17 @@ impl Driver {
                     self.refused(duty, &verdict, bytes);
                 }
             }
-            End::Consumed { .. } => {}
+            End::Consumed { .. } if duty.is_some() => {}
+            End::Consumed { .. } if took => {
+                self.sizing.included(bytes);
+                self.clear_alarms();
+            }
+            // Another one had the number, or it failed and nobody keeps why: it may have had too little gas, and is not to be
+            // paid for again at once.
+            End::Consumed { .. } => {
+                self.sizing.refused(&Verdict::OutOfGas, bytes);
+                self.backoff_until = clock::now_ms() + BACKOFF_MS;
+            }
         }
     }
 
@@ -187,4 +200,19 @@ impl Driver {
             _ => self.sizing.refused(verdict, bytes),
         }
     }
+}
+
+/// Whether something of a transaction is on chain, by what the contract has.
+fn took(ending: &Ending) -> bool {
+    match ending {
+        Ending::Reports(fates) => fates.iter().any(|(_, fate)| is_on_chain(fate)),
+        Ending::Register(fates) => fates
+            .iter()
+            .any(|(_, fate)| matches!(fate, RegisterFate::OnChain(_))),
+        Ending::Nothing => false,
+    }
+}
+
+fn is_on_chain(fate: &Fate) -> bool {
+    matches!(fate, Fate::Ended(EndedAs::OnChain, _))
 }

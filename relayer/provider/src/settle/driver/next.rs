@@ -2,6 +2,7 @@
 
 use hpc_chain::settle::{Condition, Input};
 use hpc_schema::id::ClusterId;
+use hpc_schema::time::UnixSeconds;
 
 use super::super::plan::{self, Decision, Limits, plan};
 use super::super::queue;
@@ -76,8 +77,8 @@ impl Driver {
         let mut conn = self.store.reader().acquire().await?;
         // One more than those that let others pass.
         let look = u32::try_from(self.aside.len().saturating_add(1)).unwrap_or(u32::MAX);
-        let queued = crate::enrol::queued(&mut conn, look).await?;
         let now = clock::now_ms();
+        let queued = crate::enrol::queued(&mut conn, UnixSeconds(now / 1000), look).await?;
         Ok(queued.iter().any(|r| !self.aside.holds(&r.id, now)))
     }
 

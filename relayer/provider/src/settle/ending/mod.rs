@@ -8,7 +8,7 @@ use hpc_chain::code::Class;
 use hpc_chain::hash::TxHash;
 use hpc_chain::query::QueryError;
 use hpc_chain::registry::RegistryClient;
-use hpc_chain::rpc::{Client, ExecResult, RpcError};
+use hpc_chain::rpc::{ExecResult, RpcError};
 use hpc_chain::settle::io::result_in_block;
 use hpc_schema::code::Code;
 
@@ -71,11 +71,7 @@ async fn included(
 ) -> Result<Option<ExecResult>, EndingError> {
     let Some(hash) = hash else { return Ok(None) };
     let chain = client.chain();
-    let asked = chain
-        .endpoints()
-        .ask(|c: Client| async move { c.tx(hash).await })
-        .await;
-    match asked {
+    match chain.endpoints().find_tx(hash).await {
         Ok(Some(tx)) => return Ok(Some(tx.result)),
         Ok(None) => {}
         Err(e) if is_final(&e) => tracing::debug!(tx = %hash, error = %e, "its block is read instead"),

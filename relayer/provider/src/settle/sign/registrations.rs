@@ -86,7 +86,7 @@ impl Driver {
         let limit = self.sizing.items(REGISTRATIONS);
         let read = u32::try_from(limit.saturating_add(self.aside.len())).unwrap_or(u32::MAX);
         let mut conn = self.store.reader().acquire().await.map_err(StoreError::from)?;
-        let mut queued = enrol::queued(&mut conn, read).await?;
+        let mut queued = enrol::queued(&mut conn, UnixSeconds(now / 1000), read).await?;
         // The oldest come first, and those that let others pass are among them as long as they wait.
         let waiting: BTreeSet<_> = queued.iter().map(|r| r.id).collect();
         self.aside.retain(|id| waiting.contains(id));
