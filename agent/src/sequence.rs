@@ -32,9 +32,11 @@ pub enum SequenceError {
     /// 2³² − 1 numbers are used up; a new registration starts a new epoch.
     #[error("the sequence numbers of this registration are used up; register the node again")]
     Exhausted,
-    /// The present block is used up, and the next one is still on its way to the disk.
-    #[error("{path} does not answer: the next block of sequence numbers cannot be reserved")]
-    UnderWay {
+    /// The present block is used up, and the next one is not on the disk yet.
+    #[error(
+        "{path} does not answer, or cannot be written (the log says why): the next block of sequence numbers is not reserved"
+    )]
+    NotReserved {
         /// The file.
         path: String,
     },
@@ -70,7 +72,7 @@ impl Reservation {
     /// # Errors
     /// IO.
     pub fn make(self) -> Result<Reserved, SequenceError> {
-        put(&self.file, self.record).map_err(at("write", &self.path))?;
+        make(&self.file, self.record).map_err(at("write", &self.path))?;
         Ok(Reserved(self.record))
     }
 }
@@ -118,6 +120,8 @@ impl Sequence {
             .mode(0o600)
             .open(path)
             .map_err(at("open", path))?;
+        // A clean stop leaves its slot with the kernel alone; it must be on the disk before the other one is overwritten.
+        file.sync_data().map_err(at("sync", path))?;
         let slots = [read_slot(&file, 0), read_slot(&file, 1)];
         let newest = slots.iter().flatten().max_by_key(|r| r.generation).copied();
         let record = match newest {
@@ -136,18 +140,21 @@ impl Sequence {
                 reserved: floor.saturating_add(BLOCK),
             },
         };
-        let mut sequence = Self {
+        let record = if newest == Some(record) {
+            record
+        } else {
+            // The next start may not know this floor: what the caller was told stays true.
+            let record = record.next(record.reserved);
+            make(&file, record).map_err(at("write", path))?;
+            record
+        };
+        Ok(Self {
             path: path.to_owned(),
             file: Arc::new(file),
             record,
             last: record.reserved,
             under_way: false,
-        };
-        if newest != Some(record) {
-            // The next start may not know this floor: what the caller was told stays true.
-            sequence.reserve(record.reserved)?;
-        }
-        Ok(sequence)
+        })
     }
 
     /// The last number handed out (or the number it continues above).
@@ -156,17 +163,23 @@ impl Sequence {
         self.last
     }
 
-    /// Hands out the next number; reserves a block first when the present one is used up.
+    /// Hands out the next number of the present block. Nothing is written.
     ///
     /// # Errors
-    /// The block cannot be made durable, or the numbers are used up.
+    /// The block is used up, or all numbers are.
     pub fn advance(&mut self) -> Result<u32, SequenceError> {
         let next = self.last.checked_add(1).ok_or(SequenceError::Exhausted)?;
         if next > self.record.reserved {
-            self.reserve(next.saturating_add(BLOCK.saturating_sub(1)))?;
+            return Err(self.not_reserved());
         }
         self.last = next;
         Ok(next)
+    }
+
+    /// Whether the next number is one of the next block.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.last >= self.record.reserved
     }
 
     /// The next block, to be reserved early, so that a disk which fails for a while costs no heartbeat; none while there is
@@ -204,25 +217,32 @@ impl Sequence {
         self.last = self.last.max(floor);
     }
 
-    /// On a clean stop: nothing above the last number was used, so the next start continues without a gap.
+    /// On a clean stop: nothing above the last number was used, so the next start continues without a gap. The disk is not
+    /// waited for, a slow one would hold up the end: whoever starts next finds it with the kernel, and has it on the disk
+    /// before a number is handed out. After a power cut the rest of the block is skipped, as after a crash.
     ///
     /// # Errors
-    /// IO; then the rest of the block is skipped, as after a crash.
-    pub fn release(mut self) -> Result<(), SequenceError> {
-        self.reserve(self.last)
-    }
-
-    fn reserve(&mut self, up_to: u32) -> Result<(), SequenceError> {
+    /// IO; then the rest of the block is skipped too.
+    pub fn release(self) -> Result<(), SequenceError> {
         if self.under_way {
-            return Err(SequenceError::UnderWay {
-                path: self.path.display().to_string(),
-            });
+            return Err(self.not_reserved());
         }
-        let record = self.record.next(up_to);
+        let record = self.record.next(self.last);
         put(&self.file, record).map_err(at("write", &self.path))?;
-        self.record = record;
         Ok(())
     }
+
+    fn not_reserved(&self) -> SequenceError {
+        SequenceError::NotReserved {
+            path: self.path.display().to_string(),
+        }
+    }
+}
+
+/// Puts it on the disk.
+fn make(file: &File, record: Record) -> io::Result<()> {
+    put(file, record)?;
+    file.sync_data()
 }
 
 fn put(file: &File, record: Record) -> io::Result<()> {
@@ -231,8 +251,7 @@ fn put(file: &File, record: Record) -> io::Result<()> {
     } else {
         SLOT_DISTANCE
     };
-    file.write_all_at(&record.encode(), offset)?;
-    file.sync_data()
+    file.write_all_at(&record.encode(), offset)
 }
 
 fn read_slot(file: &File, index: u64) -> Option<Record> {
@@ -298,6 +317,14 @@ mod tests {
         }
     }
 
+    /// The next number, of a block that is reserved first where it must be.
+    fn next(s: &mut Sequence) -> u32 {
+        if s.is_used_up() {
+            prepare(s);
+        }
+        s.advance().unwrap()
+    }
+
     fn path() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sequence");
@@ -308,19 +335,32 @@ mod tests {
     fn numbers_rise_from_one_and_a_crash_skips_at_most_a_block() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        assert_eq!((s.advance().unwrap(), s.advance().unwrap()), (1, 2));
+        assert_eq!((next(&mut s), next(&mut s)), (1, 2));
         drop(s);
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        assert_eq!(s.advance().unwrap(), BLOCK + 1);
+        assert_eq!(next(&mut s), BLOCK + 1);
+    }
+
+    #[test]
+    fn no_number_is_handed_out_before_its_block_is_reserved_and_nothing_is_written_for_it() {
+        let (_dir, path) = path();
+        let mut s = Sequence::open(&path, 5, 0).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(s.is_used_up());
+        assert!(matches!(s.advance(), Err(SequenceError::NotReserved { .. })));
+        assert_eq!((s.last(), std::fs::read(&path).unwrap()), (0, before));
+        prepare(&mut s);
+        assert!(!s.is_used_up());
+        assert_eq!(s.advance().unwrap(), 1);
     }
 
     #[test]
     fn a_clean_stop_leaves_no_gap() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
-        s.advance().unwrap();
+        next(&mut s);
         s.release().unwrap();
-        assert_eq!(Sequence::open(&path, 5, 0).unwrap().advance().unwrap(), 2);
+        assert_eq!(next(&mut Sequence::open(&path, 5, 0).unwrap()), 2);
     }
 
     #[test]
@@ -328,12 +368,12 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         s.raise(1000);
-        assert_eq!(s.advance().unwrap(), 1001);
+        assert_eq!(next(&mut s), 1001);
         drop(s);
         let mut s = Sequence::open(&path, 6, 0).unwrap();
-        assert_eq!(s.advance().unwrap(), 1);
+        assert_eq!(next(&mut s), 1);
         drop(s);
-        assert_eq!(Sequence::open(&path, 6, 500).unwrap().advance().unwrap(), 501);
+        assert_eq!(next(&mut Sequence::open(&path, 6, 500).unwrap()), 501);
     }
 
     #[test]
@@ -342,7 +382,7 @@ mod tests {
         for floor in [0, 5] {
             Sequence::open(&path, 1, floor).unwrap();
         }
-        assert_eq!(Sequence::open(&path, 1, 0).unwrap().advance().unwrap(), 6);
+        assert_eq!(next(&mut Sequence::open(&path, 1, 0).unwrap()), 6);
     }
 
     #[test]
@@ -350,7 +390,7 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         for _ in 0..=BLOCK {
-            s.advance().unwrap();
+            next(&mut s);
         }
         let newest = s.record;
         drop(s);
@@ -362,21 +402,18 @@ mod tests {
         };
         file.write_all_at(b"garbage", torn).unwrap();
         // The write of the second block was torn, so none of its numbers had been handed out.
-        assert_eq!(Sequence::open(&path, 5, 0).unwrap().advance().unwrap(), BLOCK + 1);
+        assert_eq!(next(&mut Sequence::open(&path, 5, 0).unwrap()), BLOCK + 1);
         for slot in [0, SLOT_DISTANCE] {
             file.write_all_at(b"garbage", slot).unwrap();
         }
-        assert_eq!(
-            Sequence::open(&path, 5, 10).unwrap().advance().unwrap(),
-            10 + BLOCK + 1
-        );
+        assert_eq!(next(&mut Sequence::open(&path, 5, 10).unwrap()), 10 + BLOCK + 1);
     }
 
     #[test]
     fn the_last_number_is_two_to_the_32_minus_one() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, u32::MAX - 1).unwrap();
-        assert_eq!(s.advance().unwrap(), u32::MAX);
+        assert_eq!(next(&mut s), u32::MAX);
         assert!(matches!(s.advance(), Err(SequenceError::Exhausted)));
     }
 
@@ -385,7 +422,7 @@ mod tests {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
         for _ in 0..BLOCK {
-            s.advance().unwrap();
+            next(&mut s);
             prepare(&mut s);
             assert!(s.record.reserved - s.last() >= BLOCK / 2);
         }
@@ -395,6 +432,7 @@ mod tests {
     fn a_reservation_that_hangs_costs_no_number_until_the_block_is_used_up_and_none_after() {
         let (_dir, path) = path();
         let mut s = Sequence::open(&path, 5, 0).unwrap();
+        prepare(&mut s);
         let mut hangs = None;
         for n in 1..=BLOCK {
             assert_eq!(s.advance().unwrap(), n);
@@ -402,7 +440,7 @@ mod tests {
             assert!(due.is_none() || hangs.is_none(), "one at a time");
             hangs = hangs.or(due);
         }
-        assert!(matches!(s.advance(), Err(SequenceError::UnderWay { .. })));
+        assert!(matches!(s.advance(), Err(SequenceError::NotReserved { .. })));
         let end = hangs.unwrap().make();
         s.reserved(end).unwrap();
         assert_eq!(s.advance().unwrap(), BLOCK + 1);
@@ -421,7 +459,7 @@ mod tests {
                 let mut s = Sequence::open(&path, 1, floor).unwrap();
                 prop_assert!(s.last() <= (highest + BLOCK).max(floor));
                 for _ in 0..count {
-                    let n = s.advance().unwrap();
+                    let n = next(&mut s);
                     prop_assert!(n > highest && seen.insert(n));
                     highest = n;
                     prepare(&mut s);

@@ -285,6 +285,7 @@ mod tests {
             height: 1,
             epoch: 1,
             latency_ms: None,
+            told_at: None,
         }
     }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, NODE, Port, read};
+use gateway::{Gateway, Home, NODE, Port, read, until_status};
 use hpc_schema::heartbeat::HealthStatus;
 use tokio::process::{Child, Command};
 use virtengine_node_agent::sequence::BLOCK;
@@ -464,14 +464,61 @@ async fn inventory_names_every_figure_with_its_source() {
             .unwrap_or_else(|| panic!("no {name}"))
     };
     assert_eq!(figure("uptime seconds")["source"], "/proc/uptime");
-    // Nothing runs here that could have measured peers.
-    assert!(figure("peers")["value"].is_null() && figure("peers")["source"].is_string());
+    // What is known has an age, and it is of this look.
+    for row in json["figures"].as_array().unwrap() {
+        assert!(row["source"].as_str().is_some_and(|s| !s.is_empty()), "{row}");
+        let age = row["age_ms"].as_u64();
+        assert!(
+            row["value"].is_null() || age.is_some_and(|ms| ms < 60_000),
+            "{row}"
+        );
+    }
+    // The first look is older than the second one, for which utilisation waits.
+    let age = |name: &str| figure(name)["age_ms"].as_u64().unwrap();
+    assert!(age("uptime seconds") >= 1_000 && age("uptime seconds") > age("CPU busy %"));
+    // Nothing runs here that could have measured round trips.
+    for name in ["gateway latency µs", "chain latency ms", "peers"] {
+        let row = figure(name);
+        assert!(row["value"].is_null() && row["age_ms"].is_null(), "{row}");
+        assert!(
+            row["reason"].as_str().unwrap().starts_with("no agent runs on"),
+            "{row}"
+        );
+    }
     assert!(figure("CPU busy %")["value"].as_u64().unwrap() <= 100);
     assert!(json["capacity"]["memory_gb_total"].as_u64().unwrap() >= 1);
     let text = output(&["inventory", "--config", config.to_str().unwrap()])
         .await
         .stdout;
-    assert!(String::from_utf8(text).unwrap().contains("/proc/meminfo"));
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains("/proc/meminfo") && text.contains("absent: no agent runs on"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn inventory_shows_the_round_trips_of_the_agent_that_runs() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let mut child = start_with(&config, Stdio::null());
+    let told = |s: &virtengine_node_agent::state::Status| {
+        s.gateway_latency_at.is_some() && s.chain.as_ref().is_some_and(|c| c.told_at.is_some())
+    };
+    until_status(&home, "an answer", told).await;
+    let out = output(&["inventory", "--config", config.to_str().unwrap(), "-o", "json"]).await;
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let row = |name: &str| {
+        let mut rows = json["figures"].as_array().unwrap().iter();
+        let row = rows.find(|f| f["name"] == name).unwrap();
+        assert!(row["age_ms"].as_u64().is_some_and(|ms| ms <= 600_000), "{row}");
+        row["value"].as_u64().unwrap_or_else(|| panic!("{row}"))
+    };
+    assert!(row("gateway latency µs") > 0);
+    assert_eq!(row("chain latency ms"), 4);
+    signal(&child, rustix::process::Signal::TERM);
+    assert_eq!(code(child.wait().await.unwrap()), 0);
 }
 
 #[tokio::test]

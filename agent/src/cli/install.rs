@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::Failure;
 use super::output::say;
-use crate::install::{Place, Step, USER, install, restart, settle, stop, uninstall};
+use crate::install::{Place, Step, USER, install, restart, settle, uninstall, unsettle};
 
 /// `install`.
 #[derive(Debug, Args)]
@@ -75,7 +75,7 @@ impl Uninstall {
         let place = self.common.place()?;
         let held = place.held_by_tasks();
         if self.common.packaged {
-            let code = self.common.take(&place, &stop(&place))?;
+            let code = self.common.take(&place, &unsettle(&place))?;
             warn_of(&held);
             return Ok(code);
         }

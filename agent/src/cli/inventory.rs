@@ -1,4 +1,5 @@
 mod devices;
+mod kept;
 mod rows;
 
 use std::path::Path;
@@ -9,16 +10,16 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::devices::describe_devices;
+use self::kept::{held_by_tasks, round_trips};
 use self::rows::row;
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
 use crate::config::{DEFAULT_PATH, Reserve};
 use crate::health::{self, Beside};
-use crate::heartbeat::{Held, HoldingsFile, capacity};
-use crate::history::{History, Sample, fields};
+use crate::heartbeat::{Held, capacity};
 use crate::probe::{Roots, fingerprint};
-use crate::sample::{Category, Sampler, Sources, max_staleness, standard};
+use crate::sample::{Category, Sampler, Sources, standard};
 use crate::state::StateDir;
 
 /// `inventory`.
@@ -39,16 +40,12 @@ impl Inventory {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Works before there is a configuration: what would this node report?
         let path = &self.config.config;
-        let (sources, reserve, held) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
+        let (sources, reserve, tasks) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
             let c = self.config.load_as_owner()?;
-            let dir = c.tasks.as_ref().map(|t| t.dir.as_path());
-            // What cannot be read is shown as nothing.
-            let held = HoldingsFile::new(dir).read().cloned().unwrap_or_default().held;
-            (c.sources(), c.reserve, held)
+            (c.sources(), c.reserve, c.tasks.map(|t| t.dir))
         } else {
-            (Sources::default(), Reserve::default(), Held::default())
+            (Sources::default(), Reserve::default(), None)
         };
-        let peers = last_round(&sources.memory_dir);
         // What a running agent has counted counts; only it goes on writing.
         let sources = Sources {
             keeps: false,
@@ -65,9 +62,11 @@ impl Inventory {
                 )
                 .await;
         });
+        let (held, of_tasks) = held_by_tasks(tasks.as_deref());
         let mut value = describe(&sampler, &sources.roots, held, reserve);
         if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
-            rows.push(peers);
+            rows.push(of_tasks);
+            rows.extend(round_trips(&StateDir::new(&sources.memory_dir), unix_seconds()));
         }
         match self.output {
             Format::Text => text(&value),
@@ -77,26 +76,6 @@ impl Inventory {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Round trips to peers: the gateway names them to the running agent alone, so its last sample is shown.
-fn last_round(state_dir: &Path) -> Value {
-    let oldest = unix_seconds().saturating_sub(max_staleness(Category::Latency).as_secs());
-    let state = StateDir::new(state_dir);
-    let last = History::read(&state.history(), Category::Latency, oldest)
-        .ok()
-        .and_then(|all| all.last().cloned());
-    let named = |s: &Sample| -> Value {
-        let names = fields(Category::Latency).iter().zip(&s.figures);
-        Value::Object(names.map(|(k, v)| ((*k).to_owned(), json!(v))).collect())
-    };
-    json!({
-        "name": "peers",
-        "value": last.as_ref().map(named),
-        "source": "UDP probes of the running agent",
-        "category": Category::Latency,
-        "age_ms": last.map(|s| unix_seconds().saturating_sub(s.at).saturating_mul(1000)),
-    })
 }
 
 fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> Value {
@@ -111,6 +90,9 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
         &f.memory,
         |m| json!({"total": m.total, "available": m.available}),
     );
+    row(&mut rows, now, "memory busy %", &f.memory, |m| {
+        json!(m.utilization())
+    });
     row(
         &mut rows,
         now,
@@ -197,7 +179,10 @@ fn text(value: &Value) {
     {
         let word = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
         let shown = match row.get("value") {
-            None | Some(Value::Null) => "absent".to_owned(),
+            None | Some(Value::Null) => match word("reason") {
+                "" => "absent".to_owned(),
+                why => format!("absent: {why}"),
+            },
             Some(v) => v
                 .to_string()
                 .replace(['"', '{', '}'], "")

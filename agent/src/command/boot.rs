@@ -4,16 +4,45 @@ use std::path::Path;
 
 use crate::probe::{boot_id, line};
 
+/// Between the kernel's name and this process's start, where the first process is hidden.
+const HIDDEN: char = '?';
+
 /// A name of this boot: the kernel's, and when the first process was started. A container shares the former with its host
-/// and has a first process of its own; where `/proc` hides that one (`hidepid`), the kernel's name has to do.
+/// and has a first process of its own; where `/proc` hides that one (`hidepid`), it is a name for this process alone.
 #[must_use]
 pub fn boot(proc: &Path) -> Option<String> {
     let id = boot_id(proc)?;
-    let stat = line(&proc.join("1/stat"));
+    Some(match (started(proc, "1"), started(proc, "self")) {
+        (Some(first), _) => format!("{id}/{first}"),
+        (None, Some(ours)) => format!("{id}{HIDDEN}{ours}"),
+        (None, None) => format!("{id}{HIDDEN}"),
+    })
+}
+
+/// Whether the host has been down between both; none where that cannot be told: a container starts anew on the same kernel,
+/// and `/proc` hides its first process.
+#[must_use]
+pub fn is_another(before: &str, now: &str) -> Option<bool> {
+    let kernel = |name: &str| name.split(['/', HIDDEN]).next().unwrap_or_default().to_owned();
+    // An earlier version gave the kernel's name alone.
+    let hidden = |name: &str| !name.contains('/');
+    if before == now && !now.ends_with(HIDDEN) {
+        Some(false)
+    } else if kernel(before) != kernel(now) {
+        Some(true)
+    } else if hidden(before) || hidden(now) {
+        None
+    } else {
+        Some(true)
+    }
+}
+
+/// When a process was started.
+fn started(proc: &Path, process: &str) -> Option<String> {
+    let stat = line(&proc.join(process).join("stat"))?;
     // The name of the program may hold anything; proc(5) counts the start as field 22, 20th behind it.
-    let fields = stat.as_deref().and_then(|s| s.rsplit_once(')'));
-    let started = fields.and_then(|(_, fields)| fields.split_ascii_whitespace().nth(19));
-    Some(started.map_or_else(|| id.clone(), |at| format!("{id}/{at}")))
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(19).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -29,13 +58,36 @@ mod tests {
         fs::create_dir_all(proc.path().join("sys/kernel/random")).unwrap();
         fs::create_dir(proc.path().join("1")).unwrap();
         fs::write(proc.path().join("sys/kernel/random/boot_id"), "b-1\n").unwrap();
-        assert_eq!(boot(proc.path()).as_deref(), Some("b-1"));
-        let at = |started: u32| {
+        assert_eq!(boot(proc.path()).as_deref(), Some("b-1?"));
+        let at = |process: &str, started: u32| {
             let stat = format!("1 (a) b) S 0 1 1 0 -1 4194560 9 9 9 9 3 3 3 3 20 0 1 0 {started} 1 2 3\n");
-            fs::write(proc.path().join("1/stat"), stat).unwrap();
+            fs::create_dir_all(proc.path().join(process)).unwrap();
+            fs::write(proc.path().join(process).join("stat"), stat).unwrap();
             boot(proc.path())
         };
-        assert_eq!(at(12).as_deref(), Some("b-1/12"));
-        assert_eq!(at(9000).as_deref(), Some("b-1/9000"));
+        assert_eq!(at("self", 77).as_deref(), Some("b-1?77"));
+        assert_eq!(at("1", 12).as_deref(), Some("b-1/12"));
+        assert_eq!(at("1", 9000).as_deref(), Some("b-1/9000"));
+    }
+
+    #[test]
+    fn where_the_first_process_is_hidden_only_another_kernel_is_known_as_another_boot() {
+        for (before, now, another) in [
+            ("b-1/12", "b-1/12", Some(false)),
+            ("b-1/12", "b-1/9000", Some(true)),
+            ("b-1/12", "b-2/12", Some(true)),
+            // The same process of the agent has lived meanwhile.
+            ("b-1?77", "b-1?77", Some(false)),
+            ("b-1?77", "b-1?80", None),
+            ("b-1?77", "b-2?77", Some(true)),
+            ("b-1/12", "b-1?77", None),
+            ("b-1?77", "b-1/12", None),
+            // As an earlier version wrote it.
+            ("b-1", "b-1?77", None),
+            ("b-1", "b-2?77", Some(true)),
+            ("b-1?", "b-1?", None),
+        ] {
+            assert_eq!(is_another(before, now), another, "{before} {now}");
+        }
     }
 }

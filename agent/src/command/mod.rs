@@ -16,7 +16,7 @@ use hpc_schema::key::ZebraVerifier;
 use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 
-pub use boot::boot;
+pub use boot::{boot, is_another};
 pub use diagnostic::{Diagnostic, Facts, keep};
 pub use journal::{Entry, Journal, OrderedDrain, Taken};
 pub use outcome::Outcome;

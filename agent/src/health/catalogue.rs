@@ -115,7 +115,7 @@ pub static CATALOGUE: [Kind; 42] = [
     k("gpu_xid_reset", Degraded, Reset, 0, "an Xid of the last 24 h and this boot that needs a reset (46, 48, 61, 62, 74, 95, 109, 119, 120, 140)"),
     k("gpu_xid_restart", Notice, RestartJob, 0, "an Xid of the last 24 h and this boot that ended work (32, 69, 94)"),
     k("gpus_unknown", Degraded, Reboot, 120, "there are GPUs on the bus and their driver does not answer, or refuses to tell of one").drains_after(300),
-    k("hardware_changed", Degraded, Watch, 0, "the machine is not the one that was registered; register it again"),
+    k("hardware_changed", Degraded, Watch, 0, "the machine is not the one that was registered (by its network devices: at two looks a minute apart); register it again"),
     k("io_stalled", Degraded, Watch, 120, "all tasks waited for disks in 50 % of the last minute (PSI)"),
     k("kernel_hung", Degraded, Reboot, 0, "a task or CPU that hangs in the kernel's log within the hour"),
     k("link_flapping", Degraded, Replace, 0, "three messages of one network interface's driver (link down, transmit queue timed out), or three drops of one InfiniBand link (`link_downed`), within 24 h, the last within the hour"),

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
 use super::{InstallError, Place, Step, USER, Whose, system};
 use crate::files::{Durability, FileError, Owner, Replace, at, directory_of, read_text, write_for};
+use crate::probe::names_in;
 use crate::task::TaskDir;
 
 /// More than any file of ours.
@@ -51,6 +52,7 @@ impl Step {
                 Ok(told(other, &|| format!("{} is there", path.display())))
             }
             Self::Udev => Ok(system::udev()),
+            Self::UdevBack => Ok(udev_back(place)),
             Self::Systemctl(arguments) => system::systemctl(arguments).map(|()| None),
             Self::Disable(units) => system::disable(units),
             Self::RcStop => Ok(system::rc_stop()),
@@ -144,6 +146,37 @@ fn own(path: &Path, mode: u32, owner: Option<Owner>) -> Result<Option<String>, F
     let mode = meta.mode() & 0o7777 & mode;
     settle(&file, path, mode, owner)?;
     Ok(None)
+}
+
+/// The kernel gives the counters of energy to root alone; udev's rule has given them to the service's group, and its end
+/// takes nothing back.
+fn udev_back(place: &Place) -> Option<String> {
+    if !place.is_image() {
+        system::forget_rules();
+    }
+    let (_, gid) = place.service()?;
+    let class = place.at("/sys/class/powercap");
+    let counters = names_in(&class)
+        .into_iter()
+        .map(|n| class.join(n).join("energy_uj"));
+    let given: Vec<_> = counters
+        .filter_map(|path| Some((fs::metadata(&path).ok()?, path)))
+        .filter(|(meta, _)| meta.gid() == gid && gid != 0)
+        .collect();
+    // All of them, whatever the first one says.
+    let taken = given.iter().map(|(meta, path)| {
+        let mode = Permissions::from_mode(meta.mode() & 0o7777 & !0o040);
+        let done = fs::set_permissions(path, mode).and_then(|()| chown(path, None, Some(0)));
+        Some(format!(
+            "{} stays as it is until the next start ({})",
+            path.display(),
+            done.err()?
+        ))
+    });
+    let back = || "the counters of energy are root's alone again".to_owned();
+    taken
+        .fold(None, Option::or)
+        .or_else(|| (!given.is_empty()).then(back))
 }
 
 fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {

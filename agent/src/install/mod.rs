@@ -203,14 +203,27 @@ pub fn restart(place: &Place) -> Vec<Step> {
 }
 
 /// What is enabled and running ends.
-#[must_use]
-pub fn stop(place: &Place) -> Vec<Step> {
+fn stop(place: &Place) -> Vec<Step> {
     match place.os {
         _ if place.is_image() => Vec::new(),
         Os::Bsd => vec![Step::RcStop],
         Os::Linux if place.systemd() => vec![Step::Disable(UNITS.to_vec())],
         Os::Linux => Vec::new(),
     }
+}
+
+/// What its files gave the service on this host is taken back.
+fn take_back(place: &Place) -> Vec<Step> {
+    let gave = !place.is_image() && place.os == Os::Linux;
+    gave.then_some(Step::UdevBack).into_iter().collect()
+}
+
+/// What a package's own end leaves to do: what runs ends, and what its files gave is taken back.
+#[must_use]
+pub fn unsettle(place: &Place) -> Vec<Step> {
+    let mut steps = stop(place);
+    steps.extend(take_back(place));
+    steps
 }
 
 /// Program and units go; configuration, keys and state go only with `purge`, and what tasks hold does not go at all.
@@ -221,6 +234,8 @@ pub fn uninstall(place: &Place, purge: bool) -> Vec<Step> {
     for (path, _, _) in files::services(place.os) {
         steps.push(Step::Remove(place.at(path)));
     }
+    // Once the rule is gone that would give it again, and while there is the group.
+    steps.extend(take_back(place));
     if place.systemd() {
         steps.push(Step::Systemctl(vec!["daemon-reload"]));
     }

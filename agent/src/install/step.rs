@@ -69,6 +69,8 @@ pub enum Step {
     },
     /// What udev's rule is for is the service's to read, where it is there already.
     Udev,
+    /// What udev's rule has made the service's to read is root's again.
+    UdevBack,
     /// The service manager is told.
     Systemctl(Vec<&'static str>),
     /// These units are stopped and not started again.
@@ -109,6 +111,9 @@ impl fmt::Display for Step {
             Self::Program { from, to } => write!(f, "program {} from {}", to.display(), from.display()),
             Self::Replace { path, mode, .. } => write!(f, "file {} {mode:04o}", path.display()),
             Self::Udev => f.write_str("udevadm control --reload; udevadm trigger --subsystem-match=powercap"),
+            Self::UdevBack => {
+                f.write_str("udevadm control --reload; chmod g-r, chgrp root /sys/class/powercap/*/energy_uj")
+            }
             Self::Systemctl(arguments) => write!(f, "systemctl {}", arguments.join(" ")),
             Self::Disable(units) => write!(f, "systemctl disable --now {}", units.join(" ")),
             Self::RcStop => f.write_str("service virtengine_node_agent onestop"),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
@@ -118,6 +118,53 @@ fn what_tasks_hold_and_other_programs_have_outlives_a_purge_and_is_named() {
 }
 
 #[test]
+fn uninstalling_takes_back_what_udevs_rule_gave_and_nothing_else() {
+    let here = Place::new(None);
+    if here.os == Os::Linux {
+        let steps = uninstall(&here, true);
+        let at = |is: fn(&Step) -> bool| steps.iter().position(is).unwrap();
+        let back = at(|s| *s == Step::UdevBack);
+        let rule = at(|s| matches!(s, Step::Remove(path) if path.starts_with("/etc/udev")));
+        assert!(rule < back && back < at(|s| matches!(s, Step::RemoveUser { .. })));
+        assert!(unsettle(&here).contains(&Step::UdevBack));
+    }
+
+    let (_dir, place, _) = image();
+    let meta = fs::metadata(place.at("/")).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    let gid = if root { 4711 } else { meta.gid() };
+    fs::create_dir_all(place.at("/etc")).unwrap();
+    fs::write(
+        place.at("/etc/passwd"),
+        format!("{USER}:x:{}:{gid}::/:/bin/false\n", meta.uid()),
+    )
+    .unwrap();
+    let counter = |zone: &str, mode: u32, group: Option<u32>| {
+        let path = place.at(&format!("/sys/class/powercap/{zone}/energy_uj"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "1\n").unwrap();
+        std::os::unix::fs::chown(&path, None, group).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let state = |path: &Path| {
+        let meta = fs::metadata(path).unwrap();
+        (meta.permissions().mode() & 0o777, meta.gid())
+    };
+    let given = counter("intel-rapl:0", 0o440, Some(gid));
+    let by_root = counter("intel-rapl:1", 0o400, None);
+    let before = state(&by_root);
+    let said = Step::UdevBack.take(&place).unwrap().unwrap();
+    assert_eq!(state(&given).0, 0o400);
+    if root {
+        assert_eq!((state(&given).1, state(&by_root)), (0, before));
+        assert_eq!(said, "the counters of energy are root's alone again");
+        // Nothing more to take back.
+        assert_eq!(Step::UdevBack.take(&place).unwrap(), None);
+    }
+}
+
+#[test]
 fn a_link_in_a_directory_of_the_services_user_is_not_followed() {
     let (dir, place, program) = image();
     take(&place, &install(&place, &program));
@@ -154,6 +201,7 @@ fn an_image_is_only_written_to_and_this_host_is_told_last() {
                 | Step::Group(_)
                 | Step::SlurmOperator
                 | Step::Udev
+                | Step::UdevBack
                 | Step::Systemctl(_)
                 | Step::Disable(_)
                 | Step::RcStop

@@ -8,8 +8,11 @@
 //!
 //! DMI serials are readable by root only. So each source is kept with its own digest, and a later look compares the
 //! sources that both could read.
+//!
+//! What is read depends on the moment: a network device appears with its driver. So one look makes no other machine of
+//! this one; whoever compares looks again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,26 @@ const PLACEHOLDERS: [&str; 10] = [
     "00000000-0000-0000-0000-000000000000",
 ];
 
+/// What makers give to many machines instead of a number of their own. It is part of the registered value, and no proof.
+const SHARED: [&str; 16] = [
+    "03000200-0400-0500-0006-000700080009",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    "12345678-1234-5678-90ab-cddeefaabbcc",
+    "chassis serial number",
+    "base board serial number",
+    "to be filled by o.e.m",
+    "default",
+    "n/a",
+    "not available",
+    "empty",
+    "123456789",
+    "1234567890",
+    "012345678",
+    "0123456789abcdef",
+    "01234567890123456789",
+    "01234567890123456789ab",
+];
+
 /// The fingerprint and what it was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
@@ -40,10 +63,37 @@ pub struct Fingerprint {
     pub sources: BTreeMap<String, String>,
 }
 
+/// Different values of firmware's own that are proof of a machine: many makers give all their boards one of them.
+const PROOF: usize = 2;
+/// Of so many sources each selection is tried.
+const MOST: usize = 14;
+
 /// Reads the sources; none if the machine offers not a single one.
 #[must_use]
 pub fn read(roots: &Roots) -> Option<Fingerprint> {
-    let mut sources = BTreeMap::new();
+    sources(roots).map(|all| fingerprint(&all))
+}
+
+/// What tells this machine from the one that was `registered`, as far as this look shows
+/// ([`Fingerprint::changes_since`]); none where it shows nothing that could be compared. Where the registered sources are
+/// lost, it is this machine if some of those here give the registered value: a card may have come since, or its driver have
+/// been late then.
+#[must_use]
+pub fn changes(roots: &Roots, registered: &Fingerprint) -> Option<Vec<String>> {
+    let here = sources(roots)?;
+    if registered.sources.is_empty() && gives(&here, &registered.value) {
+        return Some(Vec::new());
+    }
+    let here = fingerprint(&here);
+    here.is_comparable(registered)
+        .then(|| here.changes_since(registered))
+}
+
+/// Name → value.
+type Sources = BTreeMap<String, String>;
+
+fn sources(roots: &Roots) -> Option<Sources> {
+    let mut sources = Sources::new();
     for name in ["product_uuid", "product_serial", "board_serial", "chassis_serial"] {
         if let Some(value) = meaningful(&roots.sys.join("class/dmi/id").join(name)) {
             sources.insert(format!("dmi.{name}"), value);
@@ -62,49 +112,97 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
             meaningful(&roots.etc.join("machine-id"))?,
         );
     }
-    let mut all = Sha256::new();
-    all.update(b"hpc-hardware-v1");
-    for (name, value) in &sources {
-        let item = format!("{name}={value}");
-        all.update(u32::try_from(item.len()).unwrap_or(u32::MAX).to_be_bytes());
-        all.update(item);
-    }
-    let sources = sources
-        .into_iter()
-        .map(|(name, value)| {
-            (
-                name,
-                hex::encode(Sha256::digest(value)).chars().take(16).collect(),
-            )
-        })
-        .collect();
-    Some(Fingerprint {
+    Some(sources)
+}
+
+/// What is kept of a value.
+fn short(value: &str) -> String {
+    hex::encode(Sha256::digest(value)).chars().take(16).collect()
+}
+
+fn fingerprint(sources: &Sources) -> Fingerprint {
+    let all = items(sources).iter().fold(begun(), |hash, item| with(hash, item));
+    Fingerprint {
         value: hex::encode(all.finalize()),
-        sources,
-    })
+        sources: sources
+            .iter()
+            .map(|(name, value)| (name.clone(), short(value)))
+            .collect(),
+    }
+}
+
+fn items(sources: &Sources) -> Vec<String> {
+    sources
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
+}
+
+fn begun() -> Sha256 {
+    let mut hash = Sha256::new();
+    hash.update(b"hpc-hardware-v1");
+    hash
+}
+
+fn with(mut hash: Sha256, item: &str) -> Sha256 {
+    hash.update(u32::try_from(item.len()).unwrap_or(u32::MAX).to_be_bytes());
+    hash.update(item);
+    hash
+}
+
+/// Whether some of these sources give `value`.
+fn gives(sources: &Sources, value: &str) -> bool {
+    let items = items(sources);
+    items.len() <= MOST && some_give(&begun(), &items, value)
+}
+
+fn some_give(so_far: &Sha256, items: &[String], value: &str) -> bool {
+    let Some((first, rest)) = items.split_first() else {
+        return hex::encode(so_far.clone().finalize()) == value;
+    };
+    some_give(&with(so_far.clone(), first), rest, value) || some_give(so_far, rest, value)
 }
 
 impl Fingerprint {
+    /// Whether both sides have something of one kind; of a registration whose sources are lost the value is enough.
+    fn is_comparable(&self, registered: &Self) -> bool {
+        let mut own = registered.sources.keys().filter(|n| !is_mac(n));
+        let has_mac = |f: &Self| f.sources.keys().any(|n| is_mac(n));
+        registered.sources.is_empty()
+            || own.any(|n| self.sources.contains_key(n))
+            || (has_mac(self) && has_mac(registered))
+    }
+
     /// Names of DMI sources that both sides could read and that differ, or `mac` when no network device is left that
-    /// was there before. Replaced cards are service; another board is another machine. Of a registration whose sources
-    /// are lost the whole value counts.
+    /// was there before and no two DMI values say that it is the same machine. Replaced cards are service; another board
+    /// is another machine. Of a registration whose sources are lost the whole value counts.
     #[must_use]
     pub fn changes_since(&self, registered: &Self) -> Vec<String> {
         if registered.sources.is_empty() {
             let changed = registered.value != self.value;
             return changed.then(|| "fingerprint".to_owned()).into_iter().collect();
         }
-        let mut changed: Vec<String> = registered
+        let both = registered
             .sources
             .iter()
-            .filter(|(name, _)| !name.starts_with("mac."))
-            .filter(|(name, digest)| self.sources.get(*name).is_some_and(|d| d != *digest))
-            .map(|(name, _)| name.clone())
-            .collect();
+            .filter(|(name, _)| !is_mac(name))
+            .filter_map(|(name, digest)| Some((name, digest, self.sources.get(name)? == digest)));
+        let mut changed = Vec::new();
+        let mut proof = BTreeSet::new();
+        for (name, digest, same) in both {
+            if !same {
+                changed.push(name.clone());
+            } else if !SHARED.iter().any(|v| short(v) == *digest) {
+                proof.insert(digest);
+            }
+        }
+        if changed.is_empty() && proof.len() >= PROOF {
+            return changed;
+        }
         let macs = |f: &Self| {
             f.sources
                 .keys()
-                .filter(|n| n.starts_with("mac."))
+                .filter(|n| is_mac(n))
                 .cloned()
                 .collect::<Vec<_>>()
         };
@@ -114,6 +212,10 @@ impl Fingerprint {
         }
         changed
     }
+}
+
+fn is_mac(source: &str) -> bool {
+    source.starts_with("mac.")
 }
 
 fn meaningful(path: &Path) -> Option<String> {
@@ -175,6 +277,11 @@ mod tests {
         roots
     }
 
+    /// What a look finds that can compare something.
+    fn differs(roots: &Roots, registered: &Fingerprint) -> Vec<String> {
+        changes(roots, registered).unwrap()
+    }
+
     #[test]
     fn machines_of_one_image_differ_and_the_same_machine_does_not() {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -211,6 +318,118 @@ mod tests {
                 .unwrap()
                 .changes_since(&one)
                 .is_empty()
+        );
+    }
+
+    fn card(roots: &Roots, name: &str, mac: &str) {
+        let card = roots.sys.join("class/net").join(name);
+        fs::create_dir_all(card.join("device")).unwrap();
+        fs::write(card.join("addr_assign_type"), "0\n").unwrap();
+        fs::write(card.join("address"), mac).unwrap();
+    }
+
+    fn without(roots: &Roots, name: &str) {
+        fs::remove_dir_all(roots.sys.join("class/net").join(name)).unwrap();
+    }
+
+    #[test]
+    fn a_card_that_is_missing_or_has_come_makes_no_other_machine_also_where_the_sources_are_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = machine(dir.path(), "02:00:00:00:00:01\n", Some("AAAA-1\n"));
+        let lost = |known: &Fingerprint| Fingerprint {
+            value: known.value.clone(),
+            sources: BTreeMap::new(),
+        };
+        let one = read(&roots).unwrap();
+        card(&roots, "ib0", "02:00:00:00:00:02\n");
+        let two = read(&roots).unwrap();
+        assert_ne!(one.value, two.value);
+        // It was not there yet when the node was registered.
+        assert!(differs(&roots, &one).is_empty() && differs(&roots, &lost(&one)).is_empty());
+        // Only it is there at this start: nothing can be told where the sources are lost, until the other one has come.
+        without(&roots, "eth0");
+        assert!(differs(&roots, &two).is_empty());
+        assert_eq!(differs(&roots, &one), ["mac"]);
+        assert_eq!(differs(&roots, &lost(&two)), ["fingerprint"]);
+        card(&roots, "eth0", "02:00:00:00:00:01\n");
+        assert!(differs(&roots, &lost(&two)).is_empty());
+        // Another machine has none of them.
+        let other = tempfile::tempdir().unwrap();
+        let other = read(&machine(other.path(), "02:00:00:00:00:03\n", Some("AAAA-2\n"))).unwrap();
+        assert_eq!(differs(&roots, &lost(&other)), ["fingerprint"]);
+        // More than are tried: the value alone counts.
+        for n in 3..=MOST {
+            card(&roots, &format!("eth{n}"), &format!("02:00:00:00:01:{n:02x}\n"));
+        }
+        let all = read(&roots).unwrap();
+        assert_eq!(all.sources.len(), MOST + 1);
+        assert_eq!(differs(&roots, &lost(&one)), ["fingerprint"]);
+        assert!(differs(&roots, &lost(&all)).is_empty());
+    }
+
+    #[test]
+    fn where_two_of_firmwares_own_agree_all_cards_may_be_others_and_elsewhere_one_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let uuid = "03000200-0400-0500-0006-000700080009\n";
+        let roots = machine(dir.path(), "02:00:00:00:00:01\n", Some(uuid));
+        let says = |name: &str, value: &str| {
+            fs::write(roots.sys.join("class/dmi/id").join(name), value).unwrap();
+        };
+        // Of a machine that is registered as it is now, and then gets another card.
+        let moved = |mac: &str| {
+            let registered = read(&roots).unwrap();
+            fs::write(roots.sys.join("class/net/eth0/address"), mac).unwrap();
+            (differs(&roots, &registered), registered)
+        };
+        assert_eq!(moved("02:00:00:00:00:02\n").0, ["mac"], "all boards have that");
+        says("product_serial", "S-1\n");
+        assert_eq!(moved("02:00:00:00:00:03\n").0, ["mac"], "one may be all boards'");
+        says("board_serial", "S-1\n");
+        assert_eq!(moved("02:00:00:00:00:04\n").0, ["mac"], "the same value again");
+        says("chassis_serial", "Chassis Serial Number\n");
+        assert_eq!(moved("02:00:00:00:00:05\n").0, ["mac"], "all chassis have that");
+        says("chassis_serial", "C-1\n");
+        let (found, registered) = moved("02:00:00:00:00:06\n");
+        assert!(found.is_empty(), "{found:?}");
+        says("product_serial", "S-2\n");
+        assert_eq!(differs(&roots, &registered), ["dmi.product_serial", "mac"]);
+
+        let (_dir, roots) = crate::probe::recorded("gpu-node");
+        let registered = read(&roots).unwrap();
+        let macs = |f: &Fingerprint| f.sources.keys().filter(|n| n.starts_with("mac.")).count();
+        assert_eq!(macs(&registered), 1, "{:?}", registered.sources);
+        without(&roots, "ens1f0");
+        assert!(
+            differs(&roots, &registered).is_empty(),
+            "its card has not appeared yet"
+        );
+        card(&roots, "ens9", "02:00:00:00:00:09\n");
+        assert_eq!(differs(&roots, &registered), ["mac"]);
+        card(&roots, "ens1f0", "b8:3f:d2:00:07:01\n");
+        assert!(differs(&roots, &registered).is_empty(), "until it has");
+    }
+
+    #[test]
+    fn a_look_that_can_compare_nothing_finds_nothing_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = machine(dir.path(), "02:00:00:00:00:01\n", None);
+        let registered = read(&roots).unwrap();
+        without(&roots, "eth0");
+        assert_eq!(changes(&roots, &registered), None, "the machine id alone");
+        let by_id = read(&roots).unwrap();
+        assert_eq!(changes(&roots, &by_id), Some(Vec::new()));
+        fs::remove_dir_all(&roots.etc).unwrap();
+        assert_eq!(changes(&roots, &registered), None, "no source at all");
+        card(&roots, "eth1", "02:00:00:00:00:02\n");
+        assert_eq!(changes(&roots, &by_id), None, "of another kind");
+        assert_eq!(changes(&roots, &registered), Some(vec!["mac".to_owned()]));
+        let value_alone = Fingerprint {
+            sources: BTreeMap::new(),
+            ..registered
+        };
+        assert_eq!(
+            changes(&roots, &value_alone),
+            Some(vec!["fingerprint".to_owned()])
         );
     }
 

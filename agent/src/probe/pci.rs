@@ -238,6 +238,10 @@ mod tests {
             }
         );
         assert_eq!((set_aside.driven(), set_aside.all()), (1, 2));
+        // Its driver is loaded after the first look.
+        device(&roots, "0000:01:04.0", "0x1002", "0x030000", Some("amdgpu"));
+        assert_eq!(bus.read(now).unwrap().amd, 2);
+        device(&roots, "0000:01:04.0", "0x1002", "0x030000", None);
         // Fallen off the bus: still expected of its driver.
         fs::remove_dir_all(roots.sys.join("bus/pci/devices/0000:3b:00.0")).unwrap();
         assert_eq!(bus.read(now).unwrap().driven(), 2);

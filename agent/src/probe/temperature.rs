@@ -25,11 +25,15 @@ const CPU_ZONES: [&str; 5] = [
     "acpitz",
 ];
 
-/// Finds the sensors once and keeps them open; looks again when all of them have gone.
+/// Every so many looks the sensors are looked for anew: the driver of a better one may have been loaded since.
+const AFRESH: u32 = 16;
+
+/// Finds the sensors and keeps them open; looks again now and then, and when all of them have gone.
 #[derive(Debug)]
 pub struct TemperatureProbe {
     sys: PathBuf,
     sensors: Option<Vec<Source>>,
+    looks: u32,
 }
 
 impl TemperatureProbe {
@@ -39,12 +43,17 @@ impl TemperatureProbe {
         Self {
             sys: roots.sys.clone(),
             sensors: None,
+            looks: 0,
         }
     }
 
     /// Degrees Celsius of the hottest CPU sensor, rounded; none without a sensor.
     #[must_use]
     pub fn cpu(&mut self) -> Option<i32> {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(AFRESH) {
+            self.sensors = None;
+        }
         let hottest = self
             .sensors
             .get_or_insert_with(|| find(&self.sys))
@@ -122,6 +131,9 @@ mod tests {
         put(&hwmon.join("hwmon1/temp2_input"), "58000\n");
         put(&hwmon.join("hwmon1/temp3_input"), "-273000\n");
         put(&hwmon.join("hwmon1/temp1_max"), "100000\n");
+        // The processor's own driver is loaded after the first look.
+        let seen: Vec<_> = (0..AFRESH).map(|_| probe.cpu()).collect();
+        assert_eq!((seen.first(), seen.last()), (Some(&Some(28)), Some(&Some(62))));
         let mut probe = TemperatureProbe::new(&roots);
         assert_eq!(probe.cpu(), Some(62));
         fs::remove_dir_all(hwmon.join("hwmon1")).unwrap();

@@ -156,14 +156,7 @@ impl Lost {
         now_here: Option<Fingerprint>,
         now: u64,
     ) -> Registration {
-        // What the fingerprint was made of is lost: another one is another machine.
-        let fingerprint = match (&record.hardware_fingerprint, now_here) {
-            (Some(value), Some(here)) if *value != here.value => Some(Fingerprint {
-                value: value.clone(),
-                sources: BTreeMap::new(),
-            }),
-            (_, here) => here,
-        };
+        let fingerprint = registered(record.hardware_fingerprint.as_deref(), now_here);
         Registration {
             node_id: record.node_id.clone(),
             cluster_id: record.cluster_id.clone(),
@@ -189,9 +182,47 @@ impl Lost {
     }
 }
 
+/// The fingerprint that is on record. What it was made of is lost, unless it is what is here: another one, or none yet, may
+/// be another machine.
+fn registered(value: Option<&str>, now_here: Option<Fingerprint>) -> Option<Fingerprint> {
+    match (value, now_here) {
+        (Some(value), Some(here)) if value == here.value => Some(here),
+        (Some(value), _) => Some(Fingerprint {
+            value: value.to_owned(),
+            sources: BTreeMap::new(),
+        }),
+        (None, here) => here,
+    }
+}
+
 /// The token is used up, or the node is on record and lives: perhaps it was this one, before it lost its disk.
 pub(super) fn is_spent(e: &RegisterError) -> bool {
     [Code::TokenUsed, Code::TokenExpired, Code::NodeExists]
         .into_iter()
         .any(|code| e.is_refusal(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_on_record_is_kept_whatever_is_here() {
+        let here = Fingerprint {
+            value: "aa".to_owned(),
+            sources: BTreeMap::from([("mac.1".to_owned(), "1".to_owned())]),
+        };
+        let value_alone = |value: &str| Fingerprint {
+            value: value.to_owned(),
+            sources: BTreeMap::new(),
+        };
+        assert_eq!(registered(Some("aa"), Some(here.clone())), Some(here.clone()));
+        assert_eq!(
+            registered(Some("bb"), Some(here.clone())),
+            Some(value_alone("bb"))
+        );
+        assert_eq!(registered(Some("aa"), None), Some(value_alone("aa")));
+        assert_eq!(registered(None, Some(here.clone())), Some(here));
+        assert_eq!(registered(None, None), None);
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Agent;
+use super::hardware::Hardware;
 use crate::fault;
 use crate::heartbeat::SectionTracker;
 use crate::key::{SharedSigner, promote};
@@ -37,6 +38,8 @@ impl Agent {
         self.peers.sign_with(Arc::clone(&key));
         self.key = key;
         self.registration = registration;
+        // It names the hardware anew.
+        self.hardware = Hardware::new();
         tracing::info!(epoch, key = %self.key.public(), "registered anew: this agent goes on under that registration");
         Ok(())
     }

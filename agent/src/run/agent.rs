@@ -7,6 +7,7 @@ use hpc_schema::report::Tag;
 use tokio::task::JoinHandle;
 
 use super::error::RunError;
+use super::hardware::Hardware;
 use super::keep::Keeper;
 use super::notices::Notices;
 use super::orders::Orders;
@@ -25,7 +26,6 @@ use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
 use crate::patient::Disk;
-use crate::probe::fingerprint;
 use crate::sample::{Adaptive, Sampler, Sources};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, ServiceWish, StateDir, Status};
@@ -84,8 +84,8 @@ pub struct Agent {
     /// When the gateway said how far the chain is.
     pub(super) chain_measured: Option<Instant>,
     pub(super) said: Said,
-    /// Why this is not the machine that was registered.
-    pub(super) hardware: Option<String>,
+    /// Whether this is the machine that was registered.
+    pub(super) hardware: Hardware,
     pub(super) held: Held,
     pub(super) peers: Peers,
     /// What the provider has ordered.
@@ -136,7 +136,6 @@ impl Agent {
         let client = Client::new(config.endpoints.clone(), tls, config.request_timeout)
             .dialing(world.dial.clone())
             .failing_back(timing.fail_back);
-        let hardware = super::identity::hardware(&registration, fingerprint::read(&config.roots));
         let orders = Orders::open(&state, clock.seconds());
         let service = Service::open(&state);
         // What cannot be read is nothing.
@@ -212,7 +211,7 @@ impl Agent {
             identity,
             known,
             status,
-            hardware,
+            hardware: Hardware::new(),
             held: Held::default(),
             peers,
             orders,

@@ -28,6 +28,8 @@ impl Agent {
     pub(super) async fn beat(&mut self) -> Duration {
         self.status.last_attempt_at = Some(self.clock.seconds());
         let out_of_turn = std::mem::take(&mut self.out_of_turn);
+        // Before collectors are asked: a slow one would be waited for.
+        self.reserve_numbers().await;
         self.sample_before_sending().await;
         self.measure_peers().await;
         // A certificate that no longer counts costs no heartbeat: the same one goes out under the next.
@@ -80,6 +82,7 @@ impl Agent {
 
     /// Builds and signs the next heartbeat.
     async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
+        self.reserve_numbers().await;
         self.sampler.gather();
         let held = self.task_files.holdings().held;
         let now = instant();
@@ -195,6 +198,7 @@ impl Agent {
         match result {
             Ok(answer) => {
                 self.status.gateway_latency_us = u64::try_from(answer.latency.as_micros()).ok();
+                self.status.gateway_latency_at = Some(self.clock.seconds());
                 self.gateway_measured = Some(instant());
                 Ok((answer, self.clock.wall()))
             }

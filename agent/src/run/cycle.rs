@@ -72,6 +72,7 @@ impl Agent {
             self.kept();
             self.take_reread();
             self.take_round();
+            self.look_at_hardware();
             self.step_orders();
             let (health, findings) = self.judge();
             if std::mem::take(&mut waited) && now < next_beat && self.changed(health, &findings) {
@@ -106,6 +107,7 @@ impl Agent {
             wake = self.rereading.again_at().map_or(wake, |at| wake.min(at));
             wake = self.service.again_at().map_or(wake, |at| wake.min(at));
             wake = self.orders.again_at().map_or(wake, |at| wake.min(at));
+            wake = self.hardware.again_at().map_or(wake, |at| wake.min(at));
             wake = self.trial.map_or(wake, |until| wake.min(until));
             tokio::select! {
                 biased;
@@ -266,7 +268,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::new(dir.path());
         let begin = || {
-            let sequence = Sequence::open(&state.sequence(), 5, 0).unwrap();
+            let mut sequence = Sequence::open(&state.sequence(), 5, 0).unwrap();
+            let block = sequence.reservation().unwrap().make();
+            sequence.reserved(block).unwrap();
             (sequence, Lock::take(&state).unwrap().unwrap())
         };
         let (mut sequence, lock) = begin();

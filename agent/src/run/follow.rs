@@ -106,6 +106,7 @@ impl Agent {
                 height: chain.height,
                 epoch: chain.epoch,
                 latency_ms: chain.latency_ms,
+                told_at: Some(self.clock.seconds()),
             });
         }
         if response.accepted {

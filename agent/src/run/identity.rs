@@ -1,4 +1,4 @@
-//! Who this node is: its newest certificate, TLS with it, and whether this is the machine that was registered.
+//! Who this node is: its newest certificate, and TLS with it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use rustls::ClientConfig;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::probe::fingerprint::Fingerprint;
 use crate::state::{Registration, StateDir};
 use crate::uplink::{Identity, Known, TlsError, Trust, client_config, newest};
 
@@ -60,21 +59,4 @@ pub(crate) fn tls(
         known: Arc::clone(known),
     };
     client_config(trust, identity, clock)
-}
-
-/// Why this is not the machine that was registered, if it is not.
-pub(super) fn hardware(registration: &Registration, now: Option<Fingerprint>) -> Option<String> {
-    let changes = match (&registration.fingerprint, now) {
-        (Some(before), Some(now)) => now.changes_since(before),
-        _ => Vec::new(),
-    };
-    if changes.is_empty() {
-        return None;
-    }
-    let message = format!(
-        "the hardware is not the one registered ({}); register the node again",
-        changes.join(", ")
-    );
-    tracing::warn!("{message}");
-    Some(message)
 }

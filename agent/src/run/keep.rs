@@ -125,6 +125,11 @@ impl Keeper {
         self.lock().asked.block = Some(block);
     }
 
+    /// How reserving a block has ended, if it has since the last call.
+    pub(super) fn take_block(&self) -> Option<Result<Reserved, SequenceError>> {
+        self.lock().kept.block.take()
+    }
+
     /// Certificate and key, as PEM.
     pub(super) fn certificate(&self, both: Zeroizing<String>) {
         let mut shared = self.lock();

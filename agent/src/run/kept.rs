@@ -1,11 +1,16 @@
 //! What lies in the state directory, as the loop sees it: it waits for no disk longer than it must.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Agent;
 use crate::files::FileError;
+use crate::sequence::{Reserved, SequenceError};
+
+/// A heartbeat waits so long for its number; what is slower is there for the next one.
+const RESERVED: Duration = Duration::from_secs(1);
 
 impl Agent {
     /// Has it written when the loop comes to rest, without waiting for the disk.
@@ -54,13 +59,7 @@ impl Agent {
             self.wish = Some(wish);
         }
         if let Some(end) = kept.block {
-            match self.sequence.reserved(end) {
-                Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
-                Err(e) => self.warn_once(
-                    "sequence",
-                    &format!("no further sequence numbers can be reserved yet: {e}"),
-                ),
-            }
+            self.block_ended(end);
         }
         if let Some(known) = kept.known {
             self.take_known(known);
@@ -73,6 +72,32 @@ impl Agent {
         self.say_kept("report", "the report of a diagnostic", kept.reports);
         self.say_kept("status", "status", kept.status);
         self.say_kept("history", "what was sampled", kept.samples);
+    }
+
+    /// Has the next block of sequence numbers reserved where the present one is used up: at the start, and after a disk has
+    /// failed for long. Another thread waits for the disk.
+    pub(super) async fn reserve_numbers(&mut self) {
+        if !self.sequence.is_used_up() {
+            return;
+        }
+        if let Some(block) = self.sequence.reservation() {
+            self.keeper.block(block);
+        }
+        self.sampler.attend();
+        self.sampler.attended(RESERVED).await;
+        if let Some(end) = self.keeper.take_block() {
+            self.block_ended(end);
+        }
+    }
+
+    fn block_ended(&mut self, end: Result<Reserved, SequenceError>) {
+        match self.sequence.reserved(end) {
+            Ok(()) => self.over("sequence", "sequence numbers can be reserved again"),
+            Err(e) => self.warn_once(
+                "sequence",
+                &format!("no further sequence numbers can be reserved yet: {e}"),
+            ),
+        }
     }
 
     /// How keeping `what` ended, if it did.

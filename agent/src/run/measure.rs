@@ -131,6 +131,13 @@ impl Agent {
         }
     }
 
+    /// Looks whether this is the machine that was registered, where it is time to.
+    pub(super) fn look_at_hardware(&mut self) {
+        let registered = self.registration.fingerprint.as_ref();
+        self.hardware
+            .look(registered, &self.config.roots, self.timing.hardware);
+    }
+
     /// Reads what the task domain has to say; of what cannot be read the last word counts.
     pub(super) fn look_at_tasks(&mut self) {
         let unix = self.clock.seconds();
@@ -184,7 +191,7 @@ impl Agent {
             ordered: self.orders.drained(),
             out: self.service.out(),
             skew_ms: self.status.clock_skew_ms,
-            hardware: self.hardware.as_deref(),
+            hardware: self.hardware.changed(),
             unix,
         };
         let now = instant();

@@ -9,6 +9,7 @@ mod cycle;
 mod diagnose;
 mod error;
 mod follow;
+mod hardware;
 pub(crate) mod identity;
 mod keep;
 mod kept;

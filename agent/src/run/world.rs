@@ -28,6 +28,8 @@ pub struct Timing {
     pub farewell: Duration,
     /// Within this a new version must have a heartbeat accepted.
     pub trial: Duration,
+    /// Between two looks at hardware that is not the one registered: what is late has appeared by then.
+    pub hardware: Duration,
 }
 
 impl Default for Timing {
@@ -42,6 +44,7 @@ impl Default for Timing {
             fail_back: Duration::from_secs(120),
             farewell: Duration::from_millis(2500),
             trial: Duration::from_secs(600),
+            hardware: Duration::from_secs(60),
         }
     }
 }

@@ -63,6 +63,9 @@ pub struct Status {
     /// Round trip of the last heartbeat, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_latency_us: Option<u64>,
+    /// When `gateway_latency_us` was measured, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_latency_at: Option<u64>,
     /// The gateway's clock minus ours, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_skew_ms: Option<i64>,
@@ -155,6 +158,9 @@ pub struct ChainView {
     /// Round trip from the gateway to the chain, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
+    /// When the gateway said so, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_at: Option<u64>,
 }
 
 /// Proof of a heartbeat: its hash stands in the signed report on chain.

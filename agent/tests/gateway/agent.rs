@@ -18,6 +18,7 @@ pub fn quick() -> Timing {
         refused: Duration::from_millis(100),
         fail_back: Duration::from_millis(300),
         farewell: Duration::from_secs(3),
+        hardware: Duration::from_millis(50),
         ..Timing::default()
     }
 }

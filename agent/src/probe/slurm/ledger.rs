@@ -100,6 +100,7 @@ mod tests {
             active: active.to_vec(),
             pending: 0,
             ended: ended.iter().map(|(id, how, end)| (*id, (*how, *end))).collect(),
+            ..Queue::default()
         }
     }
 

@@ -6,6 +6,7 @@ mod client;
 mod control;
 mod hostlist;
 mod ledger;
+mod listed;
 mod node;
 mod queue;
 
@@ -15,6 +16,7 @@ use std::time::Instant;
 pub use by::By;
 pub use control::{Control, Turned, drained_by};
 pub use ledger::{Ended, Ledger};
+pub use listed::LastNode;
 pub use node::SlurmNode;
 pub use queue::Queue;
 
@@ -22,6 +24,7 @@ use super::Roots;
 use super::kept::Kept;
 use super::process::{Processes, command_line};
 use client::Client;
+use listed::Listed;
 
 /// What the administrator says of Slurm here.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -76,22 +79,33 @@ pub enum Answer<T> {
 
 /// State and capacity of this node.
 #[derive(Debug)]
-pub struct NodeProbe(Client);
+pub struct NodeProbe(Client, LastNode);
 
 impl NodeProbe {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(config: SlurmConfig, roots: &Roots) -> Self {
-        Self(Client::new(config, roots, "scontrol"))
+        Self(Client::new(config, roots, "scontrol"), LastNode::default())
+    }
+
+    /// Puts down for others what the controller said last.
+    #[must_use]
+    pub fn telling(self, last: LastNode) -> Self {
+        Self(self.0, last)
     }
 
     /// Asks the controller.
     #[must_use]
     pub fn read(&mut self, now: Instant) -> Answer<SlurmNode> {
-        self.0.ask(now, |tool, name| {
+        let answer = self.0.ask(now, |tool, name| {
             let text = tool.run(&["--oneliner", "--details", "show", "node", name])?;
             Ok(node::parse(&String::from_utf8_lossy(&text), name))
-        })
+        });
+        self.1.set(match &answer {
+            Answer::Said(node) => Some((now, node.clone())),
+            Answer::NotHere | Answer::Silent => None,
+        });
+        answer
     }
 }
 
@@ -104,6 +118,9 @@ pub struct JobsProbe {
     steps: Processes,
     /// Jobs ran here that the controller did not show (`PrivateData=jobs`).
     hidden: bool,
+    /// What is known of the node meanwhile.
+    node: LastNode,
+    listed: Option<Listed>,
 }
 
 impl JobsProbe {
@@ -116,13 +133,34 @@ impl JobsProbe {
             ledger: None,
             steps: Processes::named("slurmstepd"),
             hidden: false,
+            node: LastNode::default(),
+            listed: None,
         }
+    }
+
+    /// Beside who asks for the node's record ([`NodeProbe::telling`]): while this stays the same, the jobs of a large cluster
+    /// are listed less often.
+    #[must_use]
+    pub fn beside(self, node: LastNode) -> Self {
+        Self { node, ..self }
     }
 
     /// Asks the controller; `unix` is the wall clock. While it does not answer, or shows other users' jobs to nobody,
     /// what runs is known from the processes that Slurm keeps beside each job here.
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Answer<SlurmJobs> {
+        let last = self.node.get();
+        let served = self.listed.as_ref().and_then(|l| l.serves(last.as_ref(), now));
+        if let Some(jobs) = served {
+            let ended = self.ledger(unix).ended(unix);
+            return Answer::Said(SlurmJobs {
+                ended: jobs.ended.map(|_| ended),
+                ..jobs
+            });
+        }
+        if last.is_none() && self.listed.as_ref().is_some_and(|l| l.suffices(now)) {
+            return self.without_the_controller(unix);
+        }
         let answer = self.client.ask(now, |tool, name| {
             let mut queue = Queue::default();
             tool.run_lines(&["--noheader", "--all", "--states=all", queue::FORMAT], |line| {
@@ -132,9 +170,15 @@ impl JobsProbe {
         });
         match answer {
             Answer::NotHere => Answer::NotHere,
-            // What jobs ran is not known, and that Slurm is here must outlive slurmd and this process.
-            Answer::Silent => self.processes(unix).map_or(Answer::Silent, Answer::Said),
-            Answer::Said(queue) => Answer::Said(self.follow(queue, unix)),
+            Answer::Silent => self.without_the_controller(unix),
+            Answer::Said(mut queue) => {
+                let (all, middle) = (queue.all, queue.middle_end());
+                let jobs = self.follow(queue, unix);
+                let node = last.as_ref().map(|(_, node)| node);
+                let age = middle.map(|at| unix.saturating_sub(at));
+                self.listed = Some(Listed::new(now, all, node, &jobs, age));
+                Answer::Said(jobs)
+            }
         }
     }
 
@@ -158,6 +202,11 @@ impl JobsProbe {
             active,
             pending: (!self.hidden).then_some(queue.pending),
         }
+    }
+
+    /// What jobs ran is not known, and that Slurm is here must outlive slurmd and this process.
+    fn without_the_controller(&mut self, unix: u64) -> Answer<SlurmJobs> {
+        self.processes(unix).map_or(Answer::Silent, Answer::Said)
     }
 
     /// Without the controller; none if nothing runs here either: then nothing is known.

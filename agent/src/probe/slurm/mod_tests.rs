@@ -246,3 +246,148 @@ fn a_node_without_a_configuration_belongs_to_slurm_while_its_daemon_is_down() {
     };
     assert_eq!(NodeProbe::new(off, &roots).read(now), Answer::NotHere);
 }
+
+/// 5,000 jobs that wait somewhere, one that runs here, some that have ended elsewhere, whom the controller remembers for so
+/// long, and an array whose first job it remembers longer.
+fn large(dir: &Path, unix: u64, remembers: u64) {
+    let mut text: String = (100..5_100)
+        .map(|n| format!("{n}|PENDING|NONE|||(null)\n"))
+        .collect();
+    text += "7|RUNNING|NONE|vm||(null)\n8|PENDING|NONE||vm|(null)\n";
+    text += &format!("9|COMPLETED|{}|other||(null)\n", unix - 30_000);
+    for n in [1, 3, 5, 7, 9] {
+        text += &format!(
+            "{}|COMPLETED|{}|other||(null)\n",
+            10 + n,
+            unix - remembers * n / 10
+        );
+    }
+    fs::write(dir.join("queue.txt"), text).unwrap();
+    let script = format!(
+        "#!/bin/sh\necho x >> {0}/listed; cat {0}/queue.txt\n",
+        dir.display()
+    );
+    crate::stand_in::stand_in(&dir.join("bin/squeue"), &script);
+}
+
+fn lists(dir: &Path) -> usize {
+    fs::read_to_string(dir.join("listed")).map_or(0, |t| t.lines().count())
+}
+
+#[test]
+fn the_jobs_of_a_large_cluster_are_listed_when_something_changes_here_and_now_and_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    configured(&roots);
+    let (start, unix) = (Instant::now(), 1_795_303_803);
+    large(dir.path(), unix, 300);
+    let last = LastNode::default();
+    let mut node = NodeProbe::new(config.clone(), &roots).telling(last.clone());
+    let mut jobs = JobsProbe::new(config, &roots, dir.path().join("jobs.json")).beside(last);
+    // Each minute, as the agent does; what it says, and how often it has listed them.
+    let mut at = |seconds: u64| {
+        let now = start + Duration::from_secs(seconds);
+        drop(node.read(now));
+        let said = match jobs.read(now, unix + seconds) {
+            Answer::Said(said) => Some(said),
+            Answer::Silent => None,
+            Answer::NotHere => panic!(),
+        };
+        if let Some(said) = &said {
+            assert!(said.ended.is_some() && said.active == [7], "{said:?}");
+        }
+        (said.and_then(|s| s.pending), lists(dir.path()))
+    };
+    assert_eq!(at(0), (Some(1), 1));
+    assert_eq!(at(60), (Some(1), 1));
+    assert_eq!(at(120), (Some(1), 2));
+    // The node's record is another one: a job may have begun or ended.
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/slurm");
+    let shows = |name: &str| {
+        let script = format!("#!/bin/sh\ncat {}/{name}\n", fixtures.display());
+        crate::stand_in::stand_in(&dir.path().join("bin/scontrol"), &script);
+    };
+    shows("node-draining-22.05.txt");
+    assert_eq!(at(180), (Some(1), 3));
+    assert_eq!(at(240), (Some(1), 3));
+    // Once the record cannot be had, nothing is left to what was known, and the controller is asked no more often for that.
+    crate::stand_in::stand_in(&dir.path().join("bin/scontrol"), "#!/bin/sh\nexit 1\n");
+    assert_eq!(at(290), (None, 3));
+    assert_eq!(at(350), (Some(1), 4));
+    assert_eq!(at(410), (None, 4));
+    assert_eq!(at(470), (Some(1), 5));
+    // A controller that forgets soon is asked each time: no end may be missed.
+    shows("node-mixed-22.05.txt");
+    large(dir.path(), unix + 800, 90);
+    assert_eq!(at(800), (Some(1), 6));
+    assert_eq!(at(860), (Some(1), 7));
+}
+
+#[test]
+fn no_end_of_a_job_is_missed_on_a_large_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    configured(&roots);
+    let (start, unix) = (Instant::now(), 1_795_303_803);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/slurm");
+    let mixed = fs::read_to_string(fixtures.join("node-mixed-22.05.txt")).unwrap();
+    let shows = |cpus: u32| {
+        let text = mixed.replace("CPUAlloc=1", &format!("CPUAlloc={cpus}"));
+        fs::write(dir.path().join("node.txt"), text).unwrap();
+    };
+    shows(1);
+    let script = format!("#!/bin/sh\ncat {}/node.txt\n", dir.path().display());
+    crate::stand_in::stand_in(&dir.path().join("bin/scontrol"), &script);
+    large(dir.path(), unix, 300);
+    let queue = fs::read_to_string(dir.path().join("queue.txt")).unwrap();
+    let runs = |lines: &str| {
+        let text = queue.replace("7|RUNNING|NONE|vm||(null)\n", lines);
+        fs::write(dir.path().join("queue.txt"), text).unwrap();
+    };
+    let last = LastNode::default();
+    let mut node = NodeProbe::new(config.clone(), &roots).telling(last.clone());
+    let mut jobs = JobsProbe::new(config, &roots, dir.path().join("jobs.json")).beside(last);
+    let mut at = |seconds: u64| {
+        let now = start + Duration::from_secs(seconds);
+        assert!(matches!(node.read(now), Answer::Said(_)));
+        let Answer::Said(said) = jobs.read(now, unix + seconds) else {
+            panic!()
+        };
+        let ended = said.ended.unwrap();
+        assert_eq!((ended.failed, ended.withdrawn, ended.unknown), (0, 0, 0));
+        (said.active, ended.completed, lists(dir.path()))
+    };
+    assert_eq!(at(0), (vec![7], 0, 1));
+    // One that makes room for another of the same size leaves the record as it was: it is found with the next list.
+    let seven = format!("7|COMPLETED|{}|vm||(null)\n", unix + 50);
+    runs(&format!("{seven}8000|RUNNING|NONE|vm||(null)\n"));
+    assert_eq!(at(60), (vec![7], 0, 1));
+    assert_eq!(at(120), (vec![8000], 1, 2));
+    // The record tells of one after which the node is free.
+    shows(0);
+    runs(&format!("{seven}8000|COMPLETED|{}|vm||(null)\n", unix + 170));
+    assert_eq!(at(180), (vec![], 2, 3));
+    assert_eq!(at(240), (vec![], 2, 3));
+}
+
+#[test]
+fn the_jobs_of_a_small_cluster_are_listed_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (roots, config) = site(dir.path());
+    configured(&roots);
+    let script = format!(
+        "#!/bin/sh\necho x >> {}/listed; echo '7|RUNNING|NONE|vm||(null)'\n",
+        dir.path().display()
+    );
+    crate::stand_in::stand_in(&dir.path().join("bin/squeue"), &script);
+    let last = LastNode::default();
+    let mut node = NodeProbe::new(config.clone(), &roots).telling(last.clone());
+    let mut jobs = JobsProbe::new(config, &roots, dir.path().join("jobs.json")).beside(last);
+    let start = Instant::now();
+    for n in 0..3 {
+        let now = start + Duration::from_secs(n * 60);
+        assert!(matches!(node.read(now), Answer::Said(_)));
+        assert!(matches!(jobs.read(now, 1_795_303_803 + n * 60), Answer::Said(_)));
+        assert_eq!(lists(dir.path()), usize::try_from(n).unwrap() + 1);
+    }
+}

@@ -1,7 +1,7 @@
 //! The jobs of this node: lines of `squeue --noheader --all --states=all --format=%A|%T|%e|%N|%n|%Y`.
 //!
 //! Everything the controller remembers is listed and picked from here: `--nodelist` would leave out what waits, and the
-//! controller sends its whole list anyway.
+//! controller sends its whole list anyway ([`super::listed`]).
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,8 @@ use super::hostlist;
 pub(super) const FORMAT: &str = "--format=%A|%T|%e|%N|%n|%Y";
 /// More on one node is not believed.
 const MOST: usize = 4096;
+/// Ends that are looked at to find the middle one.
+const ENDS: usize = 65_536;
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,10 @@ pub struct Queue {
     pub pending: u32,
     /// Jobs that ended here and are still remembered: id → how, UNIX seconds.
     pub ended: BTreeMap<u64, (End, u64)>,
+    /// How many jobs were listed, of all nodes.
+    pub all: usize,
+    /// When those among them ended that have, in UNIX seconds.
+    pub ends: Vec<u64>,
 }
 
 enum Phase {
@@ -43,9 +49,21 @@ enum Phase {
 impl Queue {
     /// Takes one line; what cannot be read, or is another node's, is left out.
     pub fn add(&mut self, line: &[u8], node: &str) {
+        self.all = self.all.saturating_add(1);
         if self.active.len().saturating_add(self.ended.len()) < MOST {
             self.try_add(line, node);
         }
+    }
+
+    /// The middle one of all ends. It is about half as old as what the controller forgets next; the oldest may be older than
+    /// that by far: the first job of an array is kept until all others of it have ended.
+    pub(super) fn middle_end(&mut self) -> Option<u64> {
+        if self.ends.is_empty() {
+            return None;
+        }
+        let middle = self.ends.len() / 2;
+        let (_, at, _) = self.ends.select_nth_unstable(middle);
+        Some(*at)
     }
 
     fn try_add(&mut self, line: &[u8], node: &str) -> Option<()> {
@@ -53,6 +71,12 @@ impl Queue {
         let id: u64 = fields.next()?.parse().ok()?;
         let phase = phase(fields.next()?)?;
         let end = fields.next()?;
+        if matches!(phase, Phase::Ended(_))
+            && self.ends.len() < ENDS
+            && let Ok(at) = end.parse()
+        {
+            self.ends.push(at);
+        }
         let here = |list: Option<&str>| list.is_some_and(|l| hostlist::contains(l, node));
         let (on, required, scheduled) = (here(fields.next()), here(fields.next()), here(fields.next()));
         match phase {
@@ -102,11 +126,11 @@ mod tests {
 
     #[test]
     fn a_recorded_queue_is_read() {
-        let q = read(RECORDED, "vm");
+        let mut q = read(RECORDED, "vm");
         assert_eq!(q.active, [7]);
         assert_eq!(q.pending, 1);
         assert_eq!(
-            q.ended.into_iter().collect::<Vec<_>>(),
+            q.ended.clone().into_iter().collect::<Vec<_>>(),
             [
                 (1, (End::Completed, 1_795_303_666)),
                 (2, (End::Failed, 1_795_303_626)),
@@ -114,7 +138,23 @@ mod tests {
                 (6, (End::Withdrawn, 1_795_303_765)),
             ]
         );
-        assert_eq!(read(RECORDED, "other"), Queue::default());
+        assert_eq!(
+            (q.all, q.ends.len(), q.middle_end()),
+            (RECORDED.lines().count(), 6, Some(1_795_303_765))
+        );
+        assert!(is_empty(&read(RECORDED, "other")));
+    }
+
+    #[test]
+    fn the_middle_end_counts_whatever_the_oldest_is() {
+        assert_eq!(Queue::default().middle_end(), None);
+        let text = "1|COMPLETED|5|a||\n2|FAILED|900|b||\n3|RUNNING|990|a||\n4|COMPLETED|870|a||\n";
+        let mut q = read(text, "a");
+        assert_eq!((q.ends.len(), q.middle_end()), (3, Some(870)));
+    }
+
+    fn is_empty(q: &Queue) -> bool {
+        q.active.is_empty() && q.pending == 0 && q.ended.is_empty()
     }
 
     #[test]
@@ -139,7 +179,8 @@ mod tests {
             "1|COMPLETED|NONE|vm",
             "\u{fffd}|||",
         ] {
-            assert_eq!(read(bad, "vm"), Queue::default(), "{bad}");
+            let q = read(bad, "vm");
+            assert!(is_empty(&q) && q.ends.is_empty(), "{bad}");
         }
         assert_eq!(read("1|RUNNING|NONE|vm", "vm").active, [1]);
     }

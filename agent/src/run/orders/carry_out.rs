@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{Begins, Begun, lane};
 use crate::clock::instant;
-use crate::command::{End, Entry, OrderedDrain, Outcome, Work, boot};
+use crate::command::{End, Entry, OrderedDrain, Outcome, Work, boot, is_another};
 use crate::config::Shutdown;
 use crate::health::OutOfService;
 use crate::helper::Helper;
@@ -161,13 +161,20 @@ impl Agent {
                     let boot = boot(&self.config.roots.proc);
                     // Whether a host was told that has not been down since is not known, and being told twice does it
                     // no harm; one that has been down is not switched off a second time.
-                    if entry.attempts > 0 && boot.is_none() {
-                        let text = "was begun before, and which boot of the host that was cannot be read (/proc/sys/kernel/random/boot_id); look whether it went down, and order it again if not";
-                        return Begun::Ended(Outcome::failed(now, text));
-                    }
-                    if entry.attempts > 0 && entry.boot != boot {
-                        let text = "the host was told to shut down, and is up again";
-                        return Begun::Ended(Outcome::done(now, text));
+                    if entry.attempts > 0 {
+                        let been_down = match (&entry.boot, &boot) {
+                            (Some(before), Some(now)) => is_another(before, now),
+                            (None, Some(_)) => Some(true),
+                            (_, None) => None,
+                        };
+                        if been_down == Some(true) {
+                            let text = "the host was told to shut down, and is up again";
+                            return Begun::Ended(Outcome::done(now, text));
+                        }
+                        if been_down.is_none() {
+                            let text = "was begun before, and whether the host has been down since cannot be read (/proc/sys/kernel/random/boot_id, and /proc/1, which hidepid hides); look whether it went down, and order it again if not";
+                            return Begun::Ended(Outcome::failed(now, text));
+                        }
                     }
                     self.orders.journal.begin_in(&entry.command_id, boot);
                     let helper = Helper::at(&self.config.commands.helper);

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
@@ -40,14 +42,31 @@ impl Collector for Bus {
     }
 }
 
+/// Whether there are adapters for RDMA. A look each few seconds for what most nodes do not have would be too much: who
+/// looks at all ports once a minute tells of those whose driver comes late.
+#[derive(Debug, Clone)]
+pub(super) struct Adapters(Arc<AtomicBool>);
+
+impl Adapters {
+    /// By what the kernel has now.
+    pub(super) fn look(roots: &Roots) -> Self {
+        let any = roots.sys.join("class/infiniband").exists();
+        Self(Arc::new(AtomicBool::new(any)))
+    }
+}
+
 /// Traffic by RDMA. Alone: an adapter's firmware answers.
-pub(super) struct Fabric(FabricProbe);
+pub(super) struct Fabric {
+    probe: FabricProbe,
+    adapters: Adapters,
+}
 
 impl Fabric {
-    /// Where the kernel has such adapters now.
-    pub(super) fn found(roots: &Roots) -> Option<Self> {
-        let any = roots.sys.join("class/infiniband").exists();
-        any.then(|| Self(FabricProbe::new(roots)))
+    pub(super) fn new(roots: &Roots, adapters: Adapters) -> Self {
+        Self {
+            probe: FabricProbe::new(roots),
+            adapters,
+        }
     }
 }
 
@@ -62,7 +81,9 @@ impl Collector for Fabric {
         Duration::from_secs(5)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        vec![Reading::Fabric(self.0.busiest(now))]
+        let any = self.adapters.0.load(Ordering::Relaxed);
+        let read = any.then(|| Reading::Fabric(self.probe.busiest(now)));
+        read.into_iter().collect()
     }
 }
 
@@ -92,14 +113,16 @@ pub(super) struct Sensors {
     roots: Roots,
     energy: EnergyProbe,
     infiniband: InfinibandProbe,
+    adapters: Adapters,
 }
 
 impl Sensors {
-    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
+    pub(super) fn new(roots: &Roots, kept: Kept, adapters: Adapters) -> Self {
         Self {
             roots: roots.clone(),
             energy: EnergyProbe::new(roots),
             infiniband: InfinibandProbe::new(roots, kept),
+            adapters,
         }
     }
 }
@@ -115,11 +138,15 @@ impl Collector for Sensors {
         Duration::from_secs(5)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        let ports = self.infiniband.read(now, unix_seconds());
+        if !ports.is_empty() {
+            self.adapters.0.store(true, Ordering::Relaxed);
+        }
         vec![Reading::Instruments(Instruments {
             sensors: sensors::read(&self.roots),
             power: self.energy.read(now),
             memory_errors: memory_errors::read(&self.roots),
-            ports: self.infiniband.read(now, unix_seconds()),
+            ports,
         })]
     }
 }
@@ -145,5 +172,61 @@ impl Collector for Gpus {
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![Reading::Gpus(self.0.read(now))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::probe::recorded;
+
+    /// Takes what its driver makes out of the tree; puts it back.
+    fn drivers(roots: &Roots, aside: &Path, classes: &[&str], there: bool) {
+        for class in classes {
+            let (in_tree, aside) = (roots.sys.join("class").join(class), aside.join(class));
+            let (from, to) = if there { (aside, in_tree) } else { (in_tree, aside) };
+            fs::rename(from, to).unwrap();
+        }
+    }
+
+    #[test]
+    fn adapters_and_sensors_whose_drivers_come_after_the_start_are_measured() {
+        let (dir, roots) = recorded("gpu-node");
+        let (aside, classes) = (tempfile::tempdir_in(dir.path()).unwrap(), ["infiniband", "hwmon"]);
+        drivers(&roots, aside.path(), &classes, false);
+        let adapters = Adapters::look(&roots);
+        let mut fabric = Fabric::new(&roots, adapters.clone());
+        let mut sensors = Sensors::new(&roots, Kept::from(dir.path().join("ports.json")), adapters);
+        let mut temperature = Temperature::new(&roots);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let instruments = |sensors: &mut Sensors, now| match sensors.collect(now).pop() {
+            Some(Reading::Instruments(i)) => (i.sensors.len(), i.ports.len()),
+            other => panic!("{other:?}"),
+        };
+        assert!(fabric.collect(at(0)).is_empty());
+        assert_eq!(instruments(&mut sensors, at(0)), (0, 0));
+        assert_eq!(temperature.collect(at(0)), [Reading::Temperature(None)]);
+
+        drivers(&roots, aside.path(), &classes, true);
+        // Nobody looks for them with each figure of use.
+        assert!(fabric.collect(at(15)).is_empty());
+        assert_eq!(instruments(&mut sensors, at(60)), (6, 9));
+        assert_eq!(temperature.collect(at(60)), [Reading::Temperature(Some(63))]);
+        assert_eq!(fabric.collect(at(60)), [Reading::Fabric(None)], "the first look");
+        let counter = roots
+            .sys
+            .join("class/infiniband/mlx5_0/ports/1/counters/port_rcv_data");
+        let words: u64 = fs::read_to_string(&counter).unwrap().trim().parse().unwrap();
+        // 100 GB in 10 s of 400 Gbit/s = 20 %.
+        fs::write(&counter, format!("{}\n", words + 25_000_000_000)).unwrap();
+        let busiest = fabric.collect(at(70));
+        assert!(
+            matches!(&busiest[..], [Reading::Fabric(Some(n))] if (n.device.as_str(), n.percent) == ("mlx5_0/1", 20)),
+            "{busiest:?}"
+        );
     }
 }

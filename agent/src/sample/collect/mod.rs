@@ -19,7 +19,7 @@ use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
-use crate::probe::slurm::{Answer, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
+use crate::probe::slurm::{Answer, LastNode, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
 use crate::probe::storage::Storage;
 use crate::probe::{Roots, pci};
 use crate::state::StateDir;
@@ -170,9 +170,10 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         }
     };
     let state = StateDir::new(memory_dir);
-    // A look each few seconds for what most nodes do not have would cost them a wake-up each.
-    let fabric = devices::Fabric::found(roots).map(|f| Box::new(f) as Box<dyn Collector>);
-    let all: Vec<Box<dyn Collector>> = vec![
+    let adapters = devices::Adapters::look(roots);
+    let node = LastNode::default();
+    vec![
+        Box::new(devices::Fabric::new(roots, adapters.clone())),
         Box::new(host::Machine::new(roots)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots)),
@@ -180,12 +181,11 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
         Box::new(devices::Temperature::new(roots)),
-        Box::new(devices::Sensors::new(roots, kept(state.ports()))),
+        Box::new(devices::Sensors::new(roots, kept(state.ports()), adapters)),
         Box::new(devices::Gpus::new(gpu, roots)),
         Box::new(work::Programs::new(roots, slurm)),
-        Box::new(work::Node::new(roots, slurm)),
-        Box::new(work::Jobs::new(roots, slurm, kept(ledger_path(memory_dir)))),
+        Box::new(work::Node::new(roots, slurm, node.clone())),
+        Box::new(work::Jobs::new(roots, slurm, kept(ledger_path(memory_dir)), node)),
         Box::new(work::SiteChecks::new(checks)),
-    ];
-    fabric.into_iter().chain(all).collect()
+    ]
 }

@@ -6,7 +6,7 @@ use crate::probe::Roots;
 use crate::probe::checks::{ChecksConfig, ChecksProbe};
 use crate::probe::kept::Kept;
 use crate::probe::services::ServicesProbe;
-use crate::probe::slurm::{JobsProbe, NodeProbe, SlurmConfig};
+use crate::probe::slurm::{JobsProbe, LastNode, NodeProbe, SlurmConfig};
 use crate::sample::Category;
 
 /// Slurm's programs give up by themselves after eight seconds.
@@ -40,8 +40,8 @@ impl Collector for Programs {
 pub(super) struct Node(NodeProbe);
 
 impl Node {
-    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig) -> Self {
-        Self(NodeProbe::new(slurm.clone(), roots))
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, last: LastNode) -> Self {
+        Self(NodeProbe::new(slurm.clone(), roots).telling(last))
     }
 }
 
@@ -64,8 +64,8 @@ impl Collector for Node {
 pub(super) struct Jobs(JobsProbe);
 
 impl Jobs {
-    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, kept: Kept) -> Self {
-        Self(JobsProbe::new(slurm.clone(), roots, kept))
+    pub(super) fn new(roots: &Roots, slurm: &SlurmConfig, kept: Kept, node: LastNode) -> Self {
+        Self(JobsProbe::new(slurm.clone(), roots, kept).beside(node))
     }
 }
 

@@ -1,0 +1,128 @@
+//! When all jobs of a large cluster are listed anew. The controller sends the jobs of one node to nobody: it sends one job,
+//! one user's, or all (`squeue --nodelist` picks from all of them), and on a large cluster all of them cost it much
+//! (`docs/adr/0030-asking-slurm.md`). The record of one node it looks up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::SlurmJobs;
+use super::node::SlurmNode;
+
+/// From so many jobs on they are listed when something has changed here, and now and then.
+const MANY: usize = 5_000;
+/// An older figure of jobs is none (specification, Job Counts).
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// What the controller said of this node last, for those who would ask it for more.
+#[derive(Debug, Default, Clone)]
+pub struct LastNode(Arc<Mutex<Option<(Instant, SlurmNode)>>>);
+
+impl LastNode {
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, SlurmNode)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it says now; none while it does not answer.
+    pub(super) fn set(&self, said: Option<(Instant, SlurmNode)>) {
+        *self.lock() = said;
+    }
+
+    /// When it was asked, and what it said.
+    pub(super) fn get(&self) -> Option<(Instant, SlurmNode)> {
+        self.lock().clone()
+    }
+}
+
+/// The last list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    at: Instant,
+    /// How many jobs the cluster had.
+    all: usize,
+    /// The node as it was known then, and its jobs; none where these two contradict each other, or the record was not had.
+    known: Option<(SlurmNode, SlurmJobs)>,
+    /// How long it may serve.
+    limit: Duration,
+}
+
+impl Listed {
+    /// `middle`: the age of the middle one of all ends, in seconds; none if no job had ended.
+    pub(super) fn new(
+        at: Instant,
+        all: usize,
+        node: Option<&SlurmNode>,
+        jobs: &SlurmJobs,
+        middle: Option<u64>,
+    ) -> Self {
+        // A job that began or ended between the two is in one of them alone.
+        let fits = |n: &&SlurmNode| jobs.active.is_empty() == (n.cpus_allocated == 0);
+        Self {
+            at,
+            all,
+            known: node.filter(fits).map(|n| (lasting(n), jobs.clone())),
+            // About half of the time for which the controller remembers ends: none is missed.
+            limit: middle.map_or(LONGEST, |seconds| Duration::from_secs(seconds).min(LONGEST)),
+        }
+    }
+
+    /// What it says of now, where that is worth more than another list: the cluster is large, and the node's record, asked
+    /// for since, is the same as then.
+    pub(super) fn serves(&self, last: Option<&(Instant, SlurmNode)>, now: Instant) -> Option<SlurmJobs> {
+        let (then, jobs) = self.known.as_ref()?;
+        let same = last.is_some_and(|(at, node)| *at > self.at && lasting(node) == *then);
+        (same && self.is_younger(self.limit, now)).then(|| jobs.clone())
+    }
+
+    /// Whether another list is too much so soon, also for who does not know the node's record: a controller that does not
+    /// answer that has enough to do.
+    pub(super) fn suffices(&self, now: Instant) -> bool {
+        self.is_younger(LONGEST, now)
+    }
+
+    fn is_younger(&self, limit: Duration, now: Instant) -> bool {
+        self.all >= MANY && now.saturating_duration_since(self.at) < limit
+    }
+}
+
+/// Without what says nothing of the jobs here: that the scheduler has plans comes and goes.
+fn lasting(node: &SlurmNode) -> SlurmNode {
+    SlurmNode {
+        state_text: node.state_text.replace("+PLANNED", ""),
+        ..node.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::parse;
+    use super::*;
+
+    const MIXED: &str = include_str!("../../../fixtures/slurm/node-mixed-22.05.txt");
+
+    #[test]
+    fn a_list_serves_while_the_record_fits_it_and_says_the_same() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(60);
+        let with = |from: &str, to: &str| parse(&MIXED.replace(from, to), "vm").unwrap();
+        let mixed = parse(MIXED, "vm").unwrap();
+        let planned = with("State=MIXED", "State=MIXED+PLANNED");
+        let free = with("CPUAlloc=1", "CPUAlloc=0");
+        let serves = |then: &SlurmNode, active: &[u64], since: &SlurmNode| {
+            let jobs = SlurmJobs {
+                active: active.to_vec(),
+                pending: Some(0),
+                ended: None,
+                since: 0,
+            };
+            let listed = Listed::new(start, MANY, Some(then), &jobs, None);
+            let served = listed.serves(Some(&(later, since.clone())), later);
+            assert!(served.as_ref().is_none_or(|s| *s == jobs));
+            served.is_some()
+        };
+        assert!(serves(&mixed, &[7], &mixed) && serves(&free, &[], &free));
+        assert!(!serves(&mixed, &[7], &free) && !serves(&free, &[], &mixed));
+        assert!(serves(&mixed, &[7], &planned) && serves(&planned, &[7], &mixed));
+        // One of the two is of before or after a job began.
+        assert!(!serves(&mixed, &[], &mixed) && !serves(&free, &[7], &free));
+    }
+}
