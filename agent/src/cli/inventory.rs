@@ -90,8 +90,8 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
         &f.memory,
         |m| json!({"total": m.total, "available": m.available}),
     );
-    row(&mut rows, now, "memory busy %", &f.memory, |m| {
-        json!(m.utilization())
+    row(&mut rows, now, "memory busy %", &f.memory, |_| {
+        json!(f.memory_use(now))
     });
     row(
         &mut rows,

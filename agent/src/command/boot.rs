@@ -12,10 +12,9 @@ const HIDDEN: char = '?';
 #[must_use]
 pub fn boot(proc: &Path) -> Option<String> {
     let id = boot_id(proc)?;
-    Some(match (started(proc, "1"), started(proc, "self")) {
-        (Some(first), _) => format!("{id}/{first}"),
-        (None, Some(ours)) => format!("{id}{HIDDEN}{ours}"),
-        (None, None) => format!("{id}{HIDDEN}"),
+    Some(match started(proc, "1") {
+        Some(first) => format!("{id}/{first}"),
+        None => format!("{id}{HIDDEN}{}", started(proc, "self")?),
     })
 }
 
@@ -26,7 +25,7 @@ pub fn is_another(before: &str, now: &str) -> Option<bool> {
     let kernel = |name: &str| name.split(['/', HIDDEN]).next().unwrap_or_default().to_owned();
     // An earlier version gave the kernel's name alone.
     let hidden = |name: &str| !name.contains('/');
-    if before == now && !now.ends_with(HIDDEN) {
+    if before == now {
         Some(false)
     } else if kernel(before) != kernel(now) {
         Some(true)
@@ -58,7 +57,7 @@ mod tests {
         fs::create_dir_all(proc.path().join("sys/kernel/random")).unwrap();
         fs::create_dir(proc.path().join("1")).unwrap();
         fs::write(proc.path().join("sys/kernel/random/boot_id"), "b-1\n").unwrap();
-        assert_eq!(boot(proc.path()).as_deref(), Some("b-1?"));
+        assert_eq!(boot(proc.path()), None);
         let at = |process: &str, started: u32| {
             let stat = format!("1 (a) b) S 0 1 1 0 -1 4194560 9 9 9 9 3 3 3 3 20 0 1 0 {started} 1 2 3\n");
             fs::create_dir_all(proc.path().join(process)).unwrap();
@@ -85,7 +84,6 @@ mod tests {
             // As an earlier version wrote it.
             ("b-1", "b-1?77", None),
             ("b-1", "b-2?77", Some(true)),
-            ("b-1?", "b-1?", None),
         ] {
             assert_eq!(is_another(before, now), another, "{before} {now}");
         }

@@ -151,9 +151,6 @@ fn own(path: &Path, mode: u32, owner: Option<Owner>) -> Result<Option<String>, F
 /// The kernel gives the counters of energy to root alone; udev's rule has given them to the service's group, and its end
 /// takes nothing back.
 fn udev_back(place: &Place) -> Option<String> {
-    if !place.is_image() {
-        system::forget_rules();
-    }
     let (_, gid) = place.service()?;
     let class = place.at("/sys/class/powercap");
     let counters = names_in(&class)

@@ -111,9 +111,7 @@ impl fmt::Display for Step {
             Self::Program { from, to } => write!(f, "program {} from {}", to.display(), from.display()),
             Self::Replace { path, mode, .. } => write!(f, "file {} {mode:04o}", path.display()),
             Self::Udev => f.write_str("udevadm control --reload; udevadm trigger --subsystem-match=powercap"),
-            Self::UdevBack => {
-                f.write_str("udevadm control --reload; chmod g-r, chgrp root /sys/class/powercap/*/energy_uj")
-            }
+            Self::UdevBack => f.write_str("chmod g-r, chgrp root /sys/class/powercap/*/energy_uj"),
             Self::Systemctl(arguments) => write!(f, "systemctl {}", arguments.join(" ")),
             Self::Disable(units) => write!(f, "systemctl disable --now {}", units.join(" ")),
             Self::RcStop => f.write_str("service virtengine_node_agent onestop"),

@@ -150,13 +150,6 @@ pub(super) fn udev() -> Option<String> {
     })
 }
 
-/// Has udev forget a rule that is gone; it looks by itself as well.
-pub(super) fn forget_rules() {
-    if let Some(path) = find("udevadm", None) {
-        Tool::new(path, QUICK, LIMIT).run(&["control", "--reload"]).ok();
-    }
-}
-
 pub(super) fn systemctl(arguments: &[&str]) -> Result<(), InstallError> {
     run("systemctl", arguments).map(drop)
 }

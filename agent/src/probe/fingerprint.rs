@@ -81,8 +81,9 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
 #[must_use]
 pub fn changes(roots: &Roots, registered: &Fingerprint) -> Option<Vec<String>> {
     let here = sources(roots)?;
-    if registered.sources.is_empty() && gives(&here, &registered.value) {
-        return Some(Vec::new());
+    if registered.sources.is_empty() {
+        let same = fingerprint(&here).value == registered.value || gives(&here, &registered.value);
+        return Some((!same).then(|| "fingerprint".to_owned()).into_iter().collect());
     }
     let here = fingerprint(&here);
     here.is_comparable(registered)
@@ -164,24 +165,17 @@ fn some_give(so_far: &Sha256, items: &[String], value: &str) -> bool {
 }
 
 impl Fingerprint {
-    /// Whether both sides have something of one kind; of a registration whose sources are lost the value is enough.
+    /// Whether both sides have something of one kind.
     fn is_comparable(&self, registered: &Self) -> bool {
         let mut own = registered.sources.keys().filter(|n| !is_mac(n));
         let has_mac = |f: &Self| f.sources.keys().any(|n| is_mac(n));
-        registered.sources.is_empty()
-            || own.any(|n| self.sources.contains_key(n))
-            || (has_mac(self) && has_mac(registered))
+        own.any(|n| self.sources.contains_key(n)) || (has_mac(self) && has_mac(registered))
     }
 
     /// Names of DMI sources that both sides could read and that differ, or `mac` when no network device is left that
     /// was there before and no two DMI values say that it is the same machine. Replaced cards are service; another board
-    /// is another machine. Of a registration whose sources are lost the whole value counts.
-    #[must_use]
-    pub fn changes_since(&self, registered: &Self) -> Vec<String> {
-        if registered.sources.is_empty() {
-            let changed = registered.value != self.value;
-            return changed.then(|| "fingerprint".to_owned()).into_iter().collect();
-        }
+    /// is another machine.
+    fn changes_since(&self, registered: &Self) -> Vec<String> {
         let both = registered
             .sources
             .iter()
@@ -251,17 +245,14 @@ fn normal(address: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
 
     use super::*;
 
     fn machine(dir: &Path, mac: &str, uuid: Option<&str>) -> Roots {
         let roots = Roots::below(dir);
-        let eth = roots.sys.join("class/net/eth0");
-        fs::create_dir_all(eth.join("device")).unwrap();
-        fs::write(eth.join("addr_assign_type"), "0\n").unwrap();
-        fs::write(eth.join("address"), mac).unwrap();
+        card(&roots, "eth0", mac);
         fs::create_dir_all(roots.sys.join("class/net/br0")).unwrap();
         fs::create_dir_all(&roots.etc).unwrap();
         fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
@@ -297,8 +288,8 @@ mod tests {
             value: one.value.clone(),
             sources: BTreeMap::new(),
         };
-        assert_eq!(two.changes_since(&value_alone), ["fingerprint"]);
-        assert!(one.changes_since(&value_alone).is_empty());
+        assert_eq!(differs(&Roots::below(b.path()), &value_alone), ["fingerprint"]);
+        assert!(differs(&Roots::below(a.path()), &value_alone).is_empty());
     }
 
     #[test]
@@ -321,14 +312,16 @@ mod tests {
         );
     }
 
-    fn card(roots: &Roots, name: &str, mac: &str) {
+    /// Plugs a network card in.
+    pub(crate) fn card(roots: &Roots, name: &str, mac: &str) {
         let card = roots.sys.join("class/net").join(name);
         fs::create_dir_all(card.join("device")).unwrap();
         fs::write(card.join("addr_assign_type"), "0\n").unwrap();
         fs::write(card.join("address"), mac).unwrap();
     }
 
-    fn without(roots: &Roots, name: &str) {
+    /// Takes it out.
+    pub(crate) fn without(roots: &Roots, name: &str) {
         fs::remove_dir_all(roots.sys.join("class/net").join(name)).unwrap();
     }
 

@@ -28,8 +28,11 @@ impl Agent {
     pub(super) async fn beat(&mut self) -> Duration {
         self.status.last_attempt_at = Some(self.clock.seconds());
         let out_of_turn = std::mem::take(&mut self.out_of_turn);
-        // Before collectors are asked: a slow one would be waited for.
-        self.reserve_numbers().await;
+        if self.sequence.is_used_up() {
+            // Before collectors are asked: a slow one would be waited for.
+            self.ask_for_numbers();
+            self.sampler.attend();
+        }
         self.sample_before_sending().await;
         self.measure_peers().await;
         // A certificate that no longer counts costs no heartbeat: the same one goes out under the next.
@@ -58,9 +61,7 @@ impl Agent {
         // The first list of peers is measured at once.
         self.measure_peers().await;
         // The disk may be slow or full: better now than when the block has run out.
-        if let Some(block) = self.sequence.reservation() {
-            self.keeper.block(block);
-        }
+        self.ask_for_numbers();
         self.save_status();
         pause
     }

@@ -92,19 +92,9 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::probe::fingerprint::tests::{card, without};
 
     const PAUSE: Duration = Duration::from_secs(60);
-
-    fn card(roots: &Roots, name: &str, mac: &str) {
-        let card = roots.sys.join("class/net").join(name);
-        fs::create_dir_all(card.join("device")).unwrap();
-        fs::write(card.join("addr_assign_type"), "0\n").unwrap();
-        fs::write(card.join("address"), mac).unwrap();
-    }
-
-    fn without(roots: &Roots, name: &str) {
-        fs::remove_dir_all(roots.sys.join("class/net").join(name)).unwrap();
-    }
 
     /// A machine that was registered with its first card, and has started without it.
     fn late() -> (tempfile::TempDir, Roots, Fingerprint) {
@@ -189,11 +179,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_can_compare_nothing_is_made_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let roots = Roots::below(dir.path());
-        card(&roots, "eth0", "02:00:00:00:00:01\n");
-        let registered = fingerprint::read(&roots).unwrap();
-        without(&roots, "eth0");
+        let (_dir, roots, registered) = late();
+        without(&roots, "eth1");
         let mut hardware = Hardware::new();
         for _ in 0..3 {
             look(&mut hardware, &roots, &registered);

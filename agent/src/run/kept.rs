@@ -80,13 +80,18 @@ impl Agent {
         if !self.sequence.is_used_up() {
             return;
         }
-        if let Some(block) = self.sequence.reservation() {
-            self.keeper.block(block);
-        }
+        self.ask_for_numbers();
         self.sampler.attend();
         self.sampler.attended(RESERVED).await;
         if let Some(end) = self.keeper.take_block() {
             self.block_ended(end);
+        }
+    }
+
+    /// Has the next block of sequence numbers reserved, if it is time.
+    pub(super) fn ask_for_numbers(&mut self) {
+        if let Some(block) = self.sequence.reservation() {
+            self.keeper.block(block);
         }
     }
 

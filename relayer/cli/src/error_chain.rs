@@ -128,9 +128,9 @@ impl From<SendError> for Failure {
                 .tx(hash)
                 .height(height),
             SendError::Untold { hash, height } => Self::new(Exit::Unknown, "result_unread", text)
-                .remedy(
-                    "name a node with an index of transactions by --node, and ask it: virtengine query tx",
-                )
+                .remedy(format!(
+                    "ask a node with an index of transactions: virtengine query tx {hash} --node URL"
+                ))
                 .tx(hash)
                 .height(height),
             SendError::NothingSent => Self::new(Exit::Unreachable, "nothing_sent", text)

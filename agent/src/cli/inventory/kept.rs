@@ -59,7 +59,7 @@ pub(super) fn held_by_tasks(dir: Option<&Path>) -> (Held, Value) {
     let source = "tasks.dir, holdings.json";
     let row = |said| told("held by tasks", source, Category::Capacity, said);
     if dir.is_none() {
-        let why = "this node takes no tasks: the configuration has no section tasks";
+        let why = "no section tasks is configured";
         return (Held::default(), row(Err(why.to_owned())));
     }
     match HoldingsFile::new(dir).read() {
@@ -143,7 +143,7 @@ mod tests {
         let (held, row) = held_by_tasks(None);
         assert_eq!((held, &row["value"]), (Held::default(), &Value::Null));
         assert!(
-            row["reason"].as_str().unwrap().contains("takes no tasks"),
+            row["reason"].as_str().unwrap().contains("no section tasks"),
             "{row}"
         );
         let dir = tempfile::tempdir().unwrap();

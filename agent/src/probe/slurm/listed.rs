@@ -9,9 +9,11 @@ use super::SlurmJobs;
 use super::node::SlurmNode;
 
 /// From so many jobs on they are listed when something has changed here, and now and then.
-const MANY: usize = 5_000;
+pub(super) const MANY: usize = 5_000;
 /// An older figure of jobs is none (specification, Job Counts).
 const LONGEST: Duration = Duration::from_secs(120);
+/// So long a list serves: what is taken from it stands until the next round, some 30 s later at the least.
+const SERVES: Duration = Duration::from_secs(90);
 
 /// What the controller said of this node last, for those who would ask it for more.
 #[derive(Debug, Default, Clone)]
@@ -33,12 +35,10 @@ impl LastNode {
     }
 }
 
-/// The last list.
+/// The last list of a large cluster.
 #[derive(Debug)]
 pub(super) struct Listed {
     at: Instant,
-    /// How many jobs the cluster had.
-    all: usize,
     /// The node as it was known then, and its jobs; none where these two contradict each other, or the record was not had.
     known: Option<(SlurmNode, SlurmJobs)>,
     /// How long it may serve.
@@ -47,21 +47,14 @@ pub(super) struct Listed {
 
 impl Listed {
     /// `middle`: the age of the middle one of all ends, in seconds; none if no job had ended.
-    pub(super) fn new(
-        at: Instant,
-        all: usize,
-        node: Option<&SlurmNode>,
-        jobs: &SlurmJobs,
-        middle: Option<u64>,
-    ) -> Self {
+    pub(super) fn new(at: Instant, node: Option<&SlurmNode>, jobs: &SlurmJobs, middle: Option<u64>) -> Self {
         // A job that began or ended between the two is in one of them alone.
         let fits = |n: &&SlurmNode| jobs.active.is_empty() == (n.cpus_allocated == 0);
         Self {
             at,
-            all,
             known: node.filter(fits).map(|n| (lasting(n), jobs.clone())),
             // About half of the time for which the controller remembers ends: none is missed.
-            limit: middle.map_or(LONGEST, |seconds| Duration::from_secs(seconds).min(LONGEST)),
+            limit: middle.map_or(SERVES, |seconds| Duration::from_secs(seconds).min(SERVES)),
         }
     }
 
@@ -80,7 +73,7 @@ impl Listed {
     }
 
     fn is_younger(&self, limit: Duration, now: Instant) -> bool {
-        self.all >= MANY && now.saturating_duration_since(self.at) < limit
+        now.saturating_duration_since(self.at) < limit
     }
 }
 
@@ -114,7 +107,7 @@ mod tests {
                 ended: None,
                 since: 0,
             };
-            let listed = Listed::new(start, MANY, Some(then), &jobs, None);
+            let listed = Listed::new(start, Some(then), &jobs, None);
             let served = listed.serves(Some(&(later, since.clone())), later);
             assert!(served.as_ref().is_none_or(|s| *s == jobs));
             served.is_some()

@@ -176,7 +176,7 @@ impl JobsProbe {
                 let jobs = self.follow(queue, unix);
                 let node = last.as_ref().map(|(_, node)| node);
                 let age = middle.map(|at| unix.saturating_sub(at));
-                self.listed = Some(Listed::new(now, all, node, &jobs, age));
+                self.listed = (all >= listed::MANY).then(|| Listed::new(now, node, &jobs, age));
                 Answer::Said(jobs)
             }
         }

@@ -162,11 +162,8 @@ impl Agent {
                     // Whether a host was told that has not been down since is not known, and being told twice does it
                     // no harm; one that has been down is not switched off a second time.
                     if entry.attempts > 0 {
-                        let been_down = match (&entry.boot, &boot) {
-                            (Some(before), Some(now)) => is_another(before, now),
-                            (None, Some(_)) => Some(true),
-                            (_, None) => None,
-                        };
+                        let both = entry.boot.as_deref().zip(boot.as_deref());
+                        let been_down = both.and_then(|(before, now)| is_another(before, now));
                         if been_down == Some(true) {
                             let text = "the host was told to shut down, and is up again";
                             return Begun::Ended(Outcome::done(now, text));

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Collector, Reading};
@@ -42,31 +40,12 @@ impl Collector for Bus {
     }
 }
 
-/// Whether there are adapters for RDMA. A look each few seconds for what most nodes do not have would be too much: who
-/// looks at all ports once a minute tells of those whose driver comes late.
-#[derive(Debug, Clone)]
-pub(super) struct Adapters(Arc<AtomicBool>);
-
-impl Adapters {
-    /// By what the kernel has now.
-    pub(super) fn look(roots: &Roots) -> Self {
-        let any = roots.sys.join("class/infiniband").exists();
-        Self(Arc::new(AtomicBool::new(any)))
-    }
-}
-
 /// Traffic by RDMA. Alone: an adapter's firmware answers.
-pub(super) struct Fabric {
-    probe: FabricProbe,
-    adapters: Adapters,
-}
+pub(super) struct Fabric(FabricProbe);
 
 impl Fabric {
-    pub(super) fn new(roots: &Roots, adapters: Adapters) -> Self {
-        Self {
-            probe: FabricProbe::new(roots),
-            adapters,
-        }
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self(FabricProbe::new(roots))
     }
 }
 
@@ -81,9 +60,7 @@ impl Collector for Fabric {
         Duration::from_secs(5)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        let any = self.adapters.0.load(Ordering::Relaxed);
-        let read = any.then(|| Reading::Fabric(self.probe.busiest(now)));
-        read.into_iter().collect()
+        vec![Reading::Fabric(self.0.busiest(now))]
     }
 }
 
@@ -113,16 +90,14 @@ pub(super) struct Sensors {
     roots: Roots,
     energy: EnergyProbe,
     infiniband: InfinibandProbe,
-    adapters: Adapters,
 }
 
 impl Sensors {
-    pub(super) fn new(roots: &Roots, kept: Kept, adapters: Adapters) -> Self {
+    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
         Self {
             roots: roots.clone(),
             energy: EnergyProbe::new(roots),
             infiniband: InfinibandProbe::new(roots, kept),
-            adapters,
         }
     }
 }
@@ -138,15 +113,11 @@ impl Collector for Sensors {
         Duration::from_secs(5)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        let ports = self.infiniband.read(now, unix_seconds());
-        if !ports.is_empty() {
-            self.adapters.0.store(true, Ordering::Relaxed);
-        }
         vec![Reading::Instruments(Instruments {
             sensors: sensors::read(&self.roots),
             power: self.energy.read(now),
             memory_errors: memory_errors::read(&self.roots),
-            ports,
+            ports: self.infiniband.read(now, unix_seconds()),
         })]
     }
 }
@@ -197,9 +168,8 @@ mod tests {
         let (dir, roots) = recorded("gpu-node");
         let (aside, classes) = (tempfile::tempdir_in(dir.path()).unwrap(), ["infiniband", "hwmon"]);
         drivers(&roots, aside.path(), &classes, false);
-        let adapters = Adapters::look(&roots);
-        let mut fabric = Fabric::new(&roots, adapters.clone());
-        let mut sensors = Sensors::new(&roots, Kept::from(dir.path().join("ports.json")), adapters);
+        let mut fabric = Fabric::new(&roots);
+        let mut sensors = Sensors::new(&roots, Kept::from(dir.path().join("ports.json")));
         let mut temperature = Temperature::new(&roots);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -207,13 +177,11 @@ mod tests {
             Some(Reading::Instruments(i)) => (i.sensors.len(), i.ports.len()),
             other => panic!("{other:?}"),
         };
-        assert!(fabric.collect(at(0)).is_empty());
+        assert_eq!(fabric.collect(at(0)), [Reading::Fabric(None)]);
         assert_eq!(instruments(&mut sensors, at(0)), (0, 0));
         assert_eq!(temperature.collect(at(0)), [Reading::Temperature(None)]);
 
         drivers(&roots, aside.path(), &classes, true);
-        // Nobody looks for them with each figure of use.
-        assert!(fabric.collect(at(15)).is_empty());
         assert_eq!(instruments(&mut sensors, at(60)), (6, 9));
         assert_eq!(temperature.collect(at(60)), [Reading::Temperature(Some(63))]);
         assert_eq!(fabric.collect(at(60)), [Reading::Fabric(None)], "the first look");

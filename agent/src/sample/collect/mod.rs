@@ -170,10 +170,9 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         }
     };
     let state = StateDir::new(memory_dir);
-    let adapters = devices::Adapters::look(roots);
     let node = LastNode::default();
     vec![
-        Box::new(devices::Fabric::new(roots, adapters.clone())),
+        Box::new(devices::Fabric::new(roots)),
         Box::new(host::Machine::new(roots)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots)),
@@ -181,7 +180,7 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
         Box::new(devices::Temperature::new(roots)),
-        Box::new(devices::Sensors::new(roots, kept(state.ports()), adapters)),
+        Box::new(devices::Sensors::new(roots, kept(state.ports()))),
         Box::new(devices::Gpus::new(gpu, roots)),
         Box::new(work::Programs::new(roots, slurm)),
         Box::new(work::Node::new(roots, slurm, node.clone())),

@@ -53,8 +53,12 @@ impl Admin {
         let mut act = Act::begin(&self.store, by, "registration.approve", target).await?;
         let done = async {
             // Of several with one key the newest: the agent asks with the token that it was given last.
-            let (one, _) = waits(&mut act, whom).await?;
+            let (one, older) = waits(&mut act, whom).await?;
             enrol::approve(act.conn(), one.id, clock::now_ms()).await?;
+            // Else they would wait on, for an approval that they need no more.
+            for registration in &older {
+                enrol::revoke(act.conn(), &registration.jti, clock::now()).await?;
+            }
             Ok::<_, AdminError>(one.public_key.to_base64())
         };
         let done = done.await;

@@ -22,7 +22,7 @@ use crate::registry::{Node, Registry, heard_of};
 use crate::spool::{Accept, Spool};
 use crate::store::{Store, StoreError};
 
-/// For what other gateways have accepted: who waits longer has no answer in time.
+/// For what other gateways have accepted: who waits longer has no answer in time, and is told the number known here.
 const ON_RECORD: Duration = Duration::from_secs(1);
 
 /// A heartbeat with nothing left to object to but its signatures.

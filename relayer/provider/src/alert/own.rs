@@ -290,20 +290,21 @@ mod tests {
         assert!(health.troubles().is_empty());
     }
 
+    /// What is to be told next.
+    async fn next(store: &Store) -> Option<outbox::Message> {
+        let site = Site {
+            chain_id: "c".into(),
+            contract: "k".into(),
+        };
+        let next = outbox::next(store, "webhook-1", Kind::Webhook, &site, 0);
+        next.await.unwrap()
+    }
+
     #[tokio::test]
     async fn a_trouble_is_told_once_however_often_it_is_seen_and_its_end_once() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
         let health = Health::default();
-        let site = Site {
-            chain_id: "c".into(),
-            contract: "k".into(),
-        };
-        let next = async || {
-            outbox::next(&store, "webhook-1", Kind::Webhook, &site, 0)
-                .await
-                .unwrap()
-        };
         health.raise_of("insufficient_funds", "relayer", "send tokens to wasm1a");
         let mut written = Written::new(Whose::Alone);
         let (mut messages, mut now) = (Vec::new(), 1_000);
@@ -316,9 +317,9 @@ mod tests {
                 written = Written::new(Whose::Alone); // a restart
             }
             written.update(&store, &health.troubles(), now).await.unwrap();
-            while let Some(message) = next().await {
+            while let Some(message) = next(&store).await {
                 assert_eq!(
-                    next().await.as_ref(),
+                    next(&store).await.as_ref(),
                     Some(&message),
                     "the same until it is delivered"
                 );
@@ -344,15 +345,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
         let (health, metrics) = (Health::default(), Metrics::default());
-        let site = Site {
-            chain_id: "c".into(),
-            contract: "k".into(),
-        };
-        let next = async || {
-            outbox::next(&store, "webhook-1", Kind::Webhook, &site, 0)
-                .await
-                .unwrap()
-        };
         let alerts = Alerts::default();
         assert_eq!(alerts.unsettled_after.as_secs(), 300);
         let mut written = Written::new(Whose::Alone);
@@ -364,7 +356,7 @@ mod tests {
             look(&alerts, &metrics, &health);
             assert!(health.readiness().ready, "heartbeats are taken all the same");
             written.update(&store, &health.troubles(), now).await.unwrap();
-            while let Some(message) = next().await {
+            while let Some(message) = next(&store).await {
                 outbox::delivered(&store, "webhook-1", &message.id).await.unwrap();
                 let body: serde_json::Value = serde_json::from_str(&message.body).unwrap();
                 assert_eq!(

@@ -163,7 +163,9 @@ impl Unindexed {
                 );
             }
         }
-        if any {
+        // A first answer says nothing of the others.
+        let heard = |s: &Seen| s.head.is_some() || s.failure.is_some() || s.gone || s.foreign.is_some();
+        if any && seen.iter().all(heard) {
             let what = "what chain.rpc names keeps no index of transactions, how one ended is seen at its timeout height \
                         alone: set indexer = \"kv\" under [tx_index] in the config.toml of one of its nodes, or add an \
                         endpoint that keeps one";

@@ -13,8 +13,8 @@ use crate::db::{Pool, Transaction};
 use crate::home;
 
 /// What is held by every transaction: alone, or beside others of its kind. The lock's number says nothing.
-const ALONE: &str = "BEGIN; SELECT pg_advisory_xact_lock(8251022001)";
-const BESIDE: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8251022001)";
+const ALONE: &str = "SELECT pg_advisory_xact_lock(8251022001)";
+const BESIDE: &str = "SELECT pg_advisory_xact_lock_shared(8251022001)";
 /// Where the migrations' triggers tell of decisions and tasks.
 const CHANNEL: &str = "virtengine_gateways";
 /// After the listener was cut off it comes back after so long.
@@ -125,18 +125,18 @@ pub(super) fn options(url: &str, password_file: Option<&Path>) -> Result<PgConne
 }
 
 pub(super) async fn begin(pool: &PgPool) -> Result<Transaction, StoreError> {
-    begin_with(pool.clone(), ALONE).await
+    begin_with(pool, ALONE).await
 }
 
 pub(super) async fn begin_beside(pool: &PgPool) -> Result<Transaction, StoreError> {
-    begin_with(pool.clone(), BESIDE).await
+    begin_with(pool, BESIDE).await
 }
 
-/// In a task of its own: who gives up while the lock is waited for would otherwise leave it, once it comes, with a connection
-/// that nobody uses. So it comes to a transaction that is dropped.
-async fn begin_with(pool: PgPool, statement: &'static str) -> Result<Transaction, StoreError> {
-    let begun = tokio::spawn(async move { pool.begin_with(statement).await });
-    let tx = begun.await.map_err(|_| StoreError::Stopped)??;
+/// The lock is asked for within a transaction that is begun: whoever gives up while it is waited for, or does not get it in time,
+/// drops one that is rolled back, and leaves no connection behind that holds it or takes no statement any more.
+async fn begin_with(pool: &PgPool, lock: &'static str) -> Result<Transaction, StoreError> {
+    let mut tx = pool.begin().await?;
+    sqlx::raw_sql(lock).execute(&mut *tx).await?;
     Ok(Transaction::postgres(tx))
 }
 

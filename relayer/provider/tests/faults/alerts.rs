@@ -184,9 +184,8 @@ async fn an_alert_is_delivered_once_grouped_and_resolved_once_whatever_receiver_
     );
 }
 
-#[tokio::test]
-async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
-    let hook = Receiver::start(Mode::Takes).await;
+/// A scene whose alerts go to this receiver, once its daemon starts.
+async fn told_at(hook: &Receiver) -> Scene {
     let mut scene = Scene::prepare(Setting::default()).await;
     scene.site.stop_daemon().await;
     scene.config.alerts = Alerts {
@@ -194,6 +193,13 @@ async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
         webhooks: vec![webhook(&scene.site, hook.url())],
         ..Alerts::default()
     };
+    scene
+}
+
+#[tokio::test]
+async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
+    let hook = Receiver::start(Mode::Takes).await;
+    let mut scene = told_at(&hook).await;
     scene.site.start_with(scene.config.clone()).await;
     let told = |status: &str| {
         let of = |g: &&Got| g.body["name"] == "store_failing" && g.body["status"] == status;
@@ -216,15 +222,9 @@ async fn receivers_are_told_of_a_store_that_fails_past_it_and_of_its_end() {
 #[tokio::test]
 async fn reports_that_wait_for_too_long_are_an_alert_that_is_resolved_once_when_they_are_settled() {
     let hook = Receiver::start(Mode::Takes).await;
-    let mut scene = Scene::prepare(Setting::default()).await;
-    scene.site.stop_daemon().await;
-    scene.config.alerts = Alerts {
-        group_wait: Span::seconds(1),
-        // Less than a configuration may say, so that nobody waits for a minute.
-        unsettled_after: Span::seconds(20),
-        webhooks: vec![webhook(&scene.site, hook.url())],
-        ..Alerts::default()
-    };
+    let mut scene = told_at(&hook).await;
+    // Less than a configuration may say, so that nobody waits for a minute.
+    scene.config.alerts.unsettled_after = Span::seconds(20);
     scene.site.start_with(scene.config.clone()).await;
     scene.enrol().await;
     let told = |status: &str| {
@@ -256,13 +256,7 @@ async fn reports_that_wait_for_too_long_are_an_alert_that_is_resolved_once_when_
 #[tokio::test]
 async fn a_message_that_its_receiver_never_takes_is_dropped_and_what_comes_after_it_arrives() {
     let hook = Receiver::start(Mode::RefusesFirst).await;
-    let mut scene = Scene::prepare(Setting::default()).await;
-    scene.site.stop_daemon().await;
-    scene.config.alerts = Alerts {
-        group_wait: Span::seconds(1),
-        webhooks: vec![webhook(&scene.site, hook.url())],
-        ..Alerts::default()
-    };
+    let mut scene = told_at(&hook).await;
     // A trusted CA that has ended: an alert from the beginning.
     let (past, _) = Ca::create(clock::now().minus(11 * 365 * 86_400), [9; 16]).unwrap();
     let trusted = scene.site.home().join("ca/trusted");

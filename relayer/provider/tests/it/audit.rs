@@ -12,6 +12,7 @@ use virtengine_provider::store::Store;
 use crate::admin::{credential, id, request};
 use crate::agent::{Agent, client, post};
 use crate::site::{Site, cluster, eventually, run};
+use crate::tasks::INSTALL;
 use crate::tokens::{join_body, join_token};
 
 fn log(site: &Site) -> Vec<Value> {
@@ -168,17 +169,8 @@ async fn wait_for_approval(site: &Site) -> [String; 2] {
         let body = join_body(&Agent::new(node), &join);
         assert_eq!(post(&open, site, REGISTER_PATH, &body).await.status(), 202);
     }
-    let install = [
-        "task",
-        "submit",
-        "node-0001",
-        "--type",
-        "node.prerequisites_install",
-        "--params",
-        r#"{"packages":["qemu-utils"]}"#,
-    ];
     [0; 2].map(|_| {
-        let (out, err, code) = site.run(&install);
+        let (out, err, code) = site.run(&INSTALL);
         assert_eq!(code, 0, "{err}");
         out.trim().to_owned()
     })

@@ -208,6 +208,12 @@ impl Site {
     pub(crate) async fn start() -> Self {
         let mut site = Self::prepare().await;
         site.start_daemon().await;
+        // Until it has read the chain once, a node that it does not know is told to come again.
+        eventually("the chain was read", async || {
+            let (_, said) = site.ops("/readyz").await;
+            !said.contains("\"starting\"") && !said.contains("\"not_synced\"")
+        })
+        .await;
         site
     }
 

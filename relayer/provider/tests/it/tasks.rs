@@ -24,6 +24,17 @@ use crate::admin;
 use crate::agent::{Agent, problem};
 use crate::site::{CHAIN_ID, Site, cluster};
 
+/// Submits a task that waits for approval.
+pub(crate) const INSTALL: [&str; 7] = [
+    "task",
+    "submit",
+    "node-0001",
+    "--type",
+    "node.prerequisites_install",
+    "--params",
+    r#"{"packages":["qemu-utils"]}"#,
+];
+
 const PROBE: [&str; 5] = ["task", "submit", "node-0001", "--type", "diag.health_probe"];
 
 fn submit(site: &Site, more: &[&str]) -> String {
@@ -412,16 +423,7 @@ async fn a_task_is_taken_back_by_a_signed_word_and_one_that_needs_approval_waits
     assert_eq!(send(&agent, &client, &site, &id, &result).await.status(), 200);
     assert_eq!(show(&site, &id)["state"], "cancelled");
     // Approval.
-    let install = [
-        "task",
-        "submit",
-        "node-0001",
-        "--type",
-        "node.prerequisites_install",
-        "--params",
-        r#"{"packages":["qemu-utils"]}"#,
-    ];
-    let (out, err, code) = site.run(&install);
+    let (out, err, code) = site.run(&INSTALL);
     assert_eq!(code, 0, "{err}");
     let id = out.trim();
     assert!(wait(&agent, &client, &site, 1).await.is_none());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use virtengine_provider::audit::{self, Actor, Entry};
+use virtengine_provider::db;
 use virtengine_provider::store::{Store, StoreError};
 
 use crate::site::Site;
@@ -136,4 +137,30 @@ async fn a_decision_of_one_gateway_is_heard_by_the_other() {
         }
     });
     heard.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_lock_in_vain_leaves_no_connection_that_takes_nothing_any_more() {
+    let (_site, one, other) = two().await;
+    let mut held = one.begin().await.unwrap();
+    let waits = tokio::spawn({
+        let other = other.clone();
+        async move { other.begin().await.map(drop) }
+    });
+    // A session that says nothing is ended.
+    while !waits.is_finished() {
+        db::query("SELECT 1").execute(&mut *held).await.unwrap();
+        sleep(Duration::from_millis(500)).await;
+    }
+    assert!(waits.await.unwrap().is_err(), "it waited for as long as it may");
+    held.rollback().await.unwrap();
+    // As often as there are connections, and more.
+    for _ in 0..20 {
+        let mut tx = timeout(Duration::from_secs(5), other.begin())
+            .await
+            .unwrap()
+            .unwrap();
+        db::query("SELECT 1").execute(&mut *tx).await.unwrap();
+        tx.rollback().await.unwrap();
+    }
 }

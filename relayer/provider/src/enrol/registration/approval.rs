@@ -3,7 +3,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
 use hpc_schema::time::UnixSeconds;
 
-use super::super::tokens::TokenState;
+use super::super::tokens::{self, TokenState};
 use super::row::Registration;
 use crate::db::{self, Conn, Pool, Row};
 use crate::identity::Claims;
@@ -13,7 +13,7 @@ use crate::store::{StoreError, int, opt_uint, uint};
 /// Registrations of one node that are looked at: as many as one can tell apart.
 const NAMESAKES: i64 = 16;
 
-/// What a key is told that the operator has refused.
+/// What a key is told that the operator has refused. It stands in the store and is looked for there: these words never change.
 pub const REJECTED: &str = "the operator has refused this key for this node";
 
 /// Who is meant of those that wait for approval.
@@ -69,9 +69,10 @@ pub async fn held_of(
     let key = whom.public_key.map_or("", |_| " AND r.public_key = ?");
     let mut query = db::query(format!(
         "SELECT r.*, t.revoked_at_s, t.expires_at_s FROM registration r JOIN token t ON t.jti = r.jti
-         WHERE r.held = 1 AND r.state IN ('queued', 'refused') AND r.node_id = ?{cluster}{key}
+         WHERE (r.held = 1 OR t.expires_at_s <= ?) AND r.state IN ('queued', 'refused') AND r.node_id = ?{cluster}{key}
          ORDER BY t.revoked_at_s IS NOT NULL, t.expires_at_s <= ?, r.id LIMIT ?"
     ))
+    .bind(int(now.0))
     .bind(whom.node_id.as_str());
     if let Some(cluster) = whom.cluster_id {
         query = query.bind(cluster.as_str());
@@ -114,23 +115,10 @@ pub async fn approve(conn: &mut Conn, id: u64, now_ms: u64) -> Result<(), StoreE
 /// # Errors
 /// If the store fails.
 pub async fn reject(conn: &mut Conn, registration: &Registration, now_ms: u64) -> Result<(), StoreError> {
-    db::query("UPDATE token SET revoked_at_s = ? WHERE jti = ? AND revoked_at_s IS NULL")
-        .bind(int(now_ms / 1000))
-        .bind(&registration.jti)
-        .execute(&mut *conn)
-        .await?;
-    db::query(
-        "UPDATE registration SET state = 'refused', code = ?,
-         detail = ?, updated_at = ?
-         WHERE id = ? AND held = 1 AND state = 'queued'",
-    )
-    .bind(i64::from(Code::TokenInvalid.number()))
-    .bind(REJECTED)
-    .bind(int(now_ms))
-    .bind(int(registration.id))
-    .execute(conn)
-    .await?;
-    Ok(())
+    // First: what waits when its token is taken back ends with other words.
+    super::batch::refused(conn, registration.id, Code::TokenInvalid, REJECTED, now_ms).await?;
+    let now = UnixSeconds(now_ms / 1000);
+    tokens::revoke(conn, &registration.jti, now).await.map(drop)
 }
 
 /// Whether the operator has refused this key for this node: no other join token lets it in.

@@ -87,7 +87,11 @@ mod tests {
             (Joined::Revoked, Code::TokenInvalid, "has been revoked"),
             (Joined::Expired, Code::TokenExpired, "has expired"),
             (Joined::NoUsesLeft, Code::TokenUsed, "as many nodes"),
-            (Joined::Rejected, Code::TokenInvalid, REJECTED),
+            (
+                Joined::Rejected,
+                Code::TokenInvalid,
+                "the operator has refused this key for this node",
+            ),
             (Joined::OutOfRange, Code::NotAuthorized, "this address"),
         ] {
             let failure = use_of(joined).unwrap_err();

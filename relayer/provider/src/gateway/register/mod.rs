@@ -50,11 +50,13 @@ pub(super) async fn register(
         join,
         quoted,
     } = check(&gateway, &request, now)?;
+    if join.is_some() {
+        not_another(&gateway, &claims)?;
+    }
     let mut tx = gateway.store.begin().await?;
     let held = match &join {
         None => false,
         Some(join) => {
-            not_another(&gateway, &claims)?;
             let joined = enrol::join(&mut tx, join, &claims, connection.ip(), now).await?;
             use_of(joined)?
         }

@@ -103,7 +103,10 @@ impl Driver {
                         self.report_taken(&node);
                     }
                 }
-                return;
+                if matches!(end, End::Included(_)) {
+                    return;
+                }
+                Some(Verdict::OutOfGas)
             }
             End::Failed(i) => Some(code::of_abci(&i.codespace, i.code, &i.log)),
             End::Expired { .. } => self.refusal.clone(),
@@ -178,7 +181,7 @@ impl Driver {
                     self.refused(duty, &verdict, bytes);
                 }
             }
-            End::Consumed { .. } if duty.is_some() => {}
+            End::Consumed { .. } if duty.is_some() => self.backoff_until = clock::now_ms() + BACKOFF_MS,
             End::Consumed { .. } if took => {
                 self.sizing.included(bytes);
                 self.clear_alarms();
