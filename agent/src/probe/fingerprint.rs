@@ -75,7 +75,7 @@ pub fn read(roots: &Roots) -> Option<Fingerprint> {
 }
 
 /// What tells this machine from the one that was `registered`, as far as this look shows
-/// ([`Fingerprint::changes_since`]); none where it shows nothing that could be compared. Where the registered sources are
+/// (`Fingerprint::changes_since`); none where it shows nothing that could be compared. Where the registered sources are
 /// lost, it is this machine if some of those here give the registered value: a card may have come since, or its driver have
 /// been late then.
 #[must_use]
