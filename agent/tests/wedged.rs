@@ -1,5 +1,5 @@
-//! A dead file server and a wedged driver beside a running agent: a FUSE mount whose server never answers, a GPU probe
-//! that is stopped in its library.
+//! A dead file server, a slow disk and a wedged driver beside a running agent: a FUSE mount whose server never answers,
+//! another one whose `fsync` takes its time, a GPU probe that is stopped in its library.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 )]
 
 mod gateway;
+mod slow;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,10 +19,13 @@ use std::process::{Command as Blocking, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Home, order, read, stand_in};
+use hpc_schema::command::AcknowledgementStatus;
 use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, JobId};
 use hpc_schema::registry::JobIds;
+use slow::SlowDisk;
 use tokio::process::{Child, Command};
+use virtengine_node_agent::state::Status;
 
 /// As `squeue` lists it here: id, state, end, nodes, required nodes, scheduled nodes.
 const JOB: &str = "7|RUNNING|0|node042||(null)";
@@ -108,11 +112,16 @@ fn thaw(mut fuse: &File) {
 }
 
 fn start_with(fuse: &File, config: &Path, frozen: &Path) -> Child {
+    mounting(fuse, config, frozen, "")
+}
+
+/// `input` says where its standard input comes from, if not from the device.
+fn mounting(fuse: &File, config: &Path, frozen: &Path, input: &str) -> Child {
     let root = rustix::process::geteuid().is_root();
     let mount = "mount -i -t fuse -o fd=0,rootmode=40000,user_id=0,group_id=0 frozen \"$0\" && exec \"$1\" run --config \"$2\"";
     Command::new("unshare")
         .args(if root { &["-m"][..] } else { &["-rm"][..] })
-        .args(["sh", "-c", mount])
+        .args(["sh", "-c", &format!("{mount} {input}")])
         .args([frozen, Path::new(AGENT), config])
         .stdin(Stdio::from(fuse.try_clone().unwrap()))
         .stdout(Stdio::null())
@@ -656,4 +665,131 @@ async fn a_folder_of_tasks_that_hangs_delays_no_heartbeat_and_what_tasks_hold_st
     let end = tokio::time::timeout(Duration::from_secs(20), agent.wait()).await;
     assert_eq!(end.expect("a start is bounded").unwrap().code(), Some(1));
     assert!(log().contains("tasks.dir"), "{}", log());
+}
+
+/// An agent whose state directory lies on a slow disk.
+struct OnSlowDisk {
+    gateway: Gateway,
+    home: Home,
+    config: PathBuf,
+    disk: SlowDisk,
+}
+
+impl OnSlowDisk {
+    /// One that has sent its first heartbeat while the disk was quick, and comes to rest.
+    async fn start() -> (Self, Child) {
+        let gateway = Gateway::start().await;
+        gateway.behaviour().next_heartbeat_seconds = 10;
+        let home = Home::new();
+        home.calm();
+        let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+        std::fs::create_dir(home.path("state")).unwrap();
+        let site = Self {
+            gateway,
+            home,
+            config,
+            disk: SlowDisk::new(),
+        };
+        let agent = site.run();
+        let kept = || site.status().is_some_and(|s| s.accepted > 0);
+        until("a heartbeat and its status", Duration::from_secs(60), kept).await;
+        (site, agent)
+    }
+
+    /// Whoever ends this process ends its disk: nobody waits for that then.
+    fn run(&self) -> Child {
+        let fuse = device();
+        let agent = mounting(&fuse, &self.config, &self.home.path("state"), "</dev/null");
+        self.disk.serve(fuse);
+        agent
+    }
+
+    fn status(&self) -> Option<Status> {
+        serde_json::from_str(&self.disk.read("status.json")?).ok()
+    }
+
+    fn log(&self) -> String {
+        read(&self.home.path("state.log"))
+    }
+
+    /// What the gateway wants from here on.
+    fn wants_plain_job_ids(&self) {
+        self.gateway.behaviour().config_updates = Some(ConfigUpdates {
+            job_ids: Some(JobIds::Plain),
+            ..ConfigUpdates::default()
+        });
+    }
+
+    async fn until_kept_plain(&self) {
+        let plain = || {
+            let kept = self.disk.read("registration.json");
+            kept.is_some_and(|text| text.contains("plain"))
+        };
+        until("the setting of job ids", Duration::from_secs(60), plain).await;
+    }
+
+    /// SIGTERM: a last heartbeat, and exit 0 in time.
+    async fn ends_well(&self, mut agent: Child) {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(agent.id().unwrap()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let end = tokio::time::timeout(Duration::from_secs(5), agent.wait()).await;
+        let code = end.expect("within five seconds").unwrap().code();
+        assert_eq!(code, Some(0), "{}", self.log());
+        assert_eq!(self.gateway.last().health.status, HealthStatus::Offline);
+    }
+}
+
+#[tokio::test]
+async fn the_end_begins_nothing_that_it_would_have_to_wait_for_on_a_slow_disk_and_leaves_no_gap() {
+    let (site, agent) = OnSlowDisk::start().await;
+    site.disk.takes(Duration::from_secs(20));
+    let before = site.disk.syncs();
+    // The answer to the last heartbeat brings what must be kept.
+    let health = order("d1", "run_diagnostic", r#"{"name":"health"}"#);
+    site.gateway.behaviour().commands.push(health);
+    site.wants_plain_job_ids();
+    site.ends_well(agent).await;
+    assert_eq!(site.disk.syncs(), before, "{}", site.log());
+    let last = site.gateway.seen().sequences.last().copied();
+    let kept = site.status().unwrap();
+    assert!(kept.stopped_at.is_some());
+    assert_eq!(Some(kept.sequence), last);
+    assert!(kept.orders.is_empty(), "not taken: {:?}", kept.orders);
+
+    // It is told again, to a quicker one.
+    site.disk.takes(Duration::ZERO);
+    let agent = site.run();
+    site.gateway
+        .until("the outcome of the order", |s| {
+            s.acknowledgements
+                .iter()
+                .any(|a| a.command_id == "d1" && a.status == AcknowledgementStatus::Done)
+        })
+        .await;
+    site.until_kept_plain().await;
+    let numbers = site.gateway.seen().sequences.clone();
+    assert!(numbers.windows(2).all(|w| w[0] + 1 == w[1]), "{numbers:?}");
+    stop(agent, &site.config).await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_what_a_slow_disk_has_begun_and_no_number_is_used_again() {
+    let (site, agent) = OnSlowDisk::start().await;
+    site.disk.takes(Duration::from_secs(2));
+    let before = site.disk.syncs();
+    site.wants_plain_job_ids();
+    let writes = || site.disk.syncs() > before;
+    until("a write that waits", Duration::from_secs(60), writes).await;
+    site.ends_well(agent).await;
+    let log = site.log();
+    assert!(log.contains("its last words are not kept"), "{log}");
+
+    site.disk.takes(Duration::ZERO);
+    let count = site.gateway.seen().heartbeats.len();
+    let agent = site.run();
+    site.gateway.until_heartbeats(count + 2).await;
+    site.until_kept_plain().await;
+    let numbers = site.gateway.seen().sequences.clone();
+    assert!(numbers.windows(2).all(|w| w[0] < w[1]), "{numbers:?}");
+    stop(agent, &site.config).await;
 }

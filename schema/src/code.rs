@@ -93,11 +93,11 @@ codes! {
     /// The operator has disabled the node at the gateway.
     NodeDisabled = 21, "node_disabled", "ask the operator: virtengine-provider node enable";
     /// The registration token has expired.
-    TokenExpired = 22, "token_expired", "create a new token: virtengine-provider node-token create";
+    TokenExpired = 22, "token_expired", "create a new token: virtengine-provider node-token create, or node-token join for a join token";
     /// The registration token was used with another key or CSR.
-    TokenUsed = 23, "token_used", "create a new token: virtengine-provider node-token create";
+    TokenUsed = 23, "token_used", "create a new token: virtengine-provider node-token create, or node-token join for a join token";
     /// The registration token is malformed, revoked or not ours.
-    TokenInvalid = 24, "token_invalid", "create a new token: virtengine-provider node-token create";
+    TokenInvalid = 24, "token_invalid", "create a new token: virtengine-provider node-token create, or node-token join for a join token";
     /// The task's time is over.
     TaskExpired = 25, "task_expired", "submit the task again";
     /// A task or command is not signed by the cluster's task key.

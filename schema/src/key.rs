@@ -102,8 +102,9 @@ impl AgentKey {
     }
 }
 
-/// A key as the contract has it on record: that it is a point was checked when it was registered. Working that out again
-/// costs as much as all else of an answer with a hundred nodes.
+/// A key as the contract has it on record, or a gateway tells it from there: that it is a point was checked when it was
+/// registered. Working that out again costs as much as all else of an answer with a hundred nodes; nothing is signed for a key
+/// that is none.
 pub(crate) fn on_record<'de, D: Deserializer<'de>>(de: D) -> Result<AgentKey, D::Error> {
     let text = String::deserialize(de)?;
     let bytes = base64_exact(&text).ok_or(KeyError::Encoding);

@@ -43,10 +43,16 @@ impl Refusal {
     /// A semantic refusal of the whole.
     #[must_use]
     pub fn whole(code: Code, what: impl fmt::Display) -> Self {
+        Self::advised(code, what, code.remedy())
+    }
+
+    /// The same with a remedy of its own, where the code's does not help.
+    #[must_use]
+    pub fn advised(code: Code, what: impl fmt::Display, remedy: &str) -> Self {
         Self {
             code,
             field: None,
-            message: format!("{what}; {}", code.remedy()),
+            message: format!("{what}; {remedy}"),
             kind: RefusalKind::Semantic,
         }
     }

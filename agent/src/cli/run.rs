@@ -234,7 +234,14 @@ fn save(file: &mut StatusFile, status: &Status) {
 fn refusal(e: &RegisterError) -> Problem {
     let (code, remedy) = match e {
         RegisterError::Refused(r) => (r.code.as_str().to_owned(), r.code.remedy()),
-        RegisterError::RefusedByGateway { code, .. } | RegisterError::NotRecovered { code, .. } => {
+        RegisterError::RefusedByGateway { code, message } => {
+            let remedy = match Code::from_word(code).map(Code::remedy) {
+                Some(remedy) if !message.ends_with(remedy) => "do what the gateway says",
+                remedy => remedy.unwrap_or("see the gateway's log"),
+            };
+            (code.clone(), remedy)
+        }
+        RegisterError::NotRecovered { code, .. } => {
             let remedy = Code::from_word(code).map_or("see the gateway's log", Code::remedy);
             (code.clone(), remedy)
         }
@@ -266,4 +273,23 @@ fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
         });
     }
     Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_its_codes_remedy_unless_the_gateway_has_another_one() {
+        let told = |code: &str, message: &str| {
+            let (code, message) = (code.to_owned(), message.to_owned());
+            refusal(&RegisterError::RefusedByGateway { code, message }).remedy
+        };
+        let (expired, elsewhere) = (Code::TokenExpired, Code::NotAuthorized);
+        let message = format!("the token has expired; {}", expired.remedy());
+        assert_eq!(told(expired.as_str(), &message), expired.remedy());
+        let message = "the token does not serve 192.0.2.7; register from a network that it serves";
+        assert_eq!(told(elsewhere.as_str(), message), "do what the gateway says");
+        assert_eq!(told("http_error", "HTTP 404"), "see the gateway's log");
+    }
 }

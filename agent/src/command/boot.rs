@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::probe::{boot_id, line};
+use crate::probe::boot_id;
+use crate::probe::process::started;
 
 /// Between the kernel's name and this process's start, where the first process is hidden.
 const HIDDEN: char = '?';
@@ -12,9 +13,9 @@ const HIDDEN: char = '?';
 #[must_use]
 pub fn boot(proc: &Path) -> Option<String> {
     let id = boot_id(proc)?;
-    Some(match started(proc, "1") {
+    Some(match started(&proc.join("1")) {
         Some(first) => format!("{id}/{first}"),
-        None => format!("{id}{HIDDEN}{}", started(proc, "self")?),
+        None => format!("{id}{HIDDEN}{}", started(&proc.join("self"))?),
     })
 }
 
@@ -34,14 +35,6 @@ pub fn is_another(before: &str, now: &str) -> Option<bool> {
     } else {
         Some(true)
     }
-}
-
-/// When a process was started.
-fn started(proc: &Path, process: &str) -> Option<String> {
-    let stat = line(&proc.join(process).join("stat"))?;
-    // The name of the program may hold anything; proc(5) counts the start as field 22, 20th behind it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19).map(str::to_owned)
 }
 
 #[cfg(test)]

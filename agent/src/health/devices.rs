@@ -9,7 +9,7 @@ use super::{Beside, Findings};
 use crate::probe::errors::xid::{self, Action};
 use crate::probe::gpu::{Gpu, POWER_CAP};
 use crate::probe::hardware::sensors::Kind;
-use crate::probe::slurm::{Answer, By, drained_by};
+use crate::probe::slurm::{Answer, By, SlurmNode, drained_by};
 use crate::sample::Figures;
 
 /// GPUs slow down at 85–95 °C.
@@ -24,17 +24,13 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
             "slurm_silent",
             "Slurm does not answer: nothing is known to be free",
         ),
-        Some(Answer::Said(node)) => {
-            let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-            let message = format!("Slurm has this node {}{why}", node.state_text.to_lowercase());
-            match node.state {
-                SlurmState::Drain if beside.ordered && drained_by(node) == Some(By::Order) => {}
-                SlurmState::Drain if beside.out.is_some() && drained_by(node) == Some(By::Health) => {}
-                SlurmState::Drain => into.add("slurm_drain", message),
-                SlurmState::Down => into.add("slurm_down", message),
-                _ => {}
-            }
-        }
+        Some(Answer::Said(node)) => match node.state {
+            SlurmState::Drain if beside.ordered && drained_by(node) == Some(By::Order) => {}
+            SlurmState::Drain if beside.out.is_some() && drained_by(node) == Some(By::Health) => {}
+            SlurmState::Drain => into.add("slurm_drain", has(node)),
+            SlurmState::Down => into.add("slurm_down", has(node)),
+            _ => {}
+        },
         // It was asked and does not come back.
         None if figures.slurm.last().is_some_and(|a| *a != Answer::NotHere) => into.add(
             "slurm_silent",
@@ -50,6 +46,12 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
             }
         }
     }
+}
+
+/// How Slurm has this node, and why.
+fn has(node: &SlurmNode) -> String {
+    let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
+    format!("Slurm has this node {}{why}", node.state_text.to_lowercase())
 }
 
 /// Lost and broken GPUs; a driver that does not answer.

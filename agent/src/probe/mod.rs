@@ -16,6 +16,7 @@ pub mod network;
 pub mod pci;
 pub mod pressure;
 pub mod process;
+pub mod recent;
 pub mod seen;
 pub mod services;
 pub mod slurm;

@@ -28,10 +28,14 @@ struct Known {
 /// Every so many looks a name that is no physical device is looked at anew: it may have been seen before all of it was
 /// there.
 const AFRESH: u32 = 16;
+/// Every so many looks a link's speed is read anew: its driver is asked for it, and it changes rarely.
+const SPEED: u32 = 4;
 
 #[derive(Debug)]
 struct Link {
     speed: Source,
+    /// None: to be read.
+    megabits: Option<u64>,
     received: u64,
     sent: u64,
     at: Option<Instant>,
@@ -73,6 +77,7 @@ impl NetworkProbe {
                 let dir = self.sys_net.join(name);
                 let link = dir.join("device").exists().then(|| Link {
                     speed: Source::new(dir.join("speed")),
+                    megabits: None,
                     received,
                     sent,
                     at: None,
@@ -84,6 +89,9 @@ impl NetworkProbe {
             };
             known.look = look;
             let Some(link) = &mut known.link else { continue };
+            if look.is_multiple_of(SPEED) {
+                link.megabits = None;
+            }
             if let Some(p) = link.step(received, sent, now)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
@@ -106,12 +114,12 @@ impl Link {
         let tx = sent.checked_sub(std::mem::replace(&mut self.sent, sent));
         let bytes = rx?.max(tx?);
         let elapsed = u64::try_from(now.saturating_duration_since(then?).as_micros()).ok()?;
-        // −1, or an error while the link is down.
-        let megabits = self
-            .speed
-            .number()
-            .and_then(|s| u64::try_from(s).ok())
-            .filter(|s| *s > 0)?;
+        if self.megabits.is_none() {
+            // −1, or an error while the link is down.
+            let speed = self.speed.number().and_then(|s| u64::try_from(s).ok());
+            self.megabits = speed.filter(|s| *s > 0);
+        }
+        let megabits = self.megabits?;
         // Mbit/s × µs = bits.
         percent(bytes.saturating_mul(8), megabits.saturating_mul(elapsed))
     }
@@ -172,6 +180,37 @@ mod tests {
         // Counters were reset: unknown, not a huge number.
         stats(0, 0);
         assert_eq!(probe.busiest(now + Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn a_link_that_has_another_speed_counts_by_it_a_few_looks_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(roots.proc.join("net")).unwrap();
+        let eth0 = roots.sys.join("class/net/eth0");
+        fs::create_dir_all(eth0.join("device")).unwrap();
+        fs::write(eth0.join("speed"), "1000\n").unwrap();
+        let mut probe = NetworkProbe::new(&roots);
+        let start = Instant::now();
+        // 50 MB a second are 40 % of 1 Gbit/s.
+        let mut look = |n: u32| {
+            let bytes = u64::from(n) * 50_000_000;
+            let text = format!("  eth0: {bytes} 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n");
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+            probe
+                .busiest(start + Duration::from_secs(u64::from(n)))
+                .map(|u| u.percent)
+        };
+        assert_eq!([look(1), look(2)], [None, Some(40)]);
+        fs::write(eth0.join("speed"), "2500\n").unwrap();
+        let seen: Vec<_> = (3..8).map(&mut look).collect();
+        assert_eq!(seen, [40, 16, 16, 16, 16].map(Some));
+        // The link goes down.
+        fs::write(eth0.join("speed"), "-1\n").unwrap();
+        assert_eq!((look(8), look(9)), (None, None));
+        // It is up again: it counts at once.
+        fs::write(eth0.join("speed"), "1000\n").unwrap();
+        assert_eq!(look(10), Some(40));
     }
 
     #[test]

@@ -10,6 +10,10 @@ use super::{Roots, line, names_in};
 
 /// How often the bus is walked anew; what hangs on which driver is looked at each time.
 const WALK: Duration = Duration::from_secs(3600);
+/// How often its names are looked at: with a new one it is walked sooner.
+const LIST: Duration = Duration::from_secs(60);
+/// What is plugged in counts no sooner where it would be missed: by then its driver has found it, and whoever asks that.
+const SETTLES: Duration = Duration::from_secs(120);
 /// Drivers that keep a device for a machine of a guest.
 pub(super) const PASSED: [&str; 2] = ["vfio-pci", "pci-stub"];
 
@@ -54,11 +58,29 @@ struct Device {
     is_virtual: bool,
 }
 
-/// The bus, walked now and then. A device that has left it counts until the next walk: its driver shows the loss.
+/// What a walk has found.
+#[derive(Debug)]
+struct Walk {
+    at: Instant,
+    /// Of all devices, rising.
+    names: Vec<String>,
+    /// When names were looked at last.
+    listed: Instant,
+    /// Which there were then, rising.
+    seen: Vec<String>,
+    /// When the last one came that the walk has not found.
+    new: Option<Instant>,
+    devices: Option<Vec<Device>>,
+}
+
+/// The bus, walked now and then, and for what is plugged in. A device that has left it counts until the next walk: its driver
+/// shows the loss.
 #[derive(Debug)]
 pub struct Bus {
     roots: Roots,
-    walked: Option<(Instant, Option<Vec<Device>>)>,
+    walk: Option<Walk>,
+    /// How long a new device must have been there.
+    settles: Duration,
     /// How many devices there were at most.
     seen: Option<Seen<u16>>,
 }
@@ -69,28 +91,28 @@ impl Bus {
     pub fn new(roots: &Roots) -> Self {
         Self {
             roots: roots.clone(),
-            walked: None,
+            walk: None,
+            settles: Duration::ZERO,
             seen: None,
         }
     }
 
-    /// Keeps how many there were: what leaves the bus is lost, over restarts too.
+    /// Keeps how many there were: what leaves the bus is lost, over restarts too. What is plugged in counts a while later, for
+    /// its driver is missed once it does.
     #[must_use]
     pub fn remembering(self, kept: Kept) -> Self {
-        let seen = Some(Seen::new(kept));
-        Self { seen, ..self }
+        Self {
+            seen: Some(Seen::new(kept)),
+            settles: SETTLES,
+            ..self
+        }
     }
 
     /// Number of each; none if the bus cannot be read.
     #[must_use]
     pub fn read(&mut self, now: Instant) -> Option<Gpus> {
-        let old = |at: &Instant| now.saturating_duration_since(*at) >= WALK;
-        if self.walked.as_ref().is_none_or(|(at, _)| old(at)) {
-            self.walked = Some((now, walk(&self.roots)));
-        }
-        let (_, devices) = self.walked.as_ref()?;
         let (mut found, mut there) = (Gpus::default(), 0u16);
-        for device in devices.as_ref()? {
+        for device in self.devices(now)? {
             let driver = driver(&device.path);
             let count = match (driver.as_deref(), device.vendor) {
                 (Some(d), _) if PASSED.contains(&d) => &mut found.passed,
@@ -110,6 +132,35 @@ impl Bus {
         }
         Some(found)
     }
+
+    /// What is on it by the last walk, which is made here if it is time to; none if the bus cannot be read.
+    fn devices(&mut self, now: Instant) -> Option<&[Device]> {
+        let age = |at: Instant| now.saturating_duration_since(at);
+        let dir = devices_of(&self.roots);
+        if let Some(walk) = self.walk.as_mut().filter(|w| age(w.listed) >= LIST) {
+            walk.listed = now;
+            let names = names_in(&dir);
+            let in_any = |name| [&walk.names, &walk.seen].map(|all| all.binary_search(name).is_ok());
+            if names.iter().any(|name| in_any(name) == [false; 2]) {
+                walk.new = Some(now);
+            }
+            walk.seen = names;
+        }
+        let settles = self.settles;
+        let is_due = |w: &Walk| age(w.at) >= WALK || w.new.is_some_and(|at| age(at) >= settles);
+        if self.walk.as_ref().is_none_or(is_due) {
+            let names = names_in(&dir);
+            self.walk = Some(Walk {
+                at: now,
+                devices: look(&self.roots, &names),
+                seen: names.clone(),
+                names,
+                listed: now,
+                new: None,
+            });
+        }
+        self.walk.as_ref()?.devices.as_deref()
+    }
 }
 
 /// Name of the driver that a device hangs on.
@@ -119,8 +170,13 @@ pub fn driver(device: &Path) -> Option<String> {
     link.file_name()?.to_str().map(str::to_owned)
 }
 
-fn walk(roots: &Roots) -> Option<Vec<Device>> {
-    let dir = roots.sys.join("bus/pci/devices");
+fn devices_of(roots: &Roots) -> PathBuf {
+    roots.sys.join("bus/pci/devices")
+}
+
+/// The GPUs among these.
+fn look(roots: &Roots, names: &[String]) -> Option<Vec<Device>> {
+    let dir = devices_of(roots);
     if !dir.is_dir() {
         // A machine without any PCI bus (some virtual ones) has no PCI GPU; an unmounted /sys says nothing.
         return roots.sys.join("bus").is_dir().then(Vec::new);
@@ -138,7 +194,7 @@ fn walk(roots: &Roots) -> Option<Vec<Device>> {
             vendor,
         })
     };
-    Some(names_in(&dir).iter().filter_map(gpu).collect())
+    Some(names.iter().filter_map(gpu).collect())
 }
 
 fn class(device: &Path) -> String {
@@ -162,6 +218,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::probe::recorded;
 
     fn gpus(roots: &Roots) -> Option<Gpus> {
         Bus::new(roots).read(Instant::now())
@@ -245,6 +302,38 @@ mod tests {
         // Fallen off the bus: still expected of its driver.
         fs::remove_dir_all(roots.sys.join("bus/pci/devices/0000:3b:00.0")).unwrap();
         assert_eq!(bus.read(now).unwrap().driven(), 2);
+    }
+
+    #[test]
+    fn one_that_is_plugged_in_is_seen_within_a_minute_and_missed_by_nobody_before_its_driver_has_found_it() {
+        let (dir, roots) = recorded("gpu-node");
+        let mut asked = Bus::new(&roots);
+        let mut kept = Bus::new(&roots).remembering(dir.path().join("gpus.json").into());
+        let start = Instant::now();
+        let mut at = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            [&mut asked, &mut kept].map(|bus| bus.read(now).unwrap().driven())
+        };
+        assert_eq!(at(0), [8, 8]);
+        device(&roots, "0000:d6:00.0", "0x10de", "0x030200", Some("nvidia"));
+        // And what is no GPU.
+        device(&roots, "0000:d7:00.0", "0x15b3", "0x020700", Some("mlx5_core"));
+        assert_eq!(at(59), [8, 8]);
+        assert_eq!(at(60), [9, 8]);
+        assert_eq!(at(179), [9, 8]);
+        assert_eq!(at(180), [9, 9]);
+        // One that comes while another settles has time of its own.
+        device(&roots, "0000:d9:00.0", "0x15b3", "0x020700", Some("mlx5_core"));
+        assert_eq!(at(240), [9, 9]);
+        device(&roots, "0000:d8:00.0", "0x1002", "0x120000", Some("amdgpu"));
+        assert_eq!(at(300), [10, 9]);
+        assert_eq!(at(360), [10, 9]);
+        assert_eq!(at(420), [10, 10]);
+        // What leaves is shown by its driver.
+        fs::remove_dir_all(devices_of(&roots).join("0000:d8:00.0")).unwrap();
+        assert_eq!(at(3600), [10, 10]);
+        let lost = kept.read(start + Duration::from_secs(420) + WALK).unwrap();
+        assert_eq!((lost.amd, lost.lost), (0, 1));
     }
 
     #[test]

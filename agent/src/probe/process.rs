@@ -1,6 +1,7 @@
-//! Whether a daemon runs, by its name in `/proc`.
+//! Processes as `/proc` shows them: whether a daemon runs, by its name, and when one was started.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::line;
@@ -76,7 +77,31 @@ fn pids(proc: &Path) -> Vec<u32> {
 #[derive(Debug)]
 pub struct Daemon {
     processes: Processes,
-    pid: Option<u32>,
+    found: Option<Found>,
+    is_new: bool,
+}
+
+/// A process with its name's file, which is this process's alone: whatever gets its number later is another.
+#[derive(Debug)]
+struct Found {
+    pid: u32,
+    comm: File,
+}
+
+impl Found {
+    fn open(proc: &Path, pid: u32) -> Option<Self> {
+        let comm = File::open(proc.join(pid.to_string()).join("comm")).ok()?;
+        Some(Self { pid, comm })
+    }
+
+    /// Whether it has not ended, and is still called so.
+    fn is(&self, name: &str) -> bool {
+        let mut text = [0; 32];
+        let read = self.comm.read_at(&mut text, 0).unwrap_or(0);
+        let text = text.get(..read).unwrap_or_default();
+        // In a recorded tree a process's file ends with it, and can be read on.
+        text.trim_ascii() == name.as_bytes() && self.comm.metadata().is_ok_and(|m| m.nlink() > 0)
+    }
 }
 
 impl Daemon {
@@ -85,16 +110,27 @@ impl Daemon {
     pub fn new(name: &'static str) -> Self {
         Self {
             processes: Processes::named(name),
-            pid: None,
+            found: None,
+            is_new: false,
         }
     }
 
     /// Its process id; none if it does not run.
     pub fn find(&mut self, proc: &Path) -> Option<u32> {
-        if self.pid.is_none_or(|pid| !is(proc, pid, self.processes.name)) {
-            self.pid = self.processes.find(proc).first().copied();
+        let name = self.processes.name;
+        if !self.found.as_ref().is_some_and(|f| f.is(name)) {
+            let pid = self.processes.find(proc).first().copied();
+            let opened = pid.and_then(|pid| Found::open(proc, pid));
+            // It may have ended since, and another have got its number before that was opened.
+            self.found = opened.filter(|f| is(proc, f.pid, name));
+            self.is_new = true;
         }
-        self.pid
+        self.found.as_ref().map(|f| f.pid)
+    }
+
+    /// Whether it was looked for since the last call: what it was started with may be another now.
+    pub fn is_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
     }
 
     /// Whether it runs; none where other users' processes are hidden (`hidepid=2`), or their names are (`hidepid=1`).
@@ -113,6 +149,20 @@ fn is(proc: &Path, pid: u32, name: &str) -> bool {
         Some(owner < SYSTEM_ACCOUNTS || owner == rustix::process::geteuid().as_raw())
     };
     line(&dir.join("comm")).is_some_and(|comm| comm == name) && ours() == Some(true)
+}
+
+/// Clock ticks after boot at which a process was started, by its folder in `/proc`; none if it is gone or a zombie.
+#[must_use]
+pub fn started(process: &Path) -> Option<u64> {
+    let stat = line(&process.join("stat"))?;
+    // The name in brackets may hold anything; proc(5) counts the state behind it as field 3, the start as 22.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 /// A process's arguments, separated by zero bytes.
@@ -170,6 +220,31 @@ mod tests {
         // Another process with the same number is not the daemon.
         process(dir.path(), 77, "bash", "");
         assert_eq!(daemon.find(dir.path()), Some(78));
+        assert_eq!((daemon.is_new(), daemon.is_new()), (true, false));
+        assert_eq!(daemon.find(dir.path()), Some(78));
+        assert!(!daemon.is_new());
+        // A daemon that was started again under its number is another one.
+        fs::remove_dir_all(dir.path().join("78")).unwrap();
+        process(dir.path(), 78, "munged", "");
+        assert_eq!((daemon.find(dir.path()), daemon.is_new()), (Some(78), true));
+        // So is one that has become another program.
+        fs::write(dir.path().join("78/comm"), "bash\n").unwrap();
+        assert_eq!(daemon.find(dir.path()), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_found_by_what_is_open_of_it() {
+        let mut child = std::process::Command::new("/bin/sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let proc = Path::new("/proc");
+        // It has become that program when it is handed over.
+        let found = Found::open(proc, child.id()).unwrap();
+        assert!(found.is("sleep"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!found.is("sleep"));
     }
 
     #[test]
@@ -203,6 +278,25 @@ mod tests {
             std::os::unix::fs::chown(dir.path().join("5"), Some(64), Some(64)).unwrap();
         }
         assert_eq!(Daemon::new("slurmd").runs(dir.path()), Some(true));
+    }
+
+    #[test]
+    fn the_start_of_a_process_is_told_whatever_its_name_and_none_of_one_that_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |state: &str| {
+            let text = format!("7 (a) Z 1) {state} 1 7 7 0 -1 4194560 9 9 9 9 3 3 3 3 20 0 1 0 4711 1 2 3\n");
+            fs::write(dir.path().join("stat"), text).unwrap();
+            started(dir.path())
+        };
+        assert_eq!(at("S"), Some(4711));
+        for ended in ["Z", "X", "x"] {
+            assert_eq!(at(ended), None);
+        }
+        fs::write(dir.path().join("stat"), "7 (a) S 1\n").unwrap();
+        assert_eq!(started(dir.path()), None);
+        fs::remove_file(dir.path().join("stat")).unwrap();
+        assert_eq!(started(dir.path()), None);
+        assert!(started(Path::new("/proc/self")).is_some());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519};
 use rustls::pki_types::CertificateSigningRequestDer;
 use rustls::pki_types::pem::PemObject;
 use zeroize::Zeroizing;
@@ -14,7 +14,8 @@ pub enum CsrError {
     Read(String),
 }
 
-/// A fresh TLS key (ECDSA P-256) and a request for a certificate for it.
+/// A fresh TLS key and a request for a certificate for it. Ed25519: what the gateway verifies at each handshake costs it a
+/// third less than ECDSA P-256 (ADR 31).
 pub struct Csr {
     /// PKCS#10 as PEM.
     pub pem: String,
@@ -28,7 +29,7 @@ impl Csr {
     /// # Errors
     /// [`CsrError::Make`].
     pub fn generate(common_name: &str) -> Result<Self, CsrError> {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, common_name);

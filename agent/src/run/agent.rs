@@ -112,6 +112,10 @@ pub struct Agent {
     pub(super) board: Arc<Board>,
     /// There are figures that it does not show yet.
     pub(super) unshown: bool,
+    /// There are figures, or there is a configuration, that the loop has not judged by yet.
+    pub(super) unjudged: bool,
+    /// It is on its way out: nothing is begun that a slow disk would have to end first.
+    pub(super) leaves: bool,
     pub(super) lock: Lock,
 }
 
@@ -199,6 +203,8 @@ impl Agent {
             timer: (world.timer)(),
             board: Arc::default(),
             unshown: false,
+            unjudged: true,
+            leaves: false,
             config,
             timing,
             clock,

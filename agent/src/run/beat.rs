@@ -20,6 +20,8 @@ use crate::uplink::Answer;
 
 /// Seconds.
 const DAY: u64 = 86_400;
+/// Bytes of a request beside its payload, most often.
+const BESIDE: usize = 1024;
 /// Pause when the agent itself cannot make a heartbeat.
 const OWN_TROUBLE: Duration = Duration::from_secs(5);
 
@@ -186,16 +188,15 @@ impl Agent {
 
     /// Sends it; the error is the pause that a server asked for, if it did.
     async fn send(&mut self, signed: &SignedHeartbeat) -> Result<(Answer, Wall), Option<Duration>> {
-        let body = match serde_json::to_vec(&signed.request) {
-            Ok(body) => body,
-            Err(e) => {
-                self.problem("agent_trouble", &e.to_string(), "see the agent's log");
-                return Err(None);
-            }
-        };
+        let mut body = Vec::with_capacity(signed.request.heartbeat.get().len().saturating_add(BESIDE));
+        if let Err(e) = serde_json::to_writer(&mut body, &signed.request) {
+            self.problem("agent_trouble", &e.to_string(), "see the agent's log");
+            return Err(None);
+        }
         let path = heartbeat_path(&self.registration.node_id);
         let result = self.client.post(&path, body).await;
-        self.status.endpoint = Some(self.client.endpoint());
+        let endpoint = self.status.endpoint.get_or_insert_default();
+        self.client.endpoint().clone_into(endpoint);
         match result {
             Ok(answer) => {
                 self.status.gateway_latency_us = u64::try_from(answer.latency.as_micros()).ok();

@@ -61,6 +61,8 @@ impl Agent {
         let mut next_beat = instant();
         let mut next_ping = instant();
         let mut waited = false;
+        // The last turn was a heartbeat.
+        let mut reported = false;
         let ended = loop {
             let now = instant();
             if let Some(period) = watchdog
@@ -74,12 +76,16 @@ impl Agent {
             self.take_round();
             self.look_at_hardware();
             self.step_orders();
-            let (health, findings) = self.judge();
-            if std::mem::take(&mut waited) && now < next_beat && self.changed(health, &findings) {
-                next_beat = self.early(next_beat);
+            // Where it has brought nothing new, what was judged for it holds until the loop has waited.
+            if !std::mem::take(&mut reported) || self.unjudged || self.wish.is_some() {
+                self.unjudged = false;
+                let (health, findings) = self.judge();
+                if std::mem::take(&mut waited) && now < next_beat && self.changed(health, &findings) {
+                    next_beat = self.early(next_beat);
+                }
+                self.step_service(&findings);
+                self.show(health, findings);
             }
-            self.step_service(&findings);
-            self.show(health, findings);
             if self.orders.stops() {
                 tracing::warn!("the provider has ordered this agent to stop");
                 break Ended::Ordered;
@@ -98,6 +104,7 @@ impl Agent {
                     Some(pause) => next_beat = later(instant(), pause),
                     None => break Ended::Told,
                 }
+                reported = true;
                 continue;
             }
             let mut wake = self.plan_round(now, next_beat);
@@ -186,6 +193,7 @@ impl Agent {
         let limit = self.timing.farewell;
         let end = later(instant(), FAREWELL);
         self.disk.hurry();
+        self.leaves = true;
         self.sampler.call_off();
         // Another version goes on at once: the node is not offline.
         if ended.is_for_good() && tokio::time::timeout(limit, self.say_goodbye()).await.is_err() {

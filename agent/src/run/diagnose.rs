@@ -49,7 +49,7 @@ impl Agent {
             health: health.as_str().to_owned(),
             findings: findings.iter().map(crate::health::Finding::shown).collect(),
             figures: figures.filter_map(|(name, n)| Some((name, n?))).collect(),
-            endpoint: self.client.endpoint(),
+            endpoint: self.client.endpoint().to_owned(),
             gateway_latency_us: self.status.gateway_latency_us,
             clock_skew_ms: self.status.clock_skew_ms,
             accepted: self.status.accepted,

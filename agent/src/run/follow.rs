@@ -70,7 +70,7 @@ impl Agent {
             }
             return self.failed(answer.retry_after);
         }
-        if answer.status == 413 && self.orders_too_large(&sent.request.acknowledgements) {
+        if answer.status == 413 && !self.leaves && self.orders_too_large(&sent.request.acknowledgements) {
             return self.timing.out_of_turn;
         }
         self.refused(&Refused {
@@ -92,9 +92,6 @@ impl Agent {
         self.status.failures_in_a_row = 0;
         self.check_clock(response, wall);
         self.status.sequence_ack = response.sequence_ack;
-        if verified(response) {
-            self.orders_heard(&sent.request.acknowledgements);
-        }
         if let Some(chain) = &response.chain {
             if chain.epoch == self.registration.epoch {
                 self.section.covered(chain.settled_sequence);
@@ -112,10 +109,8 @@ impl Agent {
         if response.accepted {
             self.peers.take_over(&response.peers);
         }
-        self.follow_task_key(&response.task_keys);
-        self.take_orders(&response.commands);
-        if let Some(updates) = &response.config_updates {
-            self.take_updates(updates);
+        if !self.leaves {
+            self.take_told(sent, response);
         }
         let Effects {
             interval,
@@ -143,6 +138,18 @@ impl Agent {
         if jitter { Self::jittered(pause) } else { pause }
     }
 
+    /// What must be kept. It is told again until the gateway hears of it.
+    fn take_told(&mut self, sent: &SignedHeartbeat, response: &HeartbeatResponse) {
+        if verified(response) {
+            self.orders_heard(&sent.request.acknowledgements);
+        }
+        self.follow_task_key(&response.task_keys);
+        self.take_orders(&response.commands);
+        if let Some(updates) = &response.config_updates {
+            self.take_updates(updates);
+        }
+    }
+
     fn accepted(&mut self, sent: &SignedHeartbeat, response: &HeartbeatResponse) {
         if self.status.last_accepted_at.is_none() {
             tracing::info!(gateway = %self.client.endpoint(), sequence = self.status.sequence, "first heartbeat accepted");
@@ -158,7 +165,10 @@ impl Agent {
         self.status.last_refusal = None;
         self.status.last_error = None;
         self.take_receipt(sent, response, now);
-        self.prove();
+        // The next start does as well.
+        if !self.leaves {
+            self.prove();
+        }
         for notice in &response.errors {
             tracing::info!(code = %notice.code, "notice of the gateway: {}", notice.message);
         }

@@ -41,7 +41,8 @@ struct Report {
 /// What is to be written; of each kind the newest.
 #[derive(Default)]
 struct Asked {
-    status: Option<Box<Status>>,
+    /// As JSON: the loop hands over no copy of all its words.
+    status: Option<Vec<u8>>,
     samples: Vec<Taken>,
     bounds: Option<SamplingConfig>,
     outages: Option<Outages>,
@@ -79,6 +80,8 @@ struct Shared {
     kept: Kept,
     /// A certificate is in use that the disk does not hold yet.
     certificate_waits: bool,
+    /// What the last status was written out in, for the next one.
+    spare: Vec<u8>,
 }
 
 /// The loop's side.
@@ -102,7 +105,12 @@ impl Keeper {
     }
 
     pub(super) fn status(&self, status: &Status) {
-        self.lock().asked.status = Some(Box::new(status.clone()));
+        let mut json = take(&mut self.lock().spare);
+        json.clear();
+        match serde_json::to_writer(&mut json, status) {
+            Ok(()) => self.lock().asked.status = Some(json),
+            Err(e) => tracing::warn!("status is no JSON: {e}"),
+        }
     }
 
     pub(super) fn sample(&self, category: Category, values: Values, unix: u64, now: Instant) {
@@ -204,7 +212,8 @@ impl Collector for Writer {
         if let Some(bounds) = &asked.bounds {
             self.history.bound(bounds);
         }
-        let status = asked.status.map(|status| self.status.save(&status));
+        let mut json = asked.status;
+        let status = json.as_mut().map(|json| self.status.put(json));
         let history = &mut self.history;
         let samples = asked
             .samples
@@ -231,6 +240,9 @@ impl Collector for Writer {
         let known = asked.ca.and_then(|file| read_known(&file));
         let wish = self.wish(now);
         let shared = &mut *self.keeper.lock();
+        if let Some(json) = json {
+            shared.spare = json;
+        }
         // What could not be kept waits for the next time, unless there is a newer one by now.
         if let Some((both, done)) = certificate {
             match &done {
@@ -264,6 +276,30 @@ impl Collector for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_each_status_that_was_asked_for_the_newest_lies_there_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let keeper = Keeper::default();
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let of = |findings| Status {
+            findings: vec!["finding".to_owned(); findings],
+            ..Status::default()
+        };
+        for findings in [0, 200, 3] {
+            keeper.status(&of(7));
+            keeper.status(&of(findings));
+            writer.collect(Instant::now());
+            assert!(matches!(keeper.take().status, Some(Ok(()))));
+            assert_eq!(Status::load(&state).unwrap(), Some(of(findings)));
+        }
+        // Nothing was asked for.
+        writer.collect(Instant::now());
+        assert!(keeper.take().status.is_none());
+        assert_eq!(Status::load(&state).unwrap(), Some(of(3)));
+    }
 
     #[test]
     fn the_ca_file_is_read_when_asked_for_and_one_that_cannot_be_read_says_nothing() {

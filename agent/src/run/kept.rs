@@ -77,7 +77,7 @@ impl Agent {
     /// Has the next block of sequence numbers reserved where the present one is used up: at the start, and after a disk has
     /// failed for long. Another thread waits for the disk.
     pub(super) async fn reserve_numbers(&mut self) {
-        if !self.sequence.is_used_up() {
+        if !self.sequence.is_used_up() || self.leaves {
             return;
         }
         self.ask_for_numbers();

@@ -105,7 +105,7 @@ impl Agent {
             self.remember(*category, now);
         }
         self.sampler.attend_soon();
-        self.unshown = true;
+        (self.unshown, self.unjudged) = (true, true);
     }
 
     /// Puts what is known where the local interface finds it, once after each round of measuring.

@@ -60,6 +60,7 @@ impl Agent {
             key_path: self.config.key_path.clone(),
             ..new
         };
+        self.unjudged = true;
         // What the gateway has changed stays changed.
         let updates = self.updates.clone();
         self.update_config(&updates);

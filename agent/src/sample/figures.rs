@@ -1,5 +1,6 @@
 //! What is known of this machine, each figure with its age.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Category, max_staleness};
@@ -21,20 +22,32 @@ use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, SlurmJobs, SlurmNode};
 use crate::probe::storage::Storage;
 
-/// One figure: its last value, when it was taken, where it comes from.
-#[derive(Debug, Clone)]
+/// One figure: its last value, when it was taken, where it comes from. A copy shares the value: all figures are copied in
+/// each round, for the local interface.
+#[derive(Debug)]
 pub struct Figure<T> {
-    category: Category,
-    source: &'static str,
+    kind: &'static Kind,
     taken: Option<Instant>,
-    value: Option<T>,
+    value: Option<Arc<T>>,
+}
+
+/// Category and source of a figure.
+type Kind = (Category, &'static str);
+
+impl<T> Clone for Figure<T> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind,
+            taken: self.taken,
+            value: self.value.clone(),
+        }
+    }
 }
 
 impl<T> Figure<T> {
-    const fn new(category: Category, source: &'static str) -> Self {
+    const fn new(kind: &'static Kind) -> Self {
         Self {
-            category,
-            source,
+            kind,
             taken: None,
             value: None,
         }
@@ -42,7 +55,7 @@ impl<T> Figure<T> {
 
     /// Puts down what was measured; none: the source had nothing.
     pub fn set(&mut self, value: Option<T>, taken: Instant) {
-        self.value = value;
+        self.value = value.map(Arc::new);
         self.taken = Some(taken);
     }
 
@@ -50,9 +63,7 @@ impl<T> Figure<T> {
     #[must_use]
     pub fn fresh(&self, now: Instant) -> Option<&T> {
         let age = self.age(now)?;
-        self.value
-            .as_ref()
-            .filter(|_| age <= max_staleness(self.category))
+        self.last().filter(|_| age <= max_staleness(self.category()))
     }
 
     /// The value where it is shown as one of `category`: it must be as fresh as those, too.
@@ -65,7 +76,7 @@ impl<T> Figure<T> {
     /// The last value, however old.
     #[must_use]
     pub fn last(&self) -> Option<&T> {
-        self.value.as_ref()
+        self.value.as_deref()
     }
 
     /// Time since it was measured; none if it never was.
@@ -83,13 +94,13 @@ impl<T> Figure<T> {
     /// Its category.
     #[must_use]
     pub fn category(&self) -> Category {
-        self.category
+        self.kind.0
     }
 
     /// Where it comes from.
     #[must_use]
     pub fn source(&self) -> &'static str {
-        self.source
+        self.kind.1
     }
 }
 
@@ -177,7 +188,7 @@ impl Figures {
     /// checks were not run. What no collector measures here does not count.
     #[must_use]
     pub fn probed(&self) -> Option<Instant> {
-        let checks = self.checks.value.as_ref().and_then(|c| c.ran);
+        let checks = self.checks.last().and_then(|c| c.ran);
         let all = [
             self.memory.taken,
             self.storage.taken,
@@ -198,30 +209,30 @@ impl Figures {
 impl Default for Figures {
     fn default() -> Self {
         Self {
-            cores: Figure::new(Category::Capacity, "/sys/devices/system/cpu/online"),
-            memory: Figure::new(Category::Capacity, "/proc/meminfo"),
-            storage: Figure::new(Category::Capacity, "statvfs"),
-            pci_gpus: Figure::new(Category::Capacity, "/sys/bus/pci/devices"),
-            gpus: Figure::new(Category::Gpu, "NVML, /sys/class/drm"),
+            cores: Figure::new(&(Category::Capacity, "/sys/devices/system/cpu/online")),
+            memory: Figure::new(&(Category::Capacity, "/proc/meminfo")),
+            storage: Figure::new(&(Category::Capacity, "statvfs")),
+            pci_gpus: Figure::new(&(Category::Capacity, "/sys/bus/pci/devices")),
+            gpus: Figure::new(&(Category::Gpu, "NVML, /sys/class/drm")),
             had_gpus: false,
-            slurm: Figure::new(Category::Capacity, "scontrol"),
-            load: Figure::new(Category::HealthStatus, "/proc/loadavg"),
-            uptime: Figure::new(Category::HealthStatus, "/proc/uptime"),
-            pressure: Figure::new(Category::HealthStatus, "/proc/pressure"),
-            errors: Figure::new(Category::HealthStatus, "/dev/kmsg, journal"),
-            checks: Figure::new(Category::HealthStatus, "health.checks_dir"),
-            cpu: Figure::new(Category::Utilization, "/proc/stat"),
-            disk: Figure::new(Category::Utilization, "/proc/diskstats"),
-            network: Figure::new(Category::Utilization, "/proc/net/dev"),
-            fabric: Figure::new(Category::Utilization, "/sys/class/infiniband"),
-            temperature: Figure::new(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal"),
-            instruments: Figure::new(
+            slurm: Figure::new(&(Category::Capacity, "scontrol")),
+            load: Figure::new(&(Category::HealthStatus, "/proc/loadavg")),
+            uptime: Figure::new(&(Category::HealthStatus, "/proc/uptime")),
+            pressure: Figure::new(&(Category::HealthStatus, "/proc/pressure")),
+            errors: Figure::new(&(Category::HealthStatus, "/dev/kmsg, journal")),
+            checks: Figure::new(&(Category::HealthStatus, "health.checks_dir")),
+            cpu: Figure::new(&(Category::Utilization, "/proc/stat")),
+            disk: Figure::new(&(Category::Utilization, "/proc/diskstats")),
+            network: Figure::new(&(Category::Utilization, "/proc/net/dev")),
+            fabric: Figure::new(&(Category::Utilization, "/sys/class/infiniband")),
+            temperature: Figure::new(&(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal")),
+            instruments: Figure::new(&(
                 Category::Temperature,
                 "/sys/class/{hwmon,powercap,infiniband}, EDAC",
-            ),
-            peers: Figure::new(Category::Latency, "UDP probes"),
-            jobs: Figure::new(Category::JobCounts, "squeue"),
-            services: Figure::new(Category::JobCounts, "/proc, --version"),
+            )),
+            peers: Figure::new(&(Category::Latency, "UDP probes")),
+            jobs: Figure::new(&(Category::JobCounts, "squeue")),
+            services: Figure::new(&(Category::JobCounts, "/proc, --version")),
         }
     }
 }
@@ -271,6 +282,25 @@ mod tests {
             .cores
             .fresh_as(Category::Temperature, now + Duration::from_secs(61));
         assert_eq!(own, None, "its own limit holds as well");
+    }
+
+    #[test]
+    fn a_copy_shares_what_it_holds_and_keeps_it_when_the_first_is_measured_again() {
+        let mut f = Figures::default();
+        let now = Instant::now();
+        let busy = |device: &str| {
+            Some(DiskUse {
+                device: device.into(),
+                percent: 7,
+            })
+        };
+        f.disk.set(busy("vda"), now);
+        let copy = f.clone();
+        let (first, second) = (f.disk.last().unwrap(), copy.disk.last().unwrap());
+        assert!(std::ptr::eq(first, second), "no other copy of its words");
+        f.disk.set(busy("vdb"), now);
+        assert_eq!(copy.disk.fresh(now).unwrap().device, "vda");
+        assert_eq!(f.disk.fresh(now).unwrap().device, "vdb");
     }
 
     #[test]

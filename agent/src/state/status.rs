@@ -260,14 +260,22 @@ impl StatusFile {
     /// # Errors
     /// IO.
     pub fn save(&mut self, status: &Status) -> Result<(), FileError> {
-        let mut bytes = serde_json::to_vec(status).map_err(|e| at("write", &self.path)(e.into()))?;
-        let wanted = bytes
+        let mut json = serde_json::to_vec(status).map_err(|e| at("write", &self.path)(e.into()))?;
+        self.put(&mut json)
+    }
+
+    /// Writes `json`, a [`Status`] as JSON, and leaves it padded.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn put(&mut self, json: &mut Vec<u8>) -> Result<(), FileError> {
+        let wanted = json
             .len()
             .saturating_add(1)
             .next_multiple_of(STEP)
             .max(self.length);
-        bytes.resize(wanted.saturating_sub(1), b' ');
-        bytes.push(b'\n');
+        json.resize(wanted.saturating_sub(1), b' ');
+        json.push(b'\n');
         // Somebody may have taken the file away meanwhile.
         let file = match self
             .file
@@ -276,14 +284,14 @@ impl StatusFile {
         {
             Some(file) => file,
             None => {
-                write(&self.path, &bytes, 0o644, Replace::Yes, Durability::Atomic)?;
+                write(&self.path, json, 0o644, Replace::Yes, Durability::Atomic)?;
                 OpenOptions::new()
                     .write(true)
                     .open(&self.path)
                     .map_err(at("open", &self.path))?
             }
         };
-        file.write_all_at(&bytes, 0).map_err(at("write", &self.path))?;
+        file.write_all_at(json, 0).map_err(at("write", &self.path))?;
         self.length = wanted;
         self.file = Some(file);
         Ok(())

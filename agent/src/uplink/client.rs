@@ -50,6 +50,8 @@ impl Answer {
 /// A client with one connection. Requests are made one after the other.
 pub struct Client {
     endpoints: Vec<Endpoint>,
+    /// What each is called: it stands in each request.
+    names: Vec<String>,
     /// The endpoint in use, or to be tried first.
     current: usize,
     tls: Arc<ClientConfig>,
@@ -64,6 +66,7 @@ impl Client {
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, tls: Arc<ClientConfig>, limit: Duration) -> Self {
         Self {
+            names: names(&endpoints),
             endpoints,
             current: 0,
             tls,
@@ -97,10 +100,8 @@ impl Client {
 
     /// The gateway in use.
     #[must_use]
-    pub fn endpoint(&self) -> String {
-        self.endpoints
-            .get(self.current)
-            .map_or_else(String::new, ToString::to_string)
+    pub fn endpoint(&self) -> &str {
+        self.names.get(self.current).map_or("", String::as_str)
     }
 
     /// Takes another certificate or trust into use; the next request connects anew.
@@ -114,6 +115,7 @@ impl Client {
     pub fn set_endpoints(&mut self, endpoints: Vec<Endpoint>, limit: Duration) {
         self.limit = limit;
         if endpoints != self.endpoints {
+            self.names = names(&endpoints);
             self.endpoints = endpoints;
             self.current = 0;
             self.connection = None;
@@ -166,7 +168,7 @@ impl Client {
         wait: Duration,
     ) -> Result<Answer, UplinkError> {
         self.go_back().await;
-        let endpoint = self.endpoint();
+        let endpoint = self.endpoint().to_owned();
         let limit = self.limit.saturating_add(wait);
         let request = self.request(method, path, body)?;
         let all = limit.saturating_add(self.limit);
@@ -230,7 +232,7 @@ impl Client {
                 Err(_) => {
                     self.connection = None;
                     return Err(UplinkError::Timeout {
-                        endpoint: self.endpoint(),
+                        endpoint: self.endpoint().to_owned(),
                         limit,
                     });
                 }
@@ -240,7 +242,7 @@ impl Client {
                 }
                 Ok(Err((e, _))) => {
                     self.connection = None;
-                    return Err(broken(self.endpoint(), &e));
+                    return Err(broken(self.endpoint().to_owned(), &e));
                 }
                 Ok(Ok(response)) => return self.read(response, sent.elapsed()).await,
             }
@@ -263,7 +265,7 @@ impl Client {
             )
             .body(Full::new(Bytes::from(body)))
             .map_err(|e| UplinkError::Broken {
-                endpoint: self.endpoint(),
+                endpoint: self.endpoint().to_owned(),
                 message: e.to_string(),
             })?;
         self.set_host(&mut request);
@@ -272,7 +274,7 @@ impl Client {
 
     fn set_host(&self, request: &mut Request<Full<Bytes>>) {
         let endpoint = self.endpoint();
-        let authority = endpoint.strip_prefix("https://").unwrap_or(&endpoint);
+        let authority = endpoint.strip_prefix("https://").unwrap_or(endpoint);
         if let Ok(value) = header::HeaderValue::from_str(authority) {
             request.headers_mut().insert(header::HOST, value);
         }
@@ -306,14 +308,14 @@ impl Client {
             Ok(Err(e)) => {
                 self.connection = None;
                 Err(UplinkError::Broken {
-                    endpoint: self.endpoint(),
+                    endpoint: self.endpoint().to_owned(),
                     message: e.to_string(),
                 })
             }
             Err(_) => {
                 self.connection = None;
                 Err(UplinkError::Timeout {
-                    endpoint: self.endpoint(),
+                    endpoint: self.endpoint().to_owned(),
                     limit,
                 })
             }
@@ -336,6 +338,10 @@ impl Client {
             message: "no endpoint configured; set provider_daemon.endpoint".into(),
         }))
     }
+}
+
+fn names(endpoints: &[Endpoint]) -> Vec<String> {
+    endpoints.iter().map(ToString::to_string).collect()
 }
 
 impl fmt::Debug for Client {

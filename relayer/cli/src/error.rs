@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Refused = 4,
     /// No node could be asked.
     Unreachable = 5,
-    /// The transaction may still be included, or was, and its result could not be read.
+    /// The transaction may still be included, or is in a block, and its result could not be read.
     Unknown = 6,
 }
 

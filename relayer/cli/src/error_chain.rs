@@ -127,7 +127,7 @@ impl From<SendError> for Failure {
                 .remedy(format!("virtengine query tx {hash}"))
                 .tx(hash)
                 .height(height),
-            SendError::Untold { hash, height } => Self::new(Exit::Unknown, "result_unread", text)
+            SendError::Untold { hash, height } => Self::new(Exit::Unknown, "outcome_unknown", text)
                 .remedy(format!(
                     "ask a node with an index of transactions: virtengine query tx {hash} --node URL"
                 ))
@@ -302,6 +302,31 @@ mod tests {
         assert_eq!(
             failure.remedy.as_deref(),
             Some(format!("virtengine query tx {hash}").as_str())
+        );
+    }
+
+    #[test]
+    fn of_a_transaction_whose_result_no_node_keeps_the_outcome_is_unknown_and_who_could_tell_is_named() {
+        let hash = TxHash::from([1; 32]);
+        let failure: Failure = SendError::Untold { hash, height: 9 }.into();
+        assert_eq!((failure.exit.number(), &*failure.code), (6, "outcome_unknown"));
+        for word in ["in block 9", "is not known", "before sending it again"] {
+            assert!(failure.message.contains(word), "{failure}");
+        }
+        let remedy = failure.remedy.as_deref().unwrap();
+        assert!(
+            remedy.contains("index of transactions")
+                && remedy.contains(&format!("virtengine query tx {hash} --node")),
+            "{remedy}"
+        );
+        assert!(
+            failure.to_string().contains(&format!("\ntransaction: {hash}\n")),
+            "{failure}"
+        );
+        let json = failure.to_json();
+        assert!(
+            json.contains(&format!(r#""txhash":"{hash}","height":9"#)),
+            "{json}"
         );
     }
 }

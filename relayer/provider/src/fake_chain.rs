@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Json(Value),
     /// A simulation's.
     Gas(u64),
+    /// What the contract gave to the transaction of these bytes; asked for as `{"tx": {}}`.
+    Took(&'static [u8], Value),
     /// The text of a failure.
     Fails(&'static str),
     /// The node has no such service.
@@ -79,10 +81,20 @@ async fn answer(State(fake): State<Arc<Fake>>, body: String) -> String {
                     json!({ "code": 6, "codespace": "sdk", "log": log, "height": "0" })
                 }
                 Answer::Breaks => return String::new(),
+                Answer::Took(..) => panic!("a contract is no transaction"),
                 // A refusal says no height.
                 Answer::Fails(log) => json!({ "code": 11, "codespace": "sdk", "log": log, "height": "0" }),
             };
             json!({ "response": response })
+        }
+        "tx" => {
+            let Answer::Took(tx, data) = (fake.answers)(&json!({ "tx": {} })) else {
+                panic!("there is no transaction");
+            };
+            json!({
+                "height": height.to_string(), "index": 0, "tx": STANDARD.encode(tx),
+                "tx_result": { "code": 0, "data": STANDARD.encode(executed(&data)) }
+            })
         }
         other => panic!("{other} is not answered"),
     };
@@ -91,6 +103,13 @@ async fn answer(State(fake): State<Arc<Fake>>, body: String) -> String {
 
 fn good(value: &[u8], height: u64) -> Value {
     json!({ "code": 0, "value": STANDARD.encode(value), "height": height.to_string() })
+}
+
+/// `TxMsgData` of one message that the contract has carried out.
+fn executed(data: &Value) -> Vec<u8> {
+    let response = field(0x0a, data.to_string().as_bytes());
+    let name = field(0x0a, b"/cosmwasm.wasm.v1.MsgExecuteContractResponse");
+    field(0x12, &[name, field(0x12, &response)].concat())
 }
 
 /// The message in a question's protobuf: the first JSON object.

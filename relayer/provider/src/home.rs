@@ -199,7 +199,18 @@ pub fn remove(path: &Path) -> io::Result<()> {
 pub fn try_lock(path: &Path) -> io::Result<Option<fs::File>> {
     let mut options = fs::OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(0o600);
-    let lock = options.open(path)?;
+    locked(options.open(path)?)
+}
+
+/// The same of a directory that is there: no file is made, which would be of whoever comes first.
+///
+/// # Errors
+/// As the file system says.
+pub fn try_lock_dir(dir: &Path) -> io::Result<Option<fs::File>> {
+    locked(fs::File::open(dir)?)
+}
+
+fn locked(lock: fs::File) -> io::Result<Option<fs::File>> {
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),

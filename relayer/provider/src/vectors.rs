@@ -3,10 +3,13 @@
 use hpc_schema::heartbeat::{Admission, HeartbeatRequest, Registered};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
-use hpc_schema::registry::JobIds;
+use hpc_schema::registry::{Cluster, JobIds, RelayView};
 use hpc_schema::report::Tag;
 use hpc_schema::time::UnixSeconds;
 use serde_json::Value;
+
+use crate::identity::PeerIdentity;
+use crate::registry::{Registry, scene};
 
 /// All cases, and of whom they are.
 pub(crate) struct Vectors {
@@ -56,5 +59,49 @@ impl Vectors {
             };
             Some((case, request, against))
         })
+    }
+
+    /// What a gateway has that read their node from the chain and accepted nothing of it.
+    pub(crate) fn registry(&self) -> Registry {
+        let context = &self.file["context"];
+        let text = |key: &str| context[key].as_str().unwrap();
+        let registry = Registry::new(text("chain_id"), text("contract"));
+        registry.set_cluster(Cluster {
+            cluster_id: self.cluster.clone(),
+            owner: "wasm1owner".into(),
+            proposed_owner: None,
+            operators: Vec::new(),
+            name: String::new(),
+            region: None,
+            gateway_endpoint: None,
+            task_public_key: None,
+            job_ids: JobIds::Plain,
+            active: true,
+            pages: 1,
+            created_at: UnixSeconds(1),
+            deposit: None,
+        });
+        let node = RelayView {
+            node_id: self.node.clone(),
+            epoch: context["epoch"].as_u64().unwrap(),
+            agent_pubkey: self.key,
+            ..scene::view()
+        };
+        registry.set_node(&self.cluster, node, 1, UnixSeconds(1)).unwrap();
+        registry
+    }
+
+    /// Whom their node's certificate names.
+    pub(crate) fn peer(&self) -> PeerIdentity {
+        PeerIdentity {
+            cluster_id: self.cluster.clone(),
+            node_id: self.node.clone(),
+            epoch: self.file["context"]["epoch"].as_u64(),
+            serial: "ab".into(),
+            fingerprint: "cd".into(),
+            issuer: "CN=Site".into(),
+            not_before: UnixSeconds(0),
+            not_after: UnixSeconds(u64::MAX),
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::command::Command;
 use crate::heartbeat::HealthStatus;
 use crate::id::NodeId;
-use crate::key::AgentKey;
+use crate::key::{AgentKey, on_record};
 use crate::node::NodeState;
 use crate::refusal::Refusal;
 use crate::registry::{JobIds, Params};
@@ -131,6 +131,7 @@ pub struct Peer {
     /// UDP port.
     pub port: u16,
     /// Its agent key.
+    #[serde(deserialize_with = "on_record")]
     pub public_key: AgentKey,
 }
 
@@ -158,6 +159,9 @@ pub fn next_heartbeat_seconds(
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     #[test]
@@ -177,6 +181,25 @@ mod tests {
             next_heartbeat_seconds(&slow, HealthStatus::Healthy, 5, u32::MAX),
             120
         );
+    }
+
+    #[test]
+    fn a_peers_key_is_read_as_it_is_on_record_and_a_weak_one_is_none() {
+        let key = |y: u8| {
+            let mut bytes = [0; 32];
+            bytes[0] = y;
+            bytes
+        };
+        let read = |y| {
+            let text = STANDARD.encode(key(y));
+            let peer = serde_json::json!({
+                "node_id": "node-0001", "address": "192.0.2.1", "port": 9000, "public_key": text,
+            });
+            serde_json::from_value::<Peer>(peer).map(|p| *p.public_key.as_bytes())
+        };
+        assert!(AgentKey::from_bytes(key(2)).is_err(), "2 is no point's");
+        assert_eq!(read(2).unwrap(), key(2));
+        assert!(read(1).is_err(), "anybody signs for it");
     }
 
     #[test]

@@ -71,16 +71,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     // Before any thread or child is there, so that all inherit it.
-    let moved = Command::new("taskset")
-        .args(["--all-tasks", "--pid", "--cpu-list", &args.load_cpu.to_string()])
-        .arg(std::process::id().to_string())
-        .output()
-        .context("taskset is missing. Remedy: apt-get install util-linux")?;
-    ensure!(
-        moved.status.success(),
-        "the bench needs two CPUs: {}",
-        String::from_utf8_lossy(&moved.stderr)
-    );
+    move_to(args.load_cpu)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -101,6 +92,21 @@ fn main() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Has this process, which is one thread, run on that CPU.
+fn move_to(cpu: u32) -> Result<()> {
+    let moved = Command::new("taskset")
+        .args(["--pid", "--cpu-list", &cpu.to_string()])
+        .arg(std::process::id().to_string())
+        .output()
+        .context("taskset is missing. Remedy: apt-get install util-linux")?;
+    ensure!(
+        moved.status.success(),
+        "the bench needs two CPUs: {}",
+        String::from_utf8_lossy(&moved.stderr)
+    );
+    Ok(())
 }
 
 /// The daemon with its nodes, and how to talk to it.
@@ -190,6 +196,14 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     let (cpus, mut stolen) = ([args.cpu, args.load_cpu], Vec::new());
     for round in 1..=args.rounds {
         let (theft, began) = (stolen_ns(cpus)?, Instant::now());
+        // Where the daemon runs, and before and after what is compared with it: CPUs are not as fast in every second.
+        let floor = || -> Result<Floor> {
+            move_to(args.cpu)?;
+            let floor = floor::measure(&setting);
+            move_to(args.load_cpu)?;
+            floor
+        };
+        let before = floor()?;
         let (one, back) = stretch(world.pid, ours, args.heartbeats, None).await?;
         ours = back;
         let rate = u32::try_from(one.done * 1_000 / u64::try_from(one.took.as_millis())?.max(1))? / 2;
@@ -200,8 +214,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
             one.cpu_ns / u64::try_from(one.took.as_nanos())?.div_euclid(100).max(1),
         );
         full.push(one);
-        // Beside what is compared with it: a machine is not as fast in every minute.
-        floors.push(floor::measure(&setting)?);
+        floors.push(before.mean(floor()?));
         let (two, back) = stretch(world.pid, ours, args.heartbeats, Some(rate.max(1))).await?;
         ours = back;
         half.push(two);

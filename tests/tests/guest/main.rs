@@ -126,6 +126,8 @@ fn under_its_unit_the_agent_is_ready_rotates_its_key_and_is_started_again_by_the
         let rotated = machine.wait("rotated ", STEP)?;
         let next = fs::read_to_string(folder.join("keys/agent.next.pub"))?;
         ensure!(rotated == next.trim(), "{rotated}");
+        let large = machine.wait("too-large ", STEP)?;
+        ensure!(large == "active 0 same", "too large: {large}");
         let watchdog = machine.wait("watchdog ", STEP)?;
         println!("watchdog: {watchdog}");
         ensure!(watchdog.contains(" 1 after "), "{watchdog}");

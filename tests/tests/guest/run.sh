@@ -76,6 +76,21 @@ promoted() { cmp -s $ETC/keys/agent.pub keys/agent.next.pub && [ ! -e $ETC/keys/
 wait_for 120 promoted
 echo "rotated $(cat $ETC/keys/agent.pub)"
 
+# A program that it asks and that is too large for the unit ends alone: here a check of the site's, which passes all the same.
+mkdir $ETC/checks.d
+printf '#!/bin/sh\ndd if=/dev/zero of=/dev/null bs=200M count=1\nexit 0\n' >$ETC/checks.d/large
+chmod 755 $ETC/checks.d $ETC/checks.d/large
+printf 'health:\n  check_timeout: 60s\n' >>$ETC/config.yaml
+systemctl restart $UNIT
+pid=$(show MainPID)
+killed() { grep -q '^oom_kill [1-9]' "/sys/fs/cgroup$(show ControlGroup)/memory.events"; }
+wait_for 120 killed
+# By default the service manager would stop the unit within moments, and start it again after 10 s.
+sleep 5
+[ "$(show MainPID)" = "$pid" ] && same=same || same=another
+echo "too-large $(show ActiveState) $(show NRestarts) $same"
+rm -r $ETC/checks.d
+
 # An agent that hangs is ended by the watchdog and started again.
 pid=$(show MainPID)
 kill -STOP "$pid"

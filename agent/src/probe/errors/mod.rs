@@ -11,7 +11,7 @@ mod kmsg;
 mod told;
 pub mod xid;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use classify::{Class, Weight, classify};
 use count::{Clocks, ErrorLog};
@@ -21,7 +21,14 @@ pub use told::{Errors, LastError, LinkSeen, XidSeen};
 
 use super::host::HostProbe;
 use super::kept::Kept;
+use super::recent::Recent;
 use super::{Roots, boot_id};
+
+/// Where only more has been read, and nothing counted, that is kept this often: after a restart those messages are read again,
+/// and not counted again.
+const RARELY: Duration = Duration::from_secs(300);
+/// At most so many of them: fewer than the kernel holds (some 4,000), or they would look lost.
+const READ_AGAIN: u64 = 200;
 
 /// Reads `/dev/kmsg` and the journal, and remembers.
 #[derive(Debug)]
@@ -29,12 +36,14 @@ pub struct ErrorsProbe {
     roots: Roots,
     kmsg: Kmsg,
     host: HostProbe,
+    uptime: Recent<u64>,
     /// This boot's id, which outlives every process of it.
     boot: Option<String>,
     journal: Journal,
     kept: Kept,
     log: Option<ErrorLog>,
-    saved: Option<ErrorLog>,
+    /// As it was kept last, and when.
+    saved: Option<(ErrorLog, Instant)>,
     said: bool,
 }
 
@@ -45,6 +54,7 @@ impl ErrorsProbe {
         Self {
             kmsg: Kmsg::new(&roots.dev.join("kmsg")),
             host: HostProbe::new(roots),
+            uptime: Recent::default(),
             boot: None,
             journal: Journal::new(roots, None),
             roots: roots.clone(),
@@ -55,12 +65,18 @@ impl ErrorsProbe {
         }
     }
 
+    /// Shares the uptime that it reads with others.
+    #[must_use]
+    pub fn sharing(self, uptime: Recent<u64>) -> Self {
+        Self { uptime, ..self }
+    }
+
     /// What is known; none if neither the kernel's log nor a journal can be read. `unix` is the wall clock in seconds.
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Option<Errors> {
         let clocks = Clocks {
             unix,
-            uptime: self.host.uptime()?,
+            uptime: self.uptime.or(now, || self.host.uptime())?,
         };
         if self.boot.is_none() {
             self.boot = boot_id(&self.roots.proc);
@@ -84,9 +100,9 @@ impl ErrorsProbe {
         }
         self.said = kernel.is_err();
         self.journal.read(log, now, unix);
-        if self.saved.as_ref() != Some(log) {
+        if !self.saved.as_mut().is_some_and(|saved| suffices(log, saved, now)) {
             match self.kept.save(log) {
-                Ok(()) => self.saved = Some(log.clone()),
+                Ok(()) => self.saved = Some((log.clone(), now)),
                 Err(e) => tracing::warn!("counts of errors are not kept over a restart: {e}"),
             }
         }
@@ -98,11 +114,17 @@ impl ErrorsProbe {
     }
 }
 
+/// Whether what was kept does for now.
+fn suffices(log: &ErrorLog, (saved, at): &mut (ErrorLog, Instant), now: Instant) -> bool {
+    let more = log.next().saturating_sub(saved.next());
+    let rarely = more < READ_AGAIN && now.saturating_duration_since(*at) < RARELY;
+    (more == 0 || rarely) && log.counts_as(saved)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::Path;
-    use std::time::Duration;
 
     use super::*;
 
@@ -132,6 +154,64 @@ mod tests {
         fs::write(roots.dev.join("kmsg"), "").unwrap();
         let anew = ErrorsProbe::new(&roots, state).read(now, NOW).unwrap();
         assert_eq!((anew.errors, anew.since), (0, NOW));
+    }
+
+    #[test]
+    fn messages_that_do_not_count_are_no_reason_to_write_and_are_read_again_after_a_crash() {
+        use std::io::Write as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        for folder in [roots.proc.join("sys/kernel/random"), roots.dev.clone()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
+        fs::write(roots.proc.join("sys/kernel/random/boot_id"), "b1\n").unwrap();
+        let (state, start) = (dir.path().join("errors.json"), Instant::now());
+        let kmsg = roots.dev.join("kmsg");
+        fs::write(&kmsg, "").unwrap();
+        let mut written = 0u64;
+        let mut write = |level: u8, count: u64| {
+            let mut file = fs::OpenOptions::new().append(true).open(&kmsg).unwrap();
+            for _ in 0..count {
+                let micros = 9_000_000_000 + written * 2_000_000;
+                writeln!(file, "{level},{written},{micros},-;usb 1-1: words").unwrap();
+                written += 1;
+            }
+        };
+        let kept = || -> ErrorLog { serde_json::from_str(&fs::read_to_string(&state).unwrap()).unwrap() };
+        let mut probe = ErrorsProbe::new(&roots, state.clone());
+        let mut look = |second| {
+            let found = probe
+                .read(start + Duration::from_secs(second), NOW + second)
+                .unwrap();
+            (found.errors, kept().next())
+        };
+        write(6, 3);
+        assert_eq!(look(0), (0, 3));
+        write(6, 2);
+        assert_eq!(look(30), (0, 3), "nothing was counted");
+        write(3, 1);
+        assert_eq!(look(60), (1, 6));
+        write(6, READ_AGAIN);
+        assert_eq!(look(90), (1, 6 + READ_AGAIN), "as many as may be read again");
+        write(6, 4);
+        assert_eq!([look(120), look(389)], [(1, 6 + READ_AGAIN); 2]);
+        // It crashes here, or a moment later.
+        let after = |state: &Path| {
+            let mut again = ErrorsProbe::new(&roots, state.to_owned());
+            let found = again.read(start, NOW + 390).unwrap();
+            (found.errors, found.missed)
+        };
+        let copy = dir.path().join("copy.json");
+        fs::copy(&state, &copy).unwrap();
+        assert_eq!(after(&copy), (1, 0));
+        assert_eq!(
+            look(390),
+            (1, 10 + READ_AGAIN),
+            "five minutes after the last time"
+        );
+        assert_eq!(after(&state), (1, 0));
     }
 
     #[test]

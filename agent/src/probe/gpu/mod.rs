@@ -133,6 +133,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_nvidia_gpu_of_a_node_is_asked_for_within_a_minute_of_its_coming() {
+        let (dir, roots) = recorded("amd-node");
+        let says = r#"echo '{"driver":"550.54","gpus":[{"vendor":"nvidia","index":0}]}'"#;
+        let nvidia = program(dir.path(), says);
+        let mut probe = GpuProbe::new(GpuConfig::default(), &roots, Some(&nvidia));
+        let start = Instant::now();
+        let mut count = |seconds| {
+            let report = probe.read(start + Duration::from_secs(seconds));
+            report.unwrap().gpus.len()
+        };
+        assert_eq!(count(0), 3);
+        let device = roots.sys.join("bus/pci/devices/0000:1b:00.0");
+        fs::create_dir(&device).unwrap();
+        for (file, text) in [("vendor", "0x10de\n"), ("class", "0x030200\n")] {
+            fs::write(device.join(file), text).unwrap();
+        }
+        assert_eq!((count(59), count(60)), (3, 4));
+    }
+
+    #[test]
     fn gpus_whose_driver_does_not_answer_are_unknown_and_it_is_asked_less_often() {
         let (dir, roots) = recorded("gpu-node");
         let failing = program(

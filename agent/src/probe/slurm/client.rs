@@ -87,7 +87,8 @@ impl Client {
         if !here && !self.seen {
             return None;
         }
-        if let Some(name) = process.and_then(|pid| option(&self.roots.proc, pid, "-N")) {
+        let started = process.filter(|_| self.slurmd.is_new());
+        if let Some(name) = started.and_then(|pid| option(&self.roots.proc, pid, "-N")) {
             self.name = Some(name);
         }
         self.config

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use zeroize::Zeroizing;
+use zeroize::Zeroize as _;
 
 pub use error::ToolError;
 
@@ -321,16 +321,18 @@ impl Tool {
 
 /// Appends what is there, keeping at most `limit` bytes; false at the end of the stream.
 fn chunk(stream: Option<&mut impl Read>, into: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
-    // It may be a secret that comes.
-    let mut buffer = Zeroizing::new([0u8; 4096]);
+    let mut buffer = [0u8; 4096];
     let Some(stream) = stream else { return Ok(false) };
-    let n = match stream.read(&mut *buffer) {
+    let n = match stream.read(&mut buffer) {
         Ok(n) => n,
         Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
         Err(e) => return Err(e),
     };
     let room = limit.saturating_sub(into.len());
-    into.extend(buffer.iter().take(n.min(room)));
+    let came = buffer.get_mut(..n).unwrap_or_default();
+    into.extend(came.iter().take(room));
+    // It may be a secret that came.
+    came.zeroize();
     Ok(n > 0)
 }
 

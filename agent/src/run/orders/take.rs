@@ -13,7 +13,11 @@ const MOST: usize = 17;
 impl Agent {
     /// Takes what the gateway's answer orders.
     pub(in crate::run) fn take_orders(&mut self, commands: &[Command]) {
-        if !commands.is_empty() && !self.keeps() {
+        if commands.is_empty() {
+            self.orders.taken.clear();
+            return self.keep_orders();
+        }
+        if !self.keeps() {
             // They are told again with the next answer.
             self.warn_once(
                 "orders",

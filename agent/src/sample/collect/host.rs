@@ -9,9 +9,10 @@ use crate::probe::disk::DiskProbe;
 use crate::probe::errors::ErrorsProbe;
 use crate::probe::host::HostProbe;
 use crate::probe::kept::Kept;
-use crate::probe::memory::MemoryProbe;
+use crate::probe::memory::{Memory, MemoryProbe};
 use crate::probe::network::NetworkProbe;
 use crate::probe::pressure::PressureProbe;
+use crate::probe::recent::Recent;
 use crate::probe::storage;
 use crate::sample::Category;
 
@@ -19,13 +20,15 @@ use crate::sample::Category;
 pub(super) struct Machine {
     cpu: CpuProbe,
     memory: MemoryProbe,
+    recent: Recent<Memory>,
 }
 
 impl Machine {
-    pub(super) fn new(roots: &Roots) -> Self {
+    pub(super) fn new(roots: &Roots, recent: Recent<Memory>) -> Self {
         Self {
             cpu: CpuProbe::new(roots),
             memory: MemoryProbe::new(roots),
+            recent,
         }
     }
 }
@@ -37,10 +40,10 @@ impl Collector for Machine {
     fn category(&self) -> Category {
         Category::Capacity
     }
-    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
             Reading::Cores(self.cpu.cores()),
-            Reading::Memory(self.memory.read()),
+            Reading::Memory(self.recent.or(now, || self.memory.read())),
         ]
     }
 }
@@ -63,13 +66,15 @@ impl Collector for StorageSpace {
 /// Load, uptime, pressure.
 pub(super) struct Host {
     host: HostProbe,
+    uptime: Recent<u64>,
     pressure: PressureProbe,
 }
 
 impl Host {
-    pub(super) fn new(roots: &Roots) -> Self {
+    pub(super) fn new(roots: &Roots, uptime: Recent<u64>) -> Self {
         Self {
             host: HostProbe::new(roots),
+            uptime,
             pressure: PressureProbe::new(roots),
         }
     }
@@ -82,10 +87,10 @@ impl Collector for Host {
     fn category(&self) -> Category {
         Category::HealthStatus
     }
-    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
             Reading::Load(self.host.load()),
-            Reading::Uptime(self.host.uptime()),
+            Reading::Uptime(self.uptime.or(now, || self.host.uptime())),
             Reading::Pressure(self.pressure.read()),
         ]
     }
@@ -95,15 +100,17 @@ impl Collector for Host {
 pub(super) struct Utilization {
     cpu: CpuProbe,
     memory: MemoryProbe,
+    recent: Recent<Memory>,
     disk: DiskProbe,
     network: NetworkProbe,
 }
 
 impl Utilization {
-    pub(super) fn new(roots: &Roots) -> Self {
+    pub(super) fn new(roots: &Roots, recent: Recent<Memory>) -> Self {
         Self {
             cpu: CpuProbe::new(roots),
             memory: MemoryProbe::new(roots),
+            recent,
             disk: DiskProbe::new(roots),
             network: NetworkProbe::new(roots),
         }
@@ -120,7 +127,7 @@ impl Collector for Utilization {
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
             Reading::Cpu(self.cpu.utilization()),
-            Reading::Memory(self.memory.read()),
+            Reading::Memory(self.recent.or(now, || self.memory.read())),
             Reading::Disk(self.disk.busiest(now)),
             Reading::Network(self.network.busiest(now)),
         ]
@@ -131,8 +138,8 @@ impl Collector for Utilization {
 pub(super) struct Messages(ErrorsProbe);
 
 impl Messages {
-    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
-        Self(ErrorsProbe::new(roots, kept))
+    pub(super) fn new(roots: &Roots, kept: Kept, uptime: Recent<u64>) -> Self {
+        Self(ErrorsProbe::new(roots, kept).sharing(uptime))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
 use crate::probe::network::NetworkUse;
 use crate::probe::pressure::Pressure;
+use crate::probe::recent::Recent;
 use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, LastNode, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
 use crate::probe::storage::Storage;
@@ -171,13 +172,18 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
     };
     let state = StateDir::new(memory_dir);
     let node = LastNode::default();
+    let (memory, uptime) = (Recent::default(), Recent::default());
     vec![
         Box::new(devices::Fabric::new(roots)),
-        Box::new(host::Machine::new(roots)),
+        Box::new(host::Machine::new(roots, memory.clone())),
         Box::new(host::StorageSpace(storage_path.clone())),
-        Box::new(host::Host::new(roots)),
-        Box::new(host::Utilization::new(roots)),
-        Box::new(host::Messages::new(roots, kept(memory_dir.join("errors.json")))),
+        Box::new(host::Host::new(roots, uptime.clone())),
+        Box::new(host::Utilization::new(roots, memory)),
+        Box::new(host::Messages::new(
+            roots,
+            kept(memory_dir.join("errors.json")),
+            uptime,
+        )),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
         Box::new(devices::Temperature::new(roots)),
         Box::new(devices::Sensors::new(roots, kept(state.ports()))),

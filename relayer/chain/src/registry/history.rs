@@ -4,7 +4,7 @@ use hpc_schema::registry::{Event, EventError};
 
 use super::RegistryClient;
 use super::data::each_event;
-use crate::rpc::{Client, ExecResult, RpcError, TxPage, reason};
+use crate::rpc::{Client, ExecResult, NoResults, RpcError, TxPage, reason};
 
 /// Transactions on a page of the index, as many as a node gives.
 const PER_PAGE: u32 = 100;
@@ -44,23 +44,25 @@ impl RegistryClient {
 
     /// Every event of the blocks from `from` to `to`, from the index of transactions, which nodes keep longer than blocks. Only
     /// a node that has block `to`, and that of [`Self::from_height`], is asked: an index says nothing of what it lacks.
+    /// `whole`: only one that still has block `from` as well, for one that has come up since, as from a snapshot, never had it.
     ///
     /// # Errors
-    /// [`RpcError`]; [`RpcError::Behind`] if no node has come so far, [`RpcError::NotKept`] if none has an index,
+    /// [`RpcError`]; [`RpcError::Behind`] if no node has come so far, [`RpcError::NotKept`] if none has an index, or such a one,
     /// [`RpcError::TooLarge`] for more than 20,000 transactions.
-    pub async fn events_in_index(&self, from: u64, to: u64) -> Result<Vec<Told>, RpcError> {
+    pub async fn events_in_index(&self, from: u64, to: u64, whole: bool) -> Result<Vec<Told>, RpcError> {
         let query = format!(
             "execute._contract_address='{}' AND tx.height>={from} AND tx.height<={to}",
             self.contract()
         );
         let wanted = to.max(self.chain().floor());
+        let since = whole.then_some(from);
         let mut told = Vec::new();
         for page in 1..=MAX_PAGES {
             let query = query.as_str();
             let found = self
                 .chain()
                 .endpoints()
-                .ask(|c: Client| async move { index_page(&c, query, page, wanted).await })
+                .ask(|c: Client| async move { index_page(&c, query, page, (since, wanted)).await })
                 .await?;
             for tx in &found.txs {
                 told.extend(self.placed(tx.height, tx.index, &tx.result));
@@ -92,11 +94,18 @@ impl RegistryClient {
 /// The results of a block. A node that lacks them is passed over for the next one, whether they are gone there or still to
 /// come; which of the two it is decides where they are looked for when none has them.
 async fn results(client: &Client, height: u64) -> Result<Vec<ExecResult>, RpcError> {
-    let reason = match client.kept_results(height).await {
-        Err(RpcError::Response { message, data, .. }) => reason(message, data),
-        other => return other,
+    let (reason, newest) = match client.results_at(height).await {
+        Ok(results) => return Ok(results),
+        Err(NoResults {
+            error: RpcError::Response { message, data, .. },
+            newest,
+        }) => (reason(message, data), newest),
+        Err(none) => return Err(none.error),
     };
-    let has = client.status().await.map_or(0, |s| s.height);
+    let has = match newest {
+        Some(newest) => newest,
+        None => client.status().await.map_or(0, |s| s.height),
+    };
     tracing::debug!(
         endpoint = client.name(),
         height,
@@ -106,18 +115,33 @@ async fn results(client: &Client, height: u64) -> Result<Vec<ExecResult>, RpcErr
     Err(behind(client, has, height))
 }
 
-/// A page of the index of a node that has block `wanted`.
-async fn index_page(client: &Client, query: &str, page: u32, wanted: u64) -> Result<TxPage, RpcError> {
+/// A page of the index of a node that has block `wanted`, and block `since` if one is given.
+async fn index_page(
+    client: &Client,
+    query: &str,
+    page: u32,
+    (since, wanted): (Option<u64>, u64),
+) -> Result<TxPage, RpcError> {
     let status = client.status().await?;
     // One that catches up writes its index a while after its blocks.
     if status.height < wanted || status.catching_up {
         return Err(behind(client, status.height, wanted));
+    }
+    let lowest = status.earliest_height;
+    if since.is_some_and(|since| lowest > since) {
+        return Err(RpcError::NotKept {
+            endpoint: client.name().to_owned(),
+            what: "an index of transactions from so far back",
+            reason: format!("its lowest block is {lowest}"),
+            unheard: Vec::new(),
+        });
     }
     match client.tx_search(query, page, PER_PAGE).await {
         Err(RpcError::Response { message, data, .. }) => Err(RpcError::NotKept {
             endpoint: client.name().to_owned(),
             what: "an index of transactions",
             reason: reason(message, data),
+            unheard: Vec::new(),
         }),
         other => other,
     }
@@ -133,6 +157,9 @@ fn behind(client: &Client, height: u64, wanted: u64) -> RpcError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
@@ -143,13 +170,23 @@ mod tests {
 
     /// A node at `height` that answers `block_results` and `tx_search` so; where that is `null` the connection breaks.
     async fn node(height: u64, block_results: Value, tx_search: Value) -> String {
+        counting(height, 1, (block_results, tx_search), Arc::default()).await
+    }
+
+    /// The same with blocks from `lowest` on, and how often it was asked for its newest block.
+    async fn counting(
+        height: u64,
+        lowest: u64,
+        (block_results, tx_search): (Value, Value),
+        asked_height: Arc<AtomicU32>,
+    ) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let status = json!({ "result": {
             "node_info": { "network": "chain-1" },
             "sync_info": {
                 "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
-                "earliest_block_height": "1", "catching_up": false
+                "earliest_block_height": lowest.to_string(), "catching_up": false
             }
         } });
         tokio::spawn(async move {
@@ -164,6 +201,7 @@ mod tests {
                     asked.push_str(&String::from_utf8_lossy(&buffer[..read]));
                 }
                 let body = if asked.contains("\"status\"") {
+                    asked_height.fetch_add(1, Ordering::Relaxed);
                     &status
                 } else if asked.contains("\"tx_search\"") {
                     &tx_search
@@ -238,13 +276,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_node_without_a_blocks_results_is_asked_once_for_its_newest_block() {
+        for why in [
+            "could not find results for height #100",
+            "height 100 must be less than or equal to the current blockchain height 50",
+        ] {
+            let asked = Arc::new(AtomicU32::new(0));
+            let urls = [counting(50, 1, (refused(why), nothing()), Arc::clone(&asked)).await];
+            let failed = client(&urls).events_in_block(100).await.unwrap_err();
+            assert!(
+                matches!(
+                    failed,
+                    RpcError::Behind {
+                        height: 50,
+                        wanted: 100,
+                        ..
+                    }
+                ),
+                "{failed:?}"
+            );
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{why}");
+        }
+    }
+
+    #[tokio::test]
     async fn the_index_counts_of_a_node_alone_that_has_come_so_far() {
         let (late, ahead) = (
             node(50, Value::Null, nothing()).await,
             node(100, Value::Null, nothing()).await,
         );
         let none = node(100, Value::Null, refused("transaction indexing is disabled")).await;
-        let failed = client(std::slice::from_ref(&late)).events_in_index(60, 100).await;
+        let failed = client(std::slice::from_ref(&late))
+            .events_in_index(60, 100, false)
+            .await;
         assert!(
             matches!(
                 failed,
@@ -257,10 +321,24 @@ mod tests {
             "{failed:?}"
         );
         let both = client(&[late, ahead]);
-        assert_eq!(both.events_in_index(60, 100).await, Ok(Vec::new()));
-        let failed = both.from_height(101).events_in_index(60, 100).await;
+        assert_eq!(both.events_in_index(60, 100, false).await, Ok(Vec::new()));
+        let failed = both.from_height(101).events_in_index(60, 100, false).await;
         assert!(matches!(failed, Err(RpcError::Behind { .. })), "{failed:?}");
-        let failed = client(&[none]).events_in_index(60, 100).await;
+        let failed = client(&[none]).events_in_index(60, 100, false).await;
         assert!(matches!(failed, Err(RpcError::NotKept { .. })), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn the_index_of_a_node_that_has_come_up_since_is_taken_alone_where_it_need_not_be_whole() {
+        let since_60 = [counting(100, 60, (Value::Null, nothing()), Arc::default()).await];
+        let client = client(&since_60);
+        assert_eq!(client.events_in_index(60, 100, true).await, Ok(Vec::new()));
+        assert_eq!(client.events_in_index(59, 100, false).await, Ok(Vec::new()));
+        let failed = client.events_in_index(59, 100, true).await.unwrap_err();
+        assert!(
+            matches!(failed, RpcError::NotKept { .. })
+                && failed.to_string().contains("its lowest block is 60"),
+            "{failed}"
+        );
     }
 }

@@ -207,6 +207,7 @@ impl Client {
                     endpoint,
                     what: "an index of transactions",
                     reason: reason(message, data),
+                    unheard: Vec::new(),
                 });
             }
             Err(other) => return Err(other),

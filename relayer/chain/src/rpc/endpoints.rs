@@ -4,9 +4,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::client::{Client, ClientOptions};
 use super::error::RpcError;
+use super::health::Health;
 use super::types::Status;
 use crate::code::Class;
 use crate::settle::EndpointId;
@@ -25,17 +27,6 @@ pub struct Endpoints {
     options: ClientOptions,
     /// The chain that every one of them must be of, if it is known.
     chain_id: Option<Arc<str>>,
-}
-
-/// What is known of one endpoint.
-#[derive(Debug, Clone, Copy, Default)]
-struct Health {
-    height: u64,
-    failures: u32,
-    /// It has named the right chain since it last failed.
-    verified: bool,
-    /// It is one no more.
-    gone: bool,
 }
 
 /// Endpoints that may take the place of the present ones.
@@ -167,21 +158,15 @@ impl Endpoints {
         let status = self.get(endpoint)?.status().await;
         match &status {
             Ok(s) if self.is_ours(s) => self.seen(endpoint, s.height),
-            _ => self.failed(endpoint),
+            Ok(_) => self.failed(endpoint),
+            Err(e) => self.no_status(endpoint, e),
         }
         Some(Head { endpoint, status })
     }
 
     /// An endpoint of the right chain has shown a block of this height.
     pub fn seen(&self, endpoint: EndpointId, height: u64) {
-        self.note(endpoint, |h| {
-            *h = Health {
-                height,
-                failures: 0,
-                verified: true,
-                gone: h.gone,
-            }
-        });
+        self.note(endpoint, |h| h.seen(height));
     }
 
     /// Calls `ask` on the best endpoint, and on the next one while the failure is transient, or the endpoint's own: it refuses
@@ -189,7 +174,8 @@ impl Endpoints {
     ///
     /// # Errors
     /// The first refusal; else the last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none
-    /// answers the question; that this is kept no more ([`RpcError::NotKept`]) if, besides, none could not be asked.
+    /// answers the question; that this is kept no more ([`RpcError::NotKept`]) if, besides, every one could be asked, but for
+    /// those that have been away for five minutes: it names these, and those that are behind.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -199,23 +185,38 @@ impl Endpoints {
         let mut last = E::from(RpcError::NoEndpoint);
         let mut lacks = None;
         let mut away = None;
+        let mut unheard = Vec::new();
+        // One of those that are away is waited for.
+        let mut comes_back = false;
         let mut refused = None;
         for id in self.order() {
             let Some(client) = self.get(id) else { continue };
             if let Err(e) = self.verify(id, client).await {
+                comes_back |= !self.is_given_up(id);
+                unheard.push(client.name().to_owned());
                 away = Some(e.into());
                 continue;
             }
-            match ask(client.clone()).await {
+            let asked = ask(client.clone()).await;
+            if let Err(e) = &asked
+                && e.rpc().is_some_and(RpcError::is_silence)
+            {
+                self.failed(id);
+                comes_back |= !self.is_given_up(id);
+                unheard.push(client.name().to_owned());
+                away = asked.err();
+                continue;
+            }
+            self.answered(id);
+            match asked {
                 Ok(answer) => return Ok(answer),
                 // To be behind, not to execute yet, to have no such service or to keep this no more is no failure: other
                 // questions are answered as well as ever.
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Transient) => match e.rpc() {
                     Some(RpcError::NoService { .. } | RpcError::NotKept { .. }) => lacks = Some(e),
-                    Some(RpcError::Behind { .. } | RpcError::NotReady { .. }) => last = e,
                     _ => {
-                        self.failed(id);
-                        away = Some(e);
+                        unheard.push(client.name().to_owned());
+                        last = e;
                     }
                 },
                 // It may be a limit or a setting of this one.
@@ -230,10 +231,10 @@ impl Endpoints {
         }
         let kept_no_more = |e: &E| matches!(e.rpc(), Some(RpcError::NotKept { .. }));
         Err(match (lacks, away) {
-            // One that cannot be asked may have kept it.
-            (Some(lack), Some(away)) if kept_no_more(&lack) => away,
+            // One that cannot be asked may have kept it, unless it is down for good.
+            (Some(lack), Some(away)) if comes_back && kept_no_more(&lack) => away,
             // An endpoint that is down, maybe for good, keeps nobody from knowing which service the others lack.
-            (Some(lack), _) => lack,
+            (Some(lack), _) => beside(lack, unheard),
             (None, Some(away)) => away,
             (None, None) => last,
         })
@@ -247,7 +248,7 @@ impl Endpoints {
         if known {
             return Ok(());
         }
-        let status = client.status().await.inspect_err(|_| self.failed(id))?;
+        let status = client.status().await.inspect_err(|e| self.no_status(id, e))?;
         if self.is_ours(&status) {
             self.seen(id, status.height);
             return Ok(());
@@ -265,10 +266,25 @@ impl Endpoints {
     }
 
     fn failed(&self, endpoint: EndpointId) {
-        self.note(endpoint, |h| {
-            h.failures = h.failures.saturating_add(1);
-            h.verified = false;
-        });
+        self.note(endpoint, |h| h.failed(Instant::now()));
+    }
+
+    fn answered(&self, endpoint: EndpointId) {
+        self.note(endpoint, Health::answered);
+    }
+
+    /// It refuses to say how far it is, or is away.
+    fn no_status(&self, endpoint: EndpointId, why: &RpcError) {
+        self.failed(endpoint);
+        if !why.is_silence() {
+            self.answered(endpoint);
+        }
+    }
+
+    fn is_given_up(&self, endpoint: EndpointId) -> bool {
+        let health = self.health();
+        let known = health.get(usize::from(endpoint.0));
+        known.is_some_and(|h| h.is_given_up(Instant::now()))
     }
 
     fn note(&self, endpoint: EndpointId, change: impl FnOnce(&mut Health)) {
@@ -287,6 +303,24 @@ impl Endpoints {
         order.retain(|(_, h)| !h.gone);
         order.sort_by_key(|(_, h)| (h.failures, std::cmp::Reverse(h.height)));
         order.into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+/// What is kept no more, with the endpoints that did not say.
+fn beside<E: AsRpcError + From<RpcError>>(lack: E, unheard: Vec<String>) -> E {
+    match lack.rpc() {
+        Some(RpcError::NotKept {
+            endpoint,
+            what,
+            reason,
+            ..
+        }) => E::from(RpcError::NotKept {
+            endpoint: endpoint.clone(),
+            what,
+            reason: reason.clone(),
+            unheard,
+        }),
+        _ => lack,
     }
 }
 

@@ -100,7 +100,7 @@ pub enum RpcError {
         endpoint: String,
     },
     /// The node keeps this no more, or never did: asking it again is of no use, another one may have it.
-    #[error("{endpoint}: does not keep {what} ({reason}); name a node that does")]
+    #[error("{endpoint}: does not keep {what} ({reason}){}; name a node that does", beside(.unheard))]
     NotKept {
         /// Which endpoint.
         endpoint: String,
@@ -108,6 +108,8 @@ pub enum RpcError {
         what: &'static str,
         /// Why, in its words.
         reason: String,
+        /// Those that may keep it and did not say: they are behind, or away for so long that nobody waits for them.
+        unheard: Vec<String>,
     },
     /// The request is larger than the endpoint takes.
     #[error("{endpoint}: takes no request of this size to {method}; raise rpc.max_body_bytes of the node")]
@@ -142,6 +144,36 @@ impl RpcError {
             Self::Url { .. } | Self::TooMany | Self::NoEndpoint => Class::Fatal,
         }
     }
+
+    /// The endpoints that may keep what the others do not ([`Self::NotKept`]), and did not say.
+    #[must_use]
+    pub fn unheard(&self) -> &[String] {
+        match self {
+            Self::NotKept { unheard, .. } => unheard,
+            _ => &[],
+        }
+    }
+
+    /// Whether no node of the chain has answered.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Timeout { .. }
+                | Self::Malformed { .. }
+                | Self::WrongChain { .. }
+        )
+    }
+}
+
+fn beside(unheard: &[String]) -> String {
+    if unheard.is_empty() {
+        return String::new();
+    }
+    format!(
+        ", and {} did not say: away for five minutes, behind, or refusing",
+        unheard.join(", ")
+    )
 }
 
 /// The reason in a JSON-RPC error: CometBFT writes it into the data, others into the message.

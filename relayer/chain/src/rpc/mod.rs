@@ -10,6 +10,7 @@ mod error;
 mod evidence;
 mod find;
 mod follow;
+mod health;
 mod results;
 mod trust;
 mod types;
@@ -21,6 +22,7 @@ pub use endpoints::{AsRpcError, Endpoints, Head, Prepared};
 pub use error::RpcError;
 pub(crate) use error::reason;
 pub use follow::{Follower, Seen, SeenBlock};
+pub(crate) use results::NoResults;
 pub use trust::{Trust, TrustError};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::code::{Class, Verdict};
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};
-use crate::settle::EndpointId;
+use crate::settle::{Action, EndpointId, Input, State, io};
 
 /// Answers every request with this body, once a connection.
 async fn server(body: String) -> String {
@@ -268,6 +268,156 @@ async fn what_one_endpoint_refuses_another_is_asked_and_the_first_refusal_is_tol
     let endpoints = Endpoints::new(&[&pruned, &limited], ClientOptions::default()).unwrap();
     let refused = endpoints.ask(ask).await.unwrap_err();
     assert!(refused.to_string().contains("lowest height is 51"), "{refused}");
+}
+
+/// Down for good, as far as anybody knows.
+const LONG: Duration = Duration::from_secs(301);
+
+/// Two endpoints, of which the second keeps nothing; what they give together where the first one answers so.
+async fn ask_both(endpoints: &Endpoints, first: &Result<u8, RpcError>) -> Result<u8, RpcError> {
+    let ask = |c: Client| {
+        let answer = match c.name() {
+            "http://127.0.0.1:1" => first.clone(),
+            endpoint => Err(RpcError::NotKept {
+                endpoint: endpoint.to_owned(),
+                what: "this",
+                reason: "pruned".to_owned(),
+                unheard: Vec::new(),
+            }),
+        };
+        async move { answer }
+    };
+    endpoints.ask(ask).await
+}
+
+fn two() -> Endpoints {
+    let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"];
+    Endpoints::new(&urls, ClientOptions::default()).unwrap()
+}
+
+fn silent() -> RpcError {
+    silence_of("http://127.0.0.1:1")
+}
+
+fn silence_of(endpoint: &str) -> RpcError {
+    RpcError::Unreachable {
+        endpoint: endpoint.to_owned(),
+        reason: "refused".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_keep_no_more_is_said_once_one_is_given_up_and_it_is_named() {
+    let endpoints = two();
+    assert_eq!(ask_both(&endpoints, &Err(silent())).await, Err(silent()));
+    tokio::time::advance(LONG).await;
+    let kept_no_more = ask_both(&endpoints, &Err(silent())).await.unwrap_err();
+    assert_eq!(kept_no_more.unheard(), ["http://127.0.0.1:1"]);
+    let said = kept_no_more.to_string();
+    assert!(
+        said.contains(
+            "2: does not keep this (pruned), and http://127.0.0.1:1 did not say: away for five minutes"
+        ),
+        "{said}"
+    );
+    // It is there again and has not come so far; then it keeps it no more either.
+    let behind = RpcError::Behind {
+        endpoint: "http://127.0.0.1:1".to_owned(),
+        height: 1,
+        wanted: 2,
+    };
+    let kept_no_more = ask_both(&endpoints, &Err(behind)).await.unwrap_err();
+    assert_eq!(kept_no_more.unheard(), ["http://127.0.0.1:1"]);
+    let also = RpcError::NotKept {
+        endpoint: "http://127.0.0.1:1".to_owned(),
+        what: "this",
+        reason: "pruned".to_owned(),
+        unheard: Vec::new(),
+    };
+    let kept_no_more = ask_both(&endpoints, &Err(also)).await.unwrap_err();
+    assert!(matches!(&kept_no_more, RpcError::NotKept { unheard, .. } if unheard.is_empty()));
+    assert!(!kept_no_more.to_string().contains("is away"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_says_whatever_it_may_is_not_away() {
+    let endpoint = || "http://127.0.0.1:1".to_owned();
+    let answers = [
+        Ok(1),
+        Err(RpcError::Behind {
+            endpoint: endpoint(),
+            height: 1,
+            wanted: 2,
+        }),
+        Err(RpcError::NotReady { endpoint: endpoint() }),
+        Err(RpcError::NoService { endpoint: endpoint() }),
+        Err(RpcError::NotKept {
+            endpoint: endpoint(),
+            what: "this",
+            reason: String::new(),
+            unheard: Vec::new(),
+        }),
+        Err(RpcError::TooLarge {
+            endpoint: endpoint(),
+            method: "tx",
+            limit: 1,
+        }),
+    ];
+    for answer in answers {
+        let endpoints = two();
+        assert_eq!(ask_both(&endpoints, &Err(silent())).await, Err(silent()));
+        tokio::time::advance(LONG).await;
+        drop(ask_both(&endpoints, &answer).await);
+        // Away since now, and waited for.
+        assert_eq!(
+            ask_both(&endpoints, &Err(silent())).await,
+            Err(silent()),
+            "{answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_to_say_how_far_it_is_has_failed_and_is_not_away() {
+    let refuses = server(error("too many requests").to_string()).await;
+    let keeps_none = server(error("node is not persisting finalize block responses").to_string()).await;
+    let endpoints = Endpoints::new(&[&refuses, &keeps_none], ClientOptions::default()).unwrap();
+    for _ in 0..2 {
+        let head = endpoints.head(EndpointId(0)).await.unwrap();
+        assert!(matches!(head.status, Err(RpcError::Response { .. })), "{head:?}");
+        tokio::time::pause();
+        tokio::time::advance(LONG).await;
+        tokio::time::resume();
+    }
+    assert_eq!(endpoints.best().unwrap().name(), keeps_none);
+    let ask = |c: Client| {
+        let silence = (c.name() == refuses).then(|| silence_of(c.name()));
+        async move {
+            match silence {
+                Some(silence) => Err(silence),
+                None => c.kept_results(5).await,
+            }
+        }
+    };
+    let failed = endpoints.ask(ask).await.unwrap_err();
+    assert!(matches!(failed, RpcError::Unreachable { .. }), "{failed}");
+}
+
+#[tokio::test]
+async fn blocks_that_are_pruned_are_not_said_to_have_been_read() {
+    let pruned = server(error("height 101 is not available, lowest height is 103").to_string()).await;
+    let chain = Chain::new(Endpoints::new(&[pruned], ClientOptions::default()).unwrap());
+    let (hash, from, to) = (TxHash::of(b"tx"), 101, 102);
+    let scan = Action::ScanBlocks { hash, from, to };
+    let scanned = Input::Scanned {
+        hash,
+        from,
+        to,
+        inclusions: Vec::new(),
+        gone: Vec::new(),
+        unread: true,
+    };
+    assert_eq!(io::perform(&chain, "", &State::default(), &scan).await, [scanned]);
 }
 
 #[tokio::test]

@@ -86,9 +86,9 @@ pub enum SendError {
         /// Hash.
         hash: TxHash,
     },
-    /// The wait is over without an end.
+    /// The wait is over without an end, or its sequence is used and no node has the blocks that may have it.
     #[error(
-        "no end of transaction {hash} within the wait; it may still take effect up to block {timeout_height}: \
+        "no end of transaction {hash} was found; it may have taken effect, or still do up to block {timeout_height}: \
          query it by its hash before sending it again"
     )]
     Unknown {
@@ -112,8 +112,8 @@ pub enum SendError {
     },
     /// It is in a block, and no node keeps what came of it.
     #[error(
-        "transaction {hash} is in block {height}, and no node keeps what came of it, neither an index of transactions nor \
-         results of blocks: look at what it was to change before sending it again"
+        "transaction {hash} is in block {height}, and whether it took effect is not known: no node keeps what came of it, \
+         neither an index of transactions nor results of blocks; look at what it was to change before sending it again"
     )]
     Untold {
         /// Hash.

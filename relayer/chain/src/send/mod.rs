@@ -88,7 +88,7 @@ pub struct Sent {
 /// Signs `messages` with `key`, sends them and waits for the end.
 ///
 /// # Errors
-/// Every way in which it did not take effect; [`SendError::Unknown`] where that is not known.
+/// Every way in which it did not take effect; [`SendError::Unknown`] and [`SendError::Untold`] where that is not known.
 pub async fn send_and_wait(
     chain: &Chain,
     key: &dyn Signer,

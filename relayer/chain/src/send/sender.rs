@@ -79,7 +79,7 @@ impl<'a> Sender<'a> {
                             inbox.push(Input::Submit { batch: ONLY });
                         }
                         Action::Finished { end, .. } => return self.ended(end).await,
-                        Action::QueryNodeSequences { .. } => return Err(self.superseded()),
+                        Action::QueryNodeSequences { overtaken, .. } => return Err(self.consumed(overtaken)),
                         Action::Alarm(alarm) => self.alarm(alarm)?,
                         other => {
                             let answers = io::perform(self.chain, &self.address, &self.state, &other).await;
@@ -180,7 +180,7 @@ impl<'a> Sender<'a> {
                 height: i.height,
             }),
             End::Expired { .. } => Err(self.refusal.clone().unwrap_or_else(|| self.expired())),
-            End::Consumed { .. } => Err(self.superseded()),
+            End::Consumed { overtaken, .. } => Err(self.consumed(overtaken)),
         }
     }
 
@@ -193,12 +193,12 @@ impl<'a> Sender<'a> {
             .map_or(SendError::NothingSent, |hash| SendError::Expired { hash })
     }
 
-    /// Its sequence is used: by itself, where it is in a block.
-    fn superseded(&self) -> SendError {
+    /// Its sequence is used: by another one, or by itself, where it is in a block that has, or may have, it.
+    fn consumed(&self, overtaken: bool) -> SendError {
         match (self.hash(), self.untold) {
-            (None, _) => SendError::NothingSent,
+            (Some(hash), _) if overtaken => SendError::Superseded { hash },
             (Some(hash), Some(height)) => SendError::Untold { hash, height },
-            (Some(hash), None) => SendError::Superseded { hash },
+            (None, _) | (Some(_), None) => self.unknown(),
         }
     }
 
@@ -308,6 +308,9 @@ mod tests {
         let hash = TxHash::of(&bytes);
         take(Input::Signed(SignedTx { request, bytes }));
         assert!(matches!(sender.out_of_time(), SendError::Unknown { .. }));
+        // Of blocks that are pruned it is not said that another one took its place.
+        assert!(matches!(sender.consumed(false), SendError::Unknown { .. }));
+        assert!(matches!(sender.consumed(true), SendError::Superseded { .. }));
         let inclusion = Inclusion {
             hash,
             height: 11,

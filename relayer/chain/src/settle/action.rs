@@ -34,13 +34,15 @@ pub enum Action {
         /// Last height.
         to: u64,
     },
-    /// The sequence was consumed and our hash is in no block, or in one whose results are gone: read the nodes' sequences on
-    /// the contract, close what is there, queue the rest again, then [`super::Input::Settled`].
+    /// The sequence was consumed and our hash is in no block, or in one that is gone, or its results are: read the nodes'
+    /// sequences on the contract, close what is there, queue the rest again, then [`super::Input::Settled`].
     QueryNodeSequences {
         /// Which batch.
         batch: BatchId,
         /// At this height the sequence was used: only an answer of at least this height tells what the batch did.
         height: u64,
+        /// Another process's transaction used it.
+        overtaken: bool,
     },
     /// The transaction has ended: settle the batch's members, then [`super::Input::Settled`].
     Finished {

@@ -66,7 +66,7 @@ pub enum Input {
         /// Of what.
         hash: TxHash,
     },
-    /// The blocks `from..=to` were read for the hash. Heights that an endpoint has pruned count as read.
+    /// The blocks `from..=to` were read for the hash, as far as they are kept.
     Scanned {
         /// What was looked for.
         hash: TxHash,
@@ -78,6 +78,8 @@ pub enum Input {
         inclusions: Vec<Inclusion>,
         /// Heights of blocks that hold it and whose results no endpoint keeps (any more).
         gone: Vec<u64>,
+        /// Blocks are pruned: whether they hold it is not known.
+        unread: bool,
     },
     /// The batch's members are settled durably.
     Settled {

@@ -107,13 +107,7 @@ pub async fn perform(chain: &Chain, address: &str, state: &State, action: &Actio
             Err(e) => lost(&e),
         },
         Action::ScanBlocks { hash, from, to } => match scan(chain, *hash, *from, *to).await {
-            Ok((inclusions, gone)) => vec![Input::Scanned {
-                hash: *hash,
-                from: *from,
-                to: *to,
-                inclusions,
-                gone,
-            }],
+            Ok(scanned) => vec![scanned],
             Err(e) => lost(&e),
         },
         Action::Persist
@@ -174,15 +168,9 @@ async fn broadcast(chain: &Chain, tx: &Outstanding, endpoints: &[EndpointId]) ->
     answers
 }
 
-/// Reads the blocks one by one; those that the endpoint has pruned hold nothing that it could tell. Gives what was found, and
-/// the heights at which it is and no endpoint keeps the results.
-async fn scan(
-    chain: &Chain,
-    hash: TxHash,
-    from: u64,
-    to: u64,
-) -> Result<(Vec<Inclusion>, Vec<u64>), QueryError> {
-    let (mut found, mut gone) = (Vec::new(), Vec::new());
+/// Reads the blocks one by one, but for those that an endpoint has pruned: [`Input::Scanned`].
+async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Input, QueryError> {
+    let (mut found, mut gone, mut unread) = (Vec::new(), Vec::new(), false);
     let mut height = from;
     while height <= to {
         let at = height;
@@ -193,6 +181,7 @@ async fn scan(
         {
             Ok(block) => block,
             Err(RpcError::Response { data, .. }) if code::pruned_below(&data).is_some_and(|b| b > at) => {
+                unread = true;
                 height = code::pruned_below(&data).unwrap_or(to).min(to.saturating_add(1));
                 continue;
             }
@@ -219,7 +208,14 @@ async fn scan(
         }
         height = height.saturating_add(1);
     }
-    Ok((found, gone))
+    Ok(Input::Scanned {
+        hash,
+        from,
+        to,
+        inclusions: found,
+        gone,
+        unread,
+    })
 }
 
 /// What indexes have of a transaction in a block whose results no endpoint keeps.

@@ -199,13 +199,13 @@ impl State {
     }
 
     /// All blocks in which it could be were read after the sequence was seen used; those `gone` have it, and nobody knows
-    /// with which result.
+    /// with which result. `unread`: some are pruned, and may have it.
     pub(super) fn scanned(
         &mut self,
         hash: TxHash,
         (from, to): (u64, u64),
         inclusions: Vec<Inclusion>,
-        gone: &[u64],
+        (gone, unread): (&[u64], bool),
         out: &mut Vec<Action>,
     ) {
         let Some(Job {
@@ -230,14 +230,18 @@ impl State {
             return;
         }
         let is_known = |at: &u64| ours.iter().chain(&refused).any(|i| i.height == *at);
-        let untold = !gone.iter().all(is_known);
+        let untold = unread || !gone.iter().all(is_known);
+        let consumed = |overtaken| End::Consumed {
+            height: consumed_at,
+            overtaken,
+        };
         match ours.pop().or(refused) {
             // What it has done only the contract knows, and it is asked for no result again.
-            _ if untold => self.end(End::Consumed { height: consumed_at }, out),
+            _ if untold => self.end(consumed(false), out),
             Some(result) => self.end(End::Failed(result), out),
             None => {
                 out.push(Action::Alarm(Alarm::ForeignTransaction { sequence }));
-                self.end(End::Consumed { height: consumed_at }, out);
+                self.end(consumed(true), out);
             }
         }
     }

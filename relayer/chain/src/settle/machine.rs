@@ -80,8 +80,9 @@ pub fn step(state: &mut State, config: &Config, now_ms: u64, input: Input) -> Ve
             to,
             inclusions,
             gone,
+            unread,
         } => {
-            state.scanned(hash, (from, to), inclusions, &gone, &mut out);
+            state.scanned(hash, (from, to), inclusions, (&gone, unread), &mut out);
         }
         Input::Settled { batch } => {
             let ended = |j: &Job| j.batch == batch && matches!(j.phase, Phase::Ended { .. });
@@ -118,7 +119,11 @@ impl State {
     pub(super) fn announce(&self, end: End, out: &mut Vec<Action>) {
         let Some(Job { batch, .. }) = self.job else { return };
         out.push(match end {
-            End::Consumed { height } => Action::QueryNodeSequences { batch, height },
+            End::Consumed { height, overtaken } => Action::QueryNodeSequences {
+                batch,
+                height,
+                overtaken,
+            },
             end => Action::Finished { batch, end },
         });
     }

@@ -121,10 +121,13 @@ pub enum End {
         /// The height of the account answer that proves it.
         height: u64,
     },
-    /// Its sequence is used, and it was not found, or only in a block whose results nobody keeps.
+    /// Its sequence is used, and it was not found, or only in a block whose results nobody keeps, or in none that anybody still has.
     Consumed {
         /// The height of the account answer that showed it.
         height: u64,
+        /// Another process's transaction used it: this one never ran.
+        #[serde(default)]
+        overtaken: bool,
     },
 }
 

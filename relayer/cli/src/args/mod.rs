@@ -40,7 +40,7 @@ Exit codes:
   3  not found: node, cluster, transaction, key, profile
   4  refused by the chain or the contract, or a proof does not hold; the code is printed
   5  the node cannot be reached
-  6  no outcome in time: the transaction may still be included, or took effect and its result was not read
+  6  no outcome known: the transaction may still be included, or is in a block, its result unread
 
 Errors name a stable code and a remedy; with `-o json` they are JSON on standard error.";
 

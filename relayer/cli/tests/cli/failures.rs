@@ -1,8 +1,12 @@
 //! Exit codes and errors.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use hpc_devnet::{BlockMode, GasPrice};
 use serde_json::Value;
 
+use crate::forgetful::forgetful;
 use crate::world::{CHAIN_ID, CLUSTER, Program, World};
 
 fn code(error: &Value) -> &str {
@@ -200,6 +204,72 @@ fn an_outcome_that_does_not_come_in_time_is_6_and_can_be_looked_up_later() {
         world.program.json(&["query", "tx", hash, "--node", &node])["code"],
         0
     );
+}
+
+#[test]
+fn where_no_node_keeps_what_came_of_a_transaction_that_is_in_a_block_its_outcome_is_unknown() {
+    let world = World::with(|config| config.blocks = BlockMode::OnDemand);
+    for _ in 0..3 {
+        world.chain.produce_block().unwrap();
+    }
+    let node = forgetful(world.chain.rpc_addr());
+    let owner = world.owner.address("wasm").unwrap();
+    let told = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut came = false;
+            // At most a minute, if it is never told.
+            for _ in 0..300 {
+                came |= world.chain.mempool_len() > 0;
+                // Blocks that come so fast: up to some hundred of them it may take effect.
+                if came {
+                    for _ in 0..50 {
+                        world.chain.produce_block().unwrap();
+                    }
+                }
+                if told.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        let error = world.program.error(
+            6,
+            &[
+                "tx",
+                "bank",
+                "send",
+                &owner,
+                "1stake",
+                "--from",
+                "owner",
+                "--yes",
+                "--chain-id",
+                CHAIN_ID,
+                "--node",
+                &node,
+                "--timeout",
+                "60s",
+            ],
+        );
+        told.store(true, Ordering::Relaxed);
+        error
+    });
+    assert_eq!(code(&error), "outcome_unknown");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("is not known"), "{message}");
+    let hash = error["txhash"].as_str().unwrap();
+    let remedy = error["remedy"].as_str().unwrap();
+    assert!(
+        remedy.contains(&format!("virtengine query tx {hash} --node")),
+        "{remedy}"
+    );
+    // As it says: a node with an index knows.
+    let known = world
+        .program
+        .json(&["query", "tx", hash, "--node", &world.chain.rpc_url()]);
+    assert_eq!(known["code"], 0);
+    assert_eq!(known["height"], error["height"]);
 }
 
 #[test]

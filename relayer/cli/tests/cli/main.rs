@@ -12,6 +12,7 @@
 mod deadline;
 mod failures;
 mod flow;
+mod forgetful;
 mod keys;
 mod lists;
 mod money;

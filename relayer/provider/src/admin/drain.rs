@@ -132,7 +132,7 @@ impl Admin {
             .await
             .map_err(|_| chain(&BUSY))?
             .map_err(|e| chain(&e))?;
-        // The other gateways of a shared store have the same key.
+        // Other processes have the same key: the gateways of a shared store, the command line beside a daemon.
         let left = until.saturating_duration_since(Instant::now());
         let Some(_signing) = self.store.signing_turn(&address, left).await? else {
             return Err(chain(&BUSY));

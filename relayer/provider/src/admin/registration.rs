@@ -135,7 +135,7 @@ fn none_waits(whom: Applicant<'_>, late: Option<(Registration, TokenState)>) -> 
             registration
                 .detail
                 .as_deref()
-                .unwrap_or("its token has been revoked"),
+                .unwrap_or("its token does not count any more"),
         ),
     };
     let what = format!(

@@ -255,3 +255,6 @@ impl Judge {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

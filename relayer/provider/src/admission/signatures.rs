@@ -162,7 +162,7 @@ impl Verifiers {
 
     /// On a single CPU a thread of its own would only take turns with those who wait for it: it is done where it is
     /// gathered.
-    fn on(cpus: usize) -> std::io::Result<Self> {
+    pub(super) fn on(cpus: usize) -> std::io::Result<Self> {
         let (tx, rx) = mpsc::channel(QUEUE);
         if cpus < 2 {
             tokio::spawn(verify_here(rx));

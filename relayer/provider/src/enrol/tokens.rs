@@ -24,6 +24,36 @@ pub enum TokenState {
     Expired,
 }
 
+/// When a token was taken back, when its registration was found on chain, and when it ends.
+type Times = (Option<UnixSeconds>, Option<UnixSeconds>, UnixSeconds);
+
+fn times(row: &Row) -> Result<Times, StoreError> {
+    Ok((
+        opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
+        opt_uint(row, "used_at_s")?.map(UnixSeconds),
+        UnixSeconds(uint(row, "expires_at_s")?),
+    ))
+}
+
+impl TokenState {
+    fn of((revoked_at, used_at, expires_at): Times, now: UnixSeconds) -> Self {
+        if revoked_at.is_some() {
+            Self::Revoked
+        } else if used_at.is_some() {
+            Self::Used
+        } else if now >= expires_at {
+            Self::Expired
+        } else {
+            Self::Open
+        }
+    }
+
+    /// How the token stands at `now` whose times are in this row.
+    pub(super) fn read(row: &Row, now: UnixSeconds) -> Result<Self, StoreError> {
+        Ok(Self::of(times(row)?, now))
+    }
+}
+
 /// One token on record; the token itself is never stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenRow {
@@ -49,18 +79,11 @@ impl TokenRow {
     /// How the token stands at `now`.
     #[must_use]
     pub fn state(&self, now: UnixSeconds) -> TokenState {
-        if self.revoked_at.is_some() {
-            TokenState::Revoked
-        } else if self.used_at.is_some() {
-            TokenState::Used
-        } else if now >= self.expires_at {
-            TokenState::Expired
-        } else {
-            TokenState::Open
-        }
+        TokenState::of((self.revoked_at, self.used_at, self.expires_at), now)
     }
 
     fn read(row: &Row) -> Result<Self, StoreError> {
+        let (revoked_at, used_at, expires_at) = times(row)?;
         Ok(Self {
             jti: row.try_get("jti")?,
             cluster_id: text(row, "cluster_id")?,
@@ -70,9 +93,9 @@ impl TokenRow {
                 column: "public_key",
             })?,
             created_at: UnixSeconds(uint(row, "created_at_s")?),
-            expires_at: UnixSeconds(uint(row, "expires_at_s")?),
-            revoked_at: opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
-            used_at: opt_uint(row, "used_at_s")?.map(UnixSeconds),
+            expires_at,
+            revoked_at,
+            used_at,
         })
     }
 }

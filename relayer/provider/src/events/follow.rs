@@ -81,7 +81,7 @@ fn next(followed: Option<u64>, tip: u64) -> Next {
 
 /// Takes in the events of every block, from the last one in the store on, until `stop`.
 pub async fn follow(mut parts: Follow, mut stop: watch::Receiver<bool>) {
-    let mut by_index = false;
+    let mut by_index = None;
     loop {
         let tip = newest(&parts.seen.borrow_and_update());
         let turn = tokio::select! {
@@ -127,8 +127,9 @@ fn newest(seen: &[Seen]) -> u64 {
 }
 
 impl Follow {
-    /// A bounded number of blocks; whether there may be more. `by_index`: those before were read from the index.
-    async fn turn(&self, tip: u64, by_index: &mut bool) -> Result<bool, FollowError> {
+    /// A bounded number of blocks; whether there may be more. `by_index`: those before were read from the index, and these
+    /// endpoints, which may have kept them, did not say.
+    async fn turn(&self, tip: u64, by_index: &mut Option<BTreeSet<String>>) -> Result<bool, FollowError> {
         match next(rows::followed(self.store.reader()).await?, tip) {
             Next::Wait => Ok(false),
             Next::Begin(height) => {
@@ -157,11 +158,11 @@ impl Follow {
         &self,
         (from, to): (u64, u64),
         tip: u64,
-        by_index: &mut bool,
+        by_index: &mut Option<BTreeSet<String>>,
     ) -> Result<Option<(Vec<Told>, u64)>, FollowError> {
         let error = match self.read_blocks(from, to).await {
             Ok(told) => {
-                *by_index = false;
+                *by_index = None;
                 return Ok(Some((told, to)));
             }
             Err(FollowError::Rpc(e)) if is_gone(&e) => e,
@@ -172,15 +173,25 @@ impl Follow {
         };
         // A node that has the next block has these in its index.
         let client = self.client.from_height(to.saturating_add(1));
-        let told = client.events_in_index(from, to).await?;
-        // With nodes that never keep results it is so at every block: once is enough.
-        if *by_index {
+        let unheard = error.unheard();
+        // A node that has come up since, as from a snapshot, has an index without them, and those that did not say may have them.
+        let told = match client.events_in_index(from, to, true).await {
+            Err(e @ RpcError::NotKept { .. }) if unheard.is_empty() && e.unheard().is_empty() => {
+                client.events_in_index(from, to, false).await?
+            }
+            told => told?,
+        };
+        // With nodes that never keep results it is so at every block: once is enough for each that does not say.
+        if by_index
+            .as_ref()
+            .is_some_and(|known| unheard.iter().all(|one| known.contains(one)))
+        {
             tracing::debug!(from, to, %error, "events were read from the index of transactions");
         } else {
             tracing::warn!(from, to, %error,
                 "no endpoint has these blocks any more; their events were read from the index of transactions");
         }
-        *by_index = true;
+        by_index.get_or_insert_default().extend(unheard.iter().cloned());
         Ok(Some((told, to)))
     }
 
@@ -298,10 +309,21 @@ mod tests {
 
     /// An endpoint at `height` that answers `block_results` with this text, and whose index has nothing.
     async fn endpoint(height: u64, results: String) -> String {
+        endpoint_since(1, height, results).await
+    }
+
+    /// The same with blocks from `lowest` on.
+    async fn endpoint_since(lowest: u64, height: u64, results: String) -> String {
+        let nothing = json!({ "result": { "txs": [], "total_count": "0" } }).to_string();
+        endpoint_with(lowest, height, results, nothing).await
+    }
+
+    /// The same with this answer of its index.
+    async fn endpoint_with(lowest: u64, height: u64, results: String, index: String) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answer = move |body: String| {
-            let results = results.clone();
+            let (results, index) = (results.clone(), index.clone());
             async move {
                 let call: Value = serde_json::from_str(&body).unwrap();
                 match call["method"].as_str().unwrap() {
@@ -309,11 +331,11 @@ mod tests {
                         "node_info": { "network": "chain-1" },
                         "sync_info": {
                             "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
-                            "earliest_block_height": "1", "catching_up": false
+                            "earliest_block_height": lowest.to_string(), "catching_up": false
                         }
                     } })
                     .to_string(),
-                    "tx_search" => json!({ "result": { "txs": [], "total_count": "0" } }).to_string(),
+                    "tx_search" => index,
                     _ => results,
                 }
             }
@@ -333,9 +355,8 @@ mod tests {
         let mut tx = store.begin().await.unwrap();
         rows::advance(&mut tx, 100).await.unwrap();
         tx.commit().await.unwrap();
-        let endpoints = Endpoints::new(urls, ClientOptions::default()).unwrap();
         Follow {
-            client: RegistryClient::new(Chain::new(endpoints), "wasm1contract"),
+            client: client(Endpoints::new(urls, ClientOptions::default()).unwrap()),
             store,
             registry: Arc::new(Registry::new("chain-1", "wasm1contract")),
             health: Arc::default(),
@@ -343,6 +364,10 @@ mod tests {
             clusters: Vec::new(),
             seen: watch::channel(Vec::new()).1,
         }
+    }
+
+    fn client(endpoints: Endpoints) -> RegistryClient {
+        RegistryClient::new(Chain::new(endpoints), "wasm1contract")
     }
 
     async fn taken_in(parts: &Follow) -> Option<u64> {
@@ -369,10 +394,87 @@ mod tests {
         for (urls, to) in all {
             let dir = tempfile::tempdir().unwrap();
             let parts = at_100(dir.path(), &urls).await;
-            let mut by_index = false;
+            let mut by_index = None;
             let turn = parts.turn(300, &mut by_index).await;
-            assert_eq!((turn.is_ok(), by_index), (to.is_some(), to.is_some()), "{urls:?}");
+            let was_read = (turn.is_ok(), by_index.is_some());
+            assert_eq!(was_read, (to.is_some(), to.is_some()), "{urls:?}");
             assert_eq!(taken_in(&parts).await, to.or(Some(100)), "{urls:?}");
+        }
+    }
+
+    const DOWN: &str = "http://127.0.0.1:9";
+
+    async fn five_minutes() {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(301)).await;
+        tokio::time::resume();
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_is_down_for_good_holds_up_no_events_that_the_others_have() {
+        for of_chain in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let keeps_none = refused("node is not persisting finalize block responses");
+            let urls = [DOWN.to_owned(), endpoint(300, keeps_none).await];
+            let mut parts = at_100(dir.path(), &urls).await;
+            if of_chain {
+                let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+                parts.client = client(endpoints.of_chain("chain-1"));
+            }
+            let mut by_index = None;
+            // It may come back, with what the other one keeps no more.
+            assert!(parts.turn(300, &mut by_index).await.is_err());
+            assert_eq!(taken_in(&parts).await, Some(100));
+            five_minutes().await;
+            assert!(parts.turn(300, &mut by_index).await.unwrap());
+            assert_eq!(taken_in(&parts).await, Some(164), "{of_chain}");
+            assert_eq!(by_index, Some(BTreeSet::from([DOWN.to_owned()])));
+        }
+    }
+
+    #[tokio::test]
+    async fn no_event_is_passed_over_because_one_endpoint_is_away_or_behind_and_another_has_come_up_since() {
+        let late = "height 101 must be less than or equal to the current blockchain height 100";
+        let within = endpoint(130, refused("node is not persisting finalize block responses")).await;
+        for other in [DOWN.to_owned(), endpoint(100, refused(late)).await, within] {
+            let dir = tempfile::tempdir().unwrap();
+            let gone = refused("height 101 is not available, lowest height is 250");
+            let urls = [other.clone(), endpoint_since(250, 300, gone).await];
+            let mut parts = at_100(dir.path(), &urls).await;
+            let mut by_index = None;
+            assert!(parts.turn(300, &mut by_index).await.is_err());
+            five_minutes().await;
+            let failed = parts.turn(300, &mut by_index).await.unwrap_err().to_string();
+            for word in [
+                "its lowest block is 250",
+                &other,
+                "did not say: away for five minutes, behind, or refusing",
+            ] {
+                assert!(failed.contains(word), "{failed}");
+            }
+            assert_eq!((taken_in(&parts).await, by_index.as_ref()), (Some(100), None));
+            // It is one of them no more.
+            parts.client = client(Endpoints::new(&urls[1..], ClientOptions::default()).unwrap());
+            assert!(parts.turn(300, &mut by_index).await.unwrap());
+            assert_eq!(
+                (taken_in(&parts).await, by_index),
+                (Some(164), Some(BTreeSet::new()))
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_index_of_a_node_that_has_come_up_since_is_not_taken_where_another_has_it_whole() {
+        let keeps_none = refused("node is not persisting finalize block responses");
+        // It is asked, and breaks off this once.
+        let whole = endpoint_with(1, 300, keeps_none, "no answer of a node".to_owned()).await;
+        let gone = refused("height 101 is not available, lowest height is 250");
+        let since = endpoint_since(250, 300, gone).await;
+        for urls in [[whole.clone(), since.clone()], [since, whole]] {
+            let dir = tempfile::tempdir().unwrap();
+            let parts = at_100(dir.path(), &urls).await;
+            let failed = parts.turn(300, &mut None).await.is_err();
+            assert_eq!((failed, taken_in(&parts).await), (true, Some(100)), "{urls:?}");
         }
     }
 
@@ -381,9 +483,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let keeps_none = refused("node is not persisting finalize block responses");
         let parts = at_100(dir.path(), &[endpoint(103, keeps_none).await]).await;
-        let mut by_index = false;
+        let mut by_index = None;
         assert!(parts.turn(103, &mut by_index).await.unwrap());
-        assert_eq!((taken_in(&parts).await, by_index), (Some(102), true));
+        assert_eq!(
+            (taken_in(&parts).await, by_index.clone()),
+            (Some(102), Some(BTreeSet::new()))
+        );
         assert!(
             !parts.turn(103, &mut by_index).await.unwrap(),
             "until the next block"

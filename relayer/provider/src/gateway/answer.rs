@@ -144,3 +144,18 @@ impl IntoResponse for Failure {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_place_is_told_when_to_come_again() {
+        let failure = Failure::from(StoreError::Busy);
+        assert_eq!((failure.status, failure.retry_after), (503, Some(5)));
+        assert_eq!(failure.refusal.code, Code::Unavailable);
+        let response = failure.into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "5");
+    }
+}

@@ -11,7 +11,10 @@ mod connection;
 mod hand_over;
 mod handshake;
 mod heartbeat;
+mod key_exchange;
 mod listener;
+#[cfg(test)]
+mod namesake_tests;
 mod once;
 mod orders;
 mod pace;

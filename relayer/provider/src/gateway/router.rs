@@ -24,7 +24,7 @@ use super::{Gateway, certificate, heartbeat, register, result, tasks};
 use crate::admission::network;
 use crate::clock;
 use crate::ops::RequestLabels;
-use crate::unread::{self, DISCARD};
+use crate::unread;
 
 const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -96,7 +96,8 @@ pub(super) fn answer(
                 // One that is too large has been read as far as it ever is.
                 let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
                 if !body.is_end_stream() && !too_large && announced.is_thrown_away() {
-                    Box::pin(unread::throw_away(body, DISCARD)).await;
+                    let most = unread::discarded(response.status());
+                    Box::pin(unread::throw_away(body, most)).await;
                 }
                 response
             })

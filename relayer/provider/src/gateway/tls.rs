@@ -11,9 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{CipherSuite, RootCertStore, ServerConfig};
+use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig};
 
 use super::certificate_cache::CachingVerifier;
+use super::key_exchange::FastX25519;
 use crate::identity::Anchors;
 
 /// The TLS side cannot be set up.
@@ -121,6 +122,12 @@ pub fn server_config(
     provider
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    // In place of ring's, where that one stands.
+    for group in &mut provider.kx_groups {
+        if group.name() == NamedGroup::X25519 {
+            *group = &FastX25519;
+        }
+    }
     let provider = Arc::new(provider);
     let verifier = Arc::new(CachingVerifier::new(verifier(anchors, Arc::clone(&provider))?));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -198,6 +205,24 @@ mod tests {
 
     use super::*;
     use crate::identity::Ca;
+
+    #[test]
+    fn the_gateway_agrees_on_keys_by_the_faster_code() {
+        let now = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(now, [1; 16]).unwrap();
+        let (shown, key) = ca.issue_server(&["gw.example".to_owned()], now, [2; 16]).unwrap();
+        let certificate = Arc::new(ServerCertificate::new(&shown.pem, &key).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let anchors = Anchors::load(&ca, folder.path(), now).unwrap();
+        let config = server_config(&anchors, certificate).unwrap();
+        let groups: Vec<_> = config
+            .crypto_provider()
+            .kx_groups
+            .iter()
+            .map(|g| format!("{g:?}"))
+            .collect();
+        assert_eq!(groups, ["FastX25519", "secp256r1", "secp384r1"]);
+    }
 
     #[test]
     fn a_certificate_that_was_not_taken_into_use_is_not_the_one_that_is_shown() {

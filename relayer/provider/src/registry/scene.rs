@@ -1,9 +1,11 @@
 //! What tests begin with.
 
+use hpc_schema::id::ClusterId;
 use hpc_schema::node::NodeState;
 use hpc_schema::registry::RelayView;
 use hpc_schema::time::UnixSeconds;
 
+use super::Registry;
 use crate::identity::Seed;
 
 /// `node-a` in its first epoch, ACTIVE, heard of at 1,000.
@@ -21,5 +23,13 @@ pub(crate) fn view() -> RelayView {
         last_heartbeat: UnixSeconds(1_000),
         offline_since: None,
         drain: None,
+    }
+}
+
+/// These clusters are served, and of these it has been read which nodes they have.
+pub(crate) fn read(registry: &Registry, served: &[&ClusterId], whole: &[&ClusterId]) {
+    registry.looked_for(served.iter().copied().cloned().collect());
+    for cluster in whole {
+        registry.read_whole(cluster);
     }
 }

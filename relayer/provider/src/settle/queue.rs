@@ -246,7 +246,7 @@ mod tests {
         .await;
         damage(
             &store,
-            "UPDATE waiting SET sequence = -1 WHERE node_id = 'node-b'",
+            "UPDATE waiting SET report = x'02' WHERE node_id = 'node-b'",
         )
         .await;
         assert_eq!(names(NOW).await, ["node-c"]);

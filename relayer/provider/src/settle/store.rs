@@ -178,7 +178,7 @@ pub(super) async fn record_end(
 ) -> Result<(), StoreError> {
     let (code, height, log) = match end {
         End::Included(i) | End::Failed(i) => (Some(i.code), i.height, Some(i.log.as_str())),
-        End::Expired { height } | End::Consumed { height } => (None, *height, None),
+        End::Expired { height } | End::Consumed { height, .. } => (None, *height, None),
     };
     db::query("UPDATE batch SET ended_at = ?, ended = ?, code = ?, height = ?, log = ? WHERE id = ?")
         .bind(int(now_ms))

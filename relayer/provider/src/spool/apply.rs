@@ -8,10 +8,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::accept::{Accept, accept};
+use super::bind::members;
 use super::history::{self, End, EndedAs};
 use super::journal::Applied;
 use super::mend::{mend, mend_all};
 use super::pending::Pending;
+use super::rows::Member;
 use super::together::accept_all;
 use crate::db::{self, Conn, Query};
 use crate::fault;
@@ -157,6 +159,26 @@ impl Backlog {
         }
         Ok(())
     }
+
+    /// The reports of a transaction that has not been settled, in the order of its items; rows that cannot be read are
+    /// written anew before.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn members(&self, store: &Store, batch: u64) -> Result<Vec<Member>, StoreError> {
+        match bound(store, batch).await {
+            Err(e) if e.is_unreadable() => {
+                self.mend(store).await?;
+                bound(store, batch).await
+            }
+            read => read,
+        }
+    }
+}
+
+async fn bound(store: &Store, batch: u64) -> Result<Vec<Member>, StoreError> {
+    let mut conn = store.reader().acquire().await?;
+    members(&mut conn, batch).await
 }
 
 /// Takes in what comes until nothing more does.

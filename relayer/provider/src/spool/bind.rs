@@ -152,15 +152,16 @@ pub async fn members(conn: &mut Conn, batch: u64) -> Result<Vec<Member>, StoreEr
 }
 
 /// Puts a report of a dead transaction back into the queue; if a newer one waits, that one's record takes
-/// it in.
+/// it in. One that a newer registration replaced ends, and one of which it is lost what was signed: so it is said how.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(), StoreError> {
+pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<Option<End>, StoreError> {
     if m.recorded {
-        return Ok(());
+        return Ok(None);
     }
-    match mend::held(conn, (m.cluster_id.as_str(), m.node_id.as_str()), now_ms).await? {
+    let ended = match mend::held(&mut *conn, (m.cluster_id.as_str(), m.node_id.as_str()), now_ms).await? {
+        None if m.is_lost() => Some(End::local(EndedAs::Refused, Some(Code::Unavailable))),
         None => {
             db::query(
                 "INSERT INTO waiting (cluster_id, node_id, epoch, sequence, report, signature, queued_at,
@@ -180,7 +181,8 @@ pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(
             .bind(int(m.superseded_count))
             .execute(&mut *conn)
             .await?;
-            prove::forget(conn, m.which()).await?;
+            prove::forget(&mut *conn, m.which()).await?;
+            None
         }
         Some(newer) if newer.epoch == m.epoch => {
             prove::forget(&mut *conn, m.which()).await?;
@@ -198,20 +200,16 @@ pub async fn return_member(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(
             .bind(int(m.queued_at))
             .bind(m.cluster_id.as_str())
             .bind(m.node_id.as_str())
-            .execute(conn)
+            .execute(&mut *conn)
             .await?;
+            None
         }
-        Some(_) => {
-            history::end(
-                conn,
-                m,
-                &End::local(EndedAs::Superseded, Some(Code::SupersededByRotation)),
-                now_ms,
-            )
-            .await?;
-        }
+        Some(_) => Some(End::local(EndedAs::Superseded, Some(Code::SupersededByRotation))),
+    };
+    if let Some(end) = &ended {
+        history::end(conn, m, end, now_ms).await?;
     }
-    Ok(())
+    Ok(ended)
 }
 
 /// A report of a transaction, by its item, is no longer bound to it.

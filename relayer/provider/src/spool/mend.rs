@@ -9,7 +9,8 @@ use hpc_schema::id::{ClusterId, NodeId};
 
 use super::accept::Accept;
 use super::history::{self, End, EndedAs};
-use super::rows::{self, Intake, Member};
+use super::mend_bound;
+use super::rows::{self, Intake, Member, unreadable};
 use crate::clock;
 use crate::db::{self, Conn, Pool, Row};
 use crate::store::{Store, StoreError, bytes, int, sequence, text, uint};
@@ -39,13 +40,14 @@ pub(super) async fn mend(
     Ok(told(all))
 }
 
-/// The same of whatever node, for those that report no more.
+/// The same of whatever node, for those that report no more, and of what is bound to a transaction.
 ///
 /// # Errors
 /// If the store fails.
 pub(super) async fn mend_all(store: &Store) -> Result<Option<String>, StoreError> {
     let broken = broken(store.reader()).await?;
-    if broken.is_empty() {
+    let bound = mend_bound::broken(store.reader()).await?;
+    if broken.is_empty() && bound.is_empty() {
         return Ok(None);
     }
     let mut all = Vec::new();
@@ -54,6 +56,9 @@ pub(super) async fn mend_all(store: &Store) -> Result<Option<String>, StoreError
         let of = (cluster.as_str(), node.as_str());
         all.extend(intake(&mut tx, of).await?);
         all.extend(waiting(&mut tx, of, None, clock::now_ms()).await?);
+    }
+    for batch in bound {
+        all.extend(mend_bound::mend(&mut tx, batch, clock::now_ms()).await?);
     }
     tx.commit().await?;
     Ok(told(all))
@@ -112,15 +117,6 @@ async fn broken(pool: &Pool) -> Result<BTreeSet<(String, String)>, StoreError> {
         note(&row, unreadable(Member::read(&row))?);
     }
     Ok(found)
-}
-
-/// The column of the row that cannot be read, if one cannot.
-fn unreadable<T>(read: Result<T, StoreError>) -> Result<Option<String>, StoreError> {
-    let Err(e) = read else { return Ok(None) };
-    match e.column().map(str::to_owned) {
-        Some(column) => Ok(Some(column)),
-        None => Err(e),
-    }
 }
 
 async fn intake(conn: &mut Conn, (cluster, node): Key<'_>) -> Result<Option<String>, StoreError> {
@@ -258,9 +254,10 @@ async fn waiting(
 async fn write_anew(conn: &mut Conn, m: &Member, now_ms: u64) -> Result<(), StoreError> {
     let since = |at: u64| int(if at == 0 { now_ms } else { at });
     db::query(
-        "UPDATE waiting SET queued_at = ?, received_at = ?, superseded_from = ?, superseded_count = ?
+        "UPDATE waiting SET sequence = ?, queued_at = ?, received_at = ?, superseded_from = ?, superseded_count = ?
          WHERE cluster_id = ? AND node_id = ?",
     )
+    .bind(i64::from(m.sequence))
     .bind(since(m.queued_at))
     .bind(since(m.received_at))
     .bind(m.superseded_from.map(i64::from))
@@ -358,7 +355,7 @@ mod tests {
         // Table, column, value, how many the next report replaces.
         for (table, column, value, replaced) in [
             ("waiting", "epoch", -1, 0),
-            ("waiting", "sequence", TOO_LARGE, 0),
+            ("waiting", "sequence", TOO_LARGE, 1),
             ("waiting", "queued_at", -1, 1),
             ("waiting", "superseded_from", -1, 1),
             ("waiting", "superseded_count", -1, 1),

@@ -12,6 +12,7 @@ mod history;
 mod journal;
 mod log;
 mod mend;
+mod mend_bound;
 mod pending;
 mod rows;
 mod together;

@@ -48,23 +48,37 @@ impl Member {
         }
     }
 
-    /// What can be read of one that waits: of what only counts it or dates it, the rest is as if it had replaced none and had
-    /// waited since it came. None if it does not say which report it is.
+    /// Whether what was signed could not be read any more: it may have come on chain, and cannot go again.
+    pub(super) fn is_lost(&self) -> bool {
+        self.report == [0; 70] || self.signature == [0; 64]
+    }
+
+    /// Whether it says which report it is; else it only keeps the place of its item.
+    pub(crate) fn is_known(&self) -> bool {
+        // 0 is none.
+        self.epoch > 0
+    }
+
+    /// What can be read of one: of what only counts it or dates it, the rest is as if it had replaced none and had waited
+    /// since it came; what was signed is zeros. None if it does not say which report it is; its sequence
+    /// stands in what was signed as well.
     pub(super) fn left(row: &Row) -> Option<Self> {
         let (queued_at, received_at) = (uint(row, "queued_at").ok(), uint(row, "received_at").ok());
         let from = opt_uint(row, "superseded_from").ok().flatten();
+        let report: [u8; 70] = bytes(row, "report").unwrap_or([0; 70]);
+        let column = sequence(row, "sequence").ok();
         Some(Self {
             cluster_id: text(row, "cluster_id").ok()?,
             node_id: text(row, "node_id").ok()?,
             epoch: uint(row, "epoch").ok()?,
-            sequence: sequence(row, "sequence").ok()?,
-            report: bytes(row, "report").unwrap_or([0; 70]),
+            sequence: column.or_else(|| signed_sequence(&report))?,
+            report,
             signature: bytes(row, "signature").unwrap_or([0; 64]),
             queued_at: queued_at.or(received_at).unwrap_or(0),
             received_at: received_at.or(queued_at).unwrap_or(0),
             superseded_from: from.and_then(|n| u32::try_from(n).ok()),
             superseded_count: uint(row, "superseded_count").unwrap_or(0),
-            recorded: false,
+            recorded: row.try_get("recorded").unwrap_or(false),
             full: row.try_get("heartbeat").unwrap_or(None),
         })
     }
@@ -93,6 +107,13 @@ impl Member {
             full: row.try_get("heartbeat").unwrap_or(None),
         })
     }
+}
+
+/// The sequence in what was signed: time u32 ‖ sequence u32 ‖ … ([`hpc_schema::report`]).
+fn signed_sequence(report: &[u8; 70]) -> Option<u32> {
+    let bytes = report.get(4..8)?.try_into().ok()?;
+    // 0 is none.
+    Some(u32::from_be_bytes(bytes)).filter(|sequence| *sequence > 0)
 }
 
 /// Rows of a table, as far as they can be read.
@@ -141,6 +162,15 @@ impl<T> Default for Readable<T> {
             rows: Vec::new(),
             broken: false,
         }
+    }
+}
+
+/// The column of a row that cannot be read, if one cannot.
+pub(super) fn unreadable<T>(read: Result<T, StoreError>) -> Result<Option<String>, StoreError> {
+    let Err(e) = read else { return Ok(None) };
+    match e.column().map(str::to_owned) {
+        Some(column) => Ok(Some(column)),
+        None => Err(e),
     }
 }
 

@@ -37,11 +37,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 pub(super) fn report(epoch: u64, sequence: u32, at: u64) -> Accept {
     let of = ("hpc-cluster-1".parse().unwrap(), "node-0001".parse().unwrap());
+    let mut signed = [1; 70];
+    signed[4..8].copy_from_slice(&sequence.to_be_bytes());
     Accept {
         section: vec![3],
         section_digest: [4; 16],
         full: Some(sequence.to_be_bytes().to_vec()),
-        ..Accept::new(of, (epoch, sequence), ([1; 70], [2; 64]), at)
+        ..Accept::new(of, (epoch, sequence), (signed, [2; 64]), at)
     }
 }
 

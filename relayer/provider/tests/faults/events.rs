@@ -34,7 +34,7 @@ async fn drain_and_resume(site: &Site, node: &str) {
 /// Heights and types of the events of a node, as the chain has them from `from` on.
 async fn on_chain(site: &Site, node: &str, from: u64) -> Vec<(u64, String)> {
     let tip = site.devnet.height().unwrap();
-    let told = site.client.events_in_index(from, tip).await.unwrap();
+    let told = site.client.events_in_index(from, tip, false).await.unwrap();
     let of_node = |told: Told| {
         let event = told.event.unwrap();
         let ours = event

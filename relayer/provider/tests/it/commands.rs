@@ -14,7 +14,7 @@ use virtengine_provider::config::Span;
 
 use crate::agent::{Agent, answer, csr, post, problem};
 use crate::raw;
-use crate::site::{CHAIN_ID, Site, cluster, eventually};
+use crate::site::{CHAIN_ID, Site, cluster, eventually, run};
 
 /// A decision takes effect within a second. A machine that does much else may take its time now and then, not every time.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -168,6 +168,27 @@ async fn an_acknowledgement_counts_with_a_heartbeat_of_the_node_s_key_and_not_wh
     let answer = beat_with(&agent, &client, &site, sequence, acks()).await;
     assert_eq!(answer.errors[0].code, "stale_sequence");
     assert_eq!(show(&site, &id)["state"], "done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_command_lines_drain_at_once_and_neither_takes_the_others_sequence() {
+    const NODES: [&str; 2] = ["node-0001", "node-0002"];
+    let site = Site::start().await;
+    for node in NODES {
+        let agent = Agent::enrolled(&site, node).await;
+        assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
+        site.wait_sequence(node, 1).await;
+    }
+    for act in ["drain", "resume", "drain"] {
+        let acts = NODES.map(|node| {
+            let (home, env) = (site.home(), site.env());
+            tokio::task::spawn_blocking(move || run(&home, &env, &["node", act, node]))
+        });
+        for act in acts {
+            let (out, err, code) = act.await.unwrap();
+            assert_eq!(code, 0, "{out}{err}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

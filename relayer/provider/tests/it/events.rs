@@ -17,7 +17,7 @@ use crate::site::{Site, cluster, eventually};
 /// What the chain has of a node since `from`, as the daemon should have it, oldest first.
 async fn on_chain(site: &Site, node: &str, from: u64) -> Vec<(u64, Value)> {
     let tip = site.devnet.height().unwrap();
-    let told = site.client.events_in_index(from, tip).await.unwrap();
+    let told = site.client.events_in_index(from, tip, false).await.unwrap();
     let of_node = |(height, event): (u64, Event)| {
         let mut value: serde_json::Map<String, Value> = event
             .attributes()

@@ -1,13 +1,14 @@
-//! SIGKILL of the real process at every named step between admission and settlement. Built with
-//! `--features fault-injection`.
+//! SIGKILL of the real process at every named step between admission and settlement, of reports and of registrations.
+//! Built with `--features fault-injection`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use hpc_schema::gateway::REGISTER_PATH;
 use serde_json::Value;
 use virtengine_provider::fault;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, client};
 use crate::process::{Process, beat};
 use crate::site::{Site, eventually};
 
@@ -107,4 +108,53 @@ steps! {
     killed_after_reading_outcomes_everything_ends_once = "settle.outcomes";
     killed_before_outcomes_are_stored_everything_ends_once = "settle.settling";
     killed_after_outcomes_are_stored_everything_ends_once = "settle.settled";
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_step_of_settlement_a_registration_takes_effect_once() {
+    let mut site = Site::start().await;
+    site.stop_daemon().await;
+    let steps = fault::STEPS.iter().copied();
+    let steps = steps.filter(|step| step.starts_with("settle."));
+    for (number, step) in (1u64..).zip(steps) {
+        let mut agent = Agent::new(&format!("node-{number:04}"));
+        let token = site.token(&agent.node, &agent.public(), "1h");
+        let body = agent.register_body(&token, &agent.csr);
+        let open = client(&site.ca(), None);
+        let mut process = Process::start(&site, Some(step));
+        let url = format!("https://localhost:{}{REGISTER_PATH}", process.port);
+        eventually(&format!("death at {step}"), async || {
+            // Until it is on chain the agent asks again, whatever it is told.
+            drop(open.post(&url).json(&body).send().await);
+            process.is_dead()
+        })
+        .await;
+        drop(process);
+
+        let process = Process::start(&site, None);
+        site.elsewhere = Some(process.port);
+        eventually("the chain was read", async || {
+            let said = process.ready().await;
+            !said.contains("\"starting\"") && !said.contains("\"not_synced\"")
+        })
+        .await;
+        agent.register(&site, &token).await;
+        // Each registration begins the contract's next epoch: a second one of any node would have taken one more.
+        let epoch = agent.registered.as_ref().unwrap().epoch;
+        assert_eq!(epoch, number, "{step}");
+        assert_eq!(site.node(&agent.node).await.epoch, epoch, "{step}");
+        // It goes on: the sequence of the key is not stuck.
+        let (own, mut sequence) = (agent.client(&site), 0);
+        eventually("a heartbeat of the new node", async || {
+            sequence += 1;
+            beat(&agent, &own, process.port, sequence).await
+        })
+        .await;
+        site.wait_sequence(&agent.node, sequence).await;
+        eventually("no transaction to be open", async || {
+            let status: Value = serde_json::from_str(&site.run(&["status", "-o", "json"]).0).unwrap();
+            status["open_transactions"] == 0
+        })
+        .await;
+    }
 }

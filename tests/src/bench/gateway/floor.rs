@@ -38,6 +38,17 @@ impl Floor {
         self.signatures + self.sha256 + self.json + self.tls
     }
 
+    /// Between this one and another.
+    #[must_use]
+    pub fn mean(self, other: Self) -> Self {
+        Self {
+            signatures: self.signatures.midpoint(other.signatures),
+            sha256: self.sha256.midpoint(other.sha256),
+            json: self.json.midpoint(other.json),
+            tls: self.tls.midpoint(other.tls),
+        }
+    }
+
     /// Heartbeats that a CPU could do in a second.
     #[must_use]
     pub fn per_second(&self) -> u64 {

@@ -8,9 +8,9 @@ use hpc_chain::keys::{DEFAULT_PATH, LocalKey, Mnemonic};
 use hpc_chain::registry::RegistryClient;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::report::Tag;
-use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use virtengine_node_agent::register::Csr;
 use virtengine_provider::clock;
 use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
 
@@ -88,10 +88,10 @@ pub async fn register(site: &Site, count: usize) -> Result<Vec<Known>> {
 fn certify(site: &Site, fleet: &Fleet) -> Result<Vec<Known>> {
     let read = |name: &str| fs::read_to_string(site.home().join("ca").join(name));
     let ca = Ca::from_pem(&read("ca.crt")?, &read("ca.key")?)?;
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let csr = CertificateParams::default().serialize_request(&key)?.pem()?;
-    let csr = NodeCsr::from_pem(&csr)?;
-    let tls_key = Arc::new(PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())));
+    // As agents make theirs.
+    let made = Csr::generate("node")?;
+    let csr = NodeCsr::from_pem(&made.pem)?;
+    let tls_key = Arc::new(PrivateKeyDer::from_pem_slice(made.key_pem.as_bytes())?);
     let known = |(number, node): (u128, &crate::bench::fleet::Node)| {
         let place = node.place.context("the node is not registered")?;
         let subject = NodeSubject {

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use super::{INSTANCE, MARK};
 use crate::files::at;
+use crate::probe::process;
 use crate::task::effect::{EffectError, Mark};
 use crate::task::host::Host;
 
@@ -14,16 +15,7 @@ pub fn start_of(host: &Host, pid: u32) -> Option<u64> {
 /// The same, in any tree of processes.
 #[must_use]
 pub fn started(proc: &Path, pid: u32) -> Option<u64> {
-    let path = proc.join(pid.to_string()).join("stat");
-    let text = crate::files::read_text(&path, 4096).ok()?;
-    // The name in brackets may hold anything.
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    process::started(&proc.join(pid.to_string()))
 }
 
 /// Processes of this user that carry the mark, or a thread of whose parents did: number and start. Anybody can give a

@@ -1,5 +1,6 @@
 //! A small chain with two endpoints and everything that may go wrong between it and a driver: lagging endpoints,
-//! emptied mempools, replayed bytes, refused inclusions, a foreign sender on the same key, halts.
+//! emptied mempools, replayed bytes, refused inclusions, a foreign sender on the same key, results and blocks that are kept no
+//! more, halts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +45,22 @@ pub(super) struct Chain {
     pub(super) seen: Vec<Vec<u8>>,
     /// How often each batch took effect.
     pub(super) effects: BTreeMap<u64, u32>,
+    /// Sequences that somebody else's transactions used.
+    pub(super) foreign: BTreeSet<u64>,
+    /// Of blocks below this one neither an index nor results are kept.
+    kept_from: u64,
+    /// Those below this one are pruned.
+    pruned_below: u64,
+}
+
+/// What the blocks show of a transaction.
+pub(super) struct Scan {
+    /// What came of it.
+    pub(super) inclusions: Vec<Inclusion>,
+    /// Heights of those that have it and whose results are kept no more.
+    pub(super) gone: Vec<u64>,
+    /// Some are pruned.
+    pub(super) unread: bool,
 }
 
 /// How a block treats what it includes.
@@ -70,6 +87,9 @@ impl Chain {
             endpoints: vec![Endpoint::default(); ENDPOINTS],
             seen: Vec::new(),
             effects: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            kept_from: 0,
+            pruned_below: 0,
         }
     }
 
@@ -90,6 +110,7 @@ impl Chain {
             candidates.push(bytes.clone());
         }
         if foreign {
+            self.foreign.insert(sequence);
             sequence += 1;
         }
         if proposer != Proposer::Empty {
@@ -149,6 +170,16 @@ impl Chain {
         e.height = (e.height + blocks).min(top);
     }
 
+    /// What came of the transactions of all blocks but the newest so many is kept nowhere any more, nor, if they are pruned, the
+    /// blocks.
+    pub(super) fn forget(&mut self, but: u64, pruned: bool) {
+        let from = (self.height() + 1).saturating_sub(but);
+        self.kept_from = self.kept_from.max(from);
+        if pruned {
+            self.pruned_below = self.pruned_below.max(from);
+        }
+    }
+
     /// The endpoint's process restarts: mempool and cache are empty.
     pub(super) fn restart(&mut self, endpoint: usize) {
         let e = &mut self.endpoints[endpoint];
@@ -198,18 +229,25 @@ impl Chain {
 
     /// The index of an endpoint: a success wins over later refusals, as in CometBFT.
     pub(super) fn lookup(&self, endpoint: usize, hash: TxHash) -> Option<Inclusion> {
-        let found = self.scan(1, self.endpoints[endpoint].height, hash);
+        let found = self.scan(1, self.endpoints[endpoint].height, hash).inclusions;
         found.iter().find(|i| i.code == 0).or(found.last()).cloned()
     }
 
-    pub(super) fn scan(&self, from: u64, to: u64, hash: TxHash) -> Vec<Inclusion> {
+    pub(super) fn scan(&self, from: u64, to: u64, hash: TxHash) -> Scan {
+        let unread = from < self.pruned_below;
+        let from = from.max(self.pruned_below);
         let blocks = self
             .blocks
             .iter()
             .zip(0u64..)
             .filter(|(_, h)| (from..=to).contains(h));
-        blocks
+        let (inclusions, gone): (Vec<_>, Vec<_>) = blocks
             .flat_map(|(b, _)| b.txs.iter().filter(|i| i.hash == hash).cloned())
-            .collect()
+            .partition(|i| i.height >= self.kept_from);
+        Scan {
+            inclusions,
+            gone: gone.into_iter().map(|i| i.height).collect(),
+            unread,
+        }
     }
 }

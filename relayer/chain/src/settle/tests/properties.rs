@@ -1,10 +1,11 @@
 //! Random histories with crashes between any two actions, against the model chain.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::model::{Chain, ENDPOINTS, Proposer, encode};
+use super::model::{Chain, ENDPOINTS, Proposer, Scan, encode};
 use crate::settle::*;
 
 const BATCHES: u64 = 4;
@@ -30,6 +31,9 @@ enum Event {
     Deliver { which: usize, actions: usize },
     /// An answer is lost.
     Lose { which: usize },
+    /// No endpoint keeps what came of the transactions of older blocks, neither by an index nor with the block, nor the blocks
+    /// themselves if they are pruned.
+    Forget { but: u64, pruned: bool },
 }
 
 struct World {
@@ -43,6 +47,10 @@ struct World {
     pending: BTreeSet<u64>,
     closed: BTreeSet<u64>,
     which: usize,
+    /// How often the contract was asked of a transaction in a block whose results are kept no more.
+    untold: u32,
+    /// How often of one that took effect in a block that is pruned.
+    pruned: u32,
 }
 
 impl World {
@@ -61,6 +69,8 @@ impl World {
             pending: (0..BATCHES).collect(),
             closed: BTreeSet::new(),
             which: 0,
+            untold: 0,
+            pruned: 0,
         }
     }
 
@@ -157,22 +167,38 @@ impl World {
             Action::ScanBlocks { hash, from, to } => {
                 let top = self.chain.endpoints[e].height;
                 if to <= top {
-                    let inclusions = self.chain.scan(from, to, hash);
+                    let Scan {
+                        inclusions,
+                        gone,
+                        unread,
+                    } = self.chain.scan(from, to, hash);
                     self.inbox.push(Input::Scanned {
                         hash,
                         from,
                         to,
                         inclusions,
-                        gone: Vec::new(),
+                        gone,
+                        unread,
                     });
                 }
             }
-            Action::QueryNodeSequences { batch, height } => {
+            Action::QueryNodeSequences {
+                batch,
+                height,
+                overtaken,
+            } => {
                 assert!(
                     self.chain.blocks[usize::try_from(height).unwrap()].sequence > 0,
                     "asked at a height that shows the sequence used"
                 );
+                let tx = self.state.outstanding().unwrap();
+                let seen = self
+                    .chain
+                    .scan(tx.signed_height + 1, self.chain.height(), tx.hash);
                 let effective = self.chain.effects.contains_key(&batch.0);
+                assert!(!(overtaken && effective), "it was not overtaken");
+                self.untold += u32::from(!seen.gone.is_empty());
+                self.pruned += u32::from(effective && seen.unread && seen.gone.is_empty());
                 self.settle(batch, effective);
             }
             Action::Finished { batch, end } => match end {
@@ -180,6 +206,12 @@ impl World {
                 End::Failed(_) | End::Expired { .. } | End::Consumed { .. } => self.settle(batch, false),
             },
             Action::Busy { .. } => panic!("only an idle machine is asked"),
+            Action::Alarm(Alarm::ForeignTransaction { sequence }) => {
+                assert!(
+                    self.chain.foreign.contains(&sequence),
+                    "nobody else used sequence {sequence}"
+                );
+            }
             Action::Alarm(_) => {}
         }
     }
@@ -234,6 +266,7 @@ impl World {
                     }
                 }
             }
+            Event::Forget { but, pruned } => self.chain.forget(but, pruned),
         }
     }
 
@@ -278,16 +311,22 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Crash),
         20 => (any::<usize>(), budget).prop_map(|(which, actions)| Event::Deliver { which, actions }),
         2 => any::<usize>().prop_map(|which| Event::Lose { which }),
+        2 => (0..4u64, any::<bool>()).prop_map(|(but, pruned)| Event::Forget { but, pruned }),
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1_500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
-    #[test]
-    fn every_batch_takes_effect_exactly_once_whatever_happens_in_between(
-        events in prop::collection::vec(event(), 0..250)
-    ) {
+#[test]
+fn every_batch_takes_effect_exactly_once_whatever_happens_in_between() {
+    let (untold, pruned) = (Cell::new(0), Cell::new(0));
+    proptest!(config(), |(events in prop::collection::vec(event(), 0..250))| {
         let mut world = World::new();
         world.crash();
         for event in &events {
@@ -304,7 +343,15 @@ proptest! {
         prop_assert_eq!(world.chain.effects.len() as u64, BATCHES);
         prop_assert!(world.chain.effects.values().all(|n| *n == 1));
         prop_assert_eq!(world.state.outstanding(), None);
-    }
+        untold.set(untold.get() + world.untold);
+        pruned.set(pruned.get() + world.pruned);
+    });
+    assert!(untold.get() > 0, "no result was ever gone");
+    assert!(pruned.get() > 0, "no block was ever pruned");
+}
+
+proptest! {
+    #![proptest_config(config())]
 
     #[test]
     fn the_state_round_trips_through_serde(events in prop::collection::vec(event(), 0..120)) {

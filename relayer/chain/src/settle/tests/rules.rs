@@ -224,6 +224,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         to: 110,
         inclusions: vec![failed.clone()],
         gone: vec![],
+        unread: false,
     };
     assert_eq!(end(&executed.feed(scanned)), Some(&End::Failed(failed)));
 
@@ -233,6 +234,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         to: 110,
         inclusions: vec![],
         gone: vec![],
+        unread: false,
     };
     assert!(
         d.feed(short).is_empty(),
@@ -244,6 +246,7 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
         to: 110,
         inclusions: vec![],
         gone: vec![],
+        unread: false,
     });
     assert_eq!(
         actions,
@@ -252,10 +255,39 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
             Action::Persist,
             Action::QueryNodeSequences {
                 batch: BATCH,
-                height: 110
+                height: 110,
+                overtaken: true,
             },
         ]
     );
+}
+
+#[test]
+fn what_another_process_did_to_it_is_known_after_a_restart_and_an_older_state_can_be_read() {
+    let mut d = Driver::sent();
+    d.account(110, 6);
+    let hash = d.hash();
+    d.feed(Input::Scanned {
+        hash,
+        from: 101,
+        to: 110,
+        inclusions: vec![],
+        gone: vec![],
+        unread: false,
+    });
+    let asks = |overtaken| {
+        [Action::QueryNodeSequences {
+            batch: BATCH,
+            height: 110,
+            overtaken,
+        }]
+    };
+    assert_eq!(d.restart(), asks(true));
+    let text = serde_json::to_string(&d.state).unwrap();
+    let older = text.replace(r#","overtaken":true"#, "");
+    assert_ne!(older, text);
+    d.state = serde_json::from_str(&older).unwrap();
+    assert_eq!(d.feed(Input::Restarted), asks(false));
 }
 
 #[test]
@@ -263,18 +295,21 @@ fn of_a_transaction_in_a_block_whose_results_are_gone_the_contract_is_asked_once
     let mut d = Driver::sent();
     d.account(110, 6);
     let hash = d.hash();
-    let scanned = |inclusions, gone| Input::Scanned {
+    let read = |inclusions, gone, unread| Input::Scanned {
         hash,
         from: 101,
         to: 110,
         inclusions,
         gone,
+        unread,
     };
+    let scanned = |inclusions, gone| read(inclusions, gone, false);
     let asks = [
         Action::Persist,
         Action::QueryNodeSequences {
             batch: BATCH,
             height: 110,
+            overtaken: false,
         },
     ];
     let like = |d: &Driver| Driver {
@@ -284,6 +319,13 @@ fn of_a_transaction_in_a_block_whose_results_are_gone_the_contract_is_asked_once
     let mut lost = like(&d);
     assert_eq!(lost.feed(scanned(vec![], vec![105])), asks);
     assert!(lost.head(E0, 111).is_empty(), "its blocks are not read again");
+    // A block that is pruned may have it, whatever the others have.
+    for failed in [vec![], vec![d.inclusion(107, 5)]] {
+        assert_eq!(like(&d).feed(read(failed, vec![], true)), asks);
+    }
+    let found = d.inclusion(107, 0);
+    let actions = like(&d).feed(read(vec![found.clone()], vec![], true));
+    assert_eq!(end(&actions), Some(&End::Included(found)));
     // What failed in another block says nothing of that one, and what took effect all.
     let mut twice = like(&d);
     let failed = twice.inclusion(107, 5);
@@ -320,6 +362,7 @@ fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_pres
         to: 117,
         inclusions: vec![],
         gone: vec![],
+        unread: false,
     };
     assert!(d.feed(short).is_empty(), "T itself belongs to it");
     let actions = d.feed(Input::Scanned {
@@ -328,12 +371,14 @@ fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_pres
         to: 118,
         inclusions: vec![],
         gone: vec![],
+        unread: false,
     });
     assert_eq!(
         actions.last(),
         Some(&Action::QueryNodeSequences {
             batch: BATCH,
-            height: 1_000_000
+            height: 1_000_000,
+            overtaken: true,
         }),
         "what is unknown is asked at the height that showed the sequence used"
     );

@@ -5,10 +5,10 @@ use hpc_schema::time::UnixSeconds;
 
 use super::super::tokens::{self, TokenState};
 use super::row::Registration;
-use crate::db::{self, Conn, Pool, Row};
+use crate::db::{self, Conn, Pool};
 use crate::identity::Claims;
 use crate::page::{BadCursor, Page, Window};
-use crate::store::{StoreError, int, opt_uint, uint};
+use crate::store::{StoreError, int};
 
 /// Registrations of one node that are looked at: as many as one can tell apart.
 const NAMESAKES: i64 = 16;
@@ -68,7 +68,8 @@ pub async fn held_of(
     let cluster = whom.cluster_id.map_or("", |_| " AND r.cluster_id = ?");
     let key = whom.public_key.map_or("", |_| " AND r.public_key = ?");
     let mut query = db::query(format!(
-        "SELECT r.*, t.revoked_at_s, t.expires_at_s FROM registration r JOIN token t ON t.jti = r.jti
+        "SELECT r.*, t.revoked_at_s, t.used_at_s, t.expires_at_s
+         FROM registration r JOIN token t ON t.jti = r.jti
          WHERE (r.held = 1 OR t.expires_at_s <= ?) AND r.state IN ('queued', 'refused') AND r.node_id = ?{cluster}{key}
          ORDER BY t.revoked_at_s IS NOT NULL, t.expires_at_s <= ?, r.id LIMIT ?"
     ))
@@ -81,18 +82,9 @@ pub async fn held_of(
         query = query.bind(key.as_bytes().as_slice());
     }
     let rows = query.bind(int(now.0)).bind(NAMESAKES).fetch_all(conn).await?;
-    rows.iter().map(|row| read(row, now)).collect()
-}
-
-fn read(row: &Row, now: UnixSeconds) -> Result<(Registration, TokenState), StoreError> {
-    let state = if opt_uint(row, "revoked_at_s")?.is_some() {
-        TokenState::Revoked
-    } else if now.0 >= uint(row, "expires_at_s")? {
-        TokenState::Expired
-    } else {
-        TokenState::Open
-    };
-    Ok((Registration::read(row)?, state))
+    rows.iter()
+        .map(|row| Ok((Registration::read(row)?, TokenState::read(row, now)?)))
+        .collect()
 }
 
 /// Lets a registration go on that waits for approval.

@@ -1,5 +1,7 @@
 //! Join tokens: one token, several nodes.
 
+use std::net::IpAddr;
+
 use hpc_schema::code::Code;
 use hpc_schema::gateway::RegisterRequest;
 use hpc_schema::refusal::Refusal;
@@ -52,7 +54,8 @@ pub(super) fn not_another(gateway: &Gateway, claims: &Claims) -> Result<(), Fail
     ))
 }
 
-pub(super) fn use_of(joined: Joined) -> Result<bool, Failure> {
+/// Whether the node waits for approval, or why it may not use the token. `from`: where it asks from.
+pub(super) fn use_of(joined: Joined, from: IpAddr) -> Result<bool, Failure> {
     match joined {
         Joined::Yes { held } => Ok(held),
         Joined::Unknown => Err(Failure::forbidden(
@@ -68,12 +71,23 @@ pub(super) fn use_of(joined: Joined) -> Result<bool, Failure> {
             Code::TokenUsed,
             "as many nodes as the token allows have used it",
         )),
-        Joined::Rejected => Err(Failure::forbidden(Code::TokenInvalid, REJECTED)),
-        Joined::OutOfRange => Err(Failure::forbidden(
-            Code::NotAuthorized,
-            "the token does not serve this address",
-        )),
+        Joined::Rejected => Err(rejected()),
+        Joined::OutOfRange => {
+            let what = format!("the token does not serve {from}, where this request comes from");
+            let remedy = "register from a network that it serves, or create one for this: virtengine-provider \
+                          node-token join --range";
+            Err(Failure::new(
+                403,
+                Refusal::advised(Code::NotAuthorized, what, remedy),
+            ))
+        }
     }
+}
+
+/// 403: the operator has refused this key, which another join token would not change.
+pub(super) fn rejected() -> Failure {
+    let remedy = "create a token for this node and key: virtengine-provider node-token create";
+    Failure::new(403, Refusal::advised(Code::TokenInvalid, REJECTED, remedy))
 }
 
 #[cfg(test)]
@@ -82,28 +96,38 @@ mod tests {
 
     #[test]
     fn a_join_token_that_does_not_count_is_refused_with_its_code_and_what_to_do() {
-        for (joined, code, what) in [
-            (Joined::Unknown, Code::TokenInvalid, "is not on record"),
-            (Joined::Revoked, Code::TokenInvalid, "has been revoked"),
-            (Joined::Expired, Code::TokenExpired, "has expired"),
-            (Joined::NoUsesLeft, Code::TokenUsed, "as many nodes"),
+        let from = IpAddr::from([192, 0, 2, 7]);
+        let either = "node-token create, or node-token join for a join token";
+        for (joined, code, what, remedy) in [
+            (Joined::Unknown, Code::TokenInvalid, "is not on record", either),
+            (Joined::Revoked, Code::TokenInvalid, "has been revoked", either),
+            (Joined::Expired, Code::TokenExpired, "has expired", either),
+            (Joined::NoUsesLeft, Code::TokenUsed, "as many nodes", either),
+            // Another join token does not help this one,
             (
                 Joined::Rejected,
                 Code::TokenInvalid,
-                "the operator has refused this key for this node",
+                "the operator has refused this key for this node; ",
+                "this node and key: virtengine-provider node-token create",
             ),
-            (Joined::OutOfRange, Code::NotAuthorized, "this address"),
+            // nor this one whoever owns the cluster.
+            (
+                Joined::OutOfRange,
+                Code::NotAuthorized,
+                "does not serve 192.0.2.7",
+                "virtengine-provider node-token join --range",
+            ),
         ] {
-            let failure = use_of(joined).unwrap_err();
+            let failure = use_of(joined, from).unwrap_err();
             let refusal = failure.refusal;
             assert_eq!((failure.status, refusal.code), (403, code), "{joined:?}");
             assert!(
-                refusal.message.contains(what) && refusal.message.ends_with(code.remedy()),
+                refusal.message.contains(what) && refusal.message.ends_with(remedy),
                 "{refusal}"
             );
         }
         for held in [false, true] {
-            assert_eq!(use_of(Joined::Yes { held }).unwrap(), held);
+            assert_eq!(use_of(Joined::Yes { held }, from).unwrap(), held);
         }
     }
 }

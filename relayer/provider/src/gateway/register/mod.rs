@@ -16,14 +16,14 @@ use hpc_schema::time::UnixSeconds;
 
 use self::answer::{done, pending, refused};
 use self::check::{Checked, check};
-use self::join::{not_another, use_of};
+use self::join::{not_another, rejected, use_of};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::{Gateway, body};
 use crate::attest::{self, Quoted};
 use crate::clock;
 use crate::db::Conn;
-use crate::enrol::{self, Claimed, NewRegistration, Registration, RegistrationState};
+use crate::enrol::{self, Claimed, NewRegistration, REJECTED, Registration, RegistrationState};
 use crate::identity::Claims;
 use crate::registry::{self, Node, ProbeEndpoint};
 
@@ -58,7 +58,7 @@ pub(super) async fn register(
         None => false,
         Some(join) => {
             let joined = enrol::join(&mut tx, join, &claims, connection.ip(), now).await?;
-            use_of(joined)?
+            use_of(joined, connection.ip())?
         }
     };
     let new = NewRegistration {
@@ -112,8 +112,10 @@ pub(super) async fn register(
             ));
         }
         Claimed::Revoked(why) => {
-            let why = why.as_deref().unwrap_or("the token has been revoked");
-            return Err(Failure::forbidden(Code::TokenInvalid, why));
+            return Err(match why.as_deref() {
+                Some(REJECTED) => rejected(),
+                why => Failure::forbidden(Code::TokenInvalid, why.unwrap_or("the token has been revoked")),
+            });
         }
         Claimed::Expired => return Err(Failure::forbidden(Code::TokenExpired, "the token has expired")),
         Claimed::Used => {

@@ -38,9 +38,11 @@ impl Driver {
             Action::QueryTx { .. } | Action::QueryAccount | Action::ScanBlocks { .. } => {
                 inputs.extend(self.ask(&action).await);
             }
-            Action::QueryNodeSequences { batch, height } => {
-                self.ending = Some((batch, End::Consumed { height }));
-            }
+            Action::QueryNodeSequences {
+                batch,
+                height,
+                overtaken,
+            } => self.ending = Some((batch, End::Consumed { height, overtaken })),
             Action::Finished { batch, end } => {
                 fault::point("settle.ended");
                 self.ending = Some((batch, end));

@@ -185,8 +185,9 @@ impl Driver {
                 to,
                 inclusions,
                 gone,
+                unread,
             } => {
-                tracing::info!(tx = %hash, from, to, found = inclusions.len() + gone.len(),
+                tracing::info!(tx = %hash, from, to, found = inclusions.len() + gone.len(), pruned = unread,
                     "the key's sequence was used; the blocks since were read for the transaction");
             }
             _ => {}

@@ -37,9 +37,10 @@ impl Driver {
 
     async fn settle(&mut self, batch: BatchId, end: &End) -> Result<(), EndingError> {
         let known = store::unended(self.store.reader(), batch).await?;
-        let ending = match known {
+        let mut ending = match known {
             Some((Kind::Reports, hash)) => {
-                ending::of_reports(&self.client, &self.store, batch, hash, end).await?
+                let members = self.backlog.members(&self.store, batch.0).await?;
+                ending::of_reports(&self.client, members, hash, end).await?
             }
             Some((Kind::Register, hash)) => {
                 ending::of_registrations(&self.client, &self.store, batch, hash, end).await?
@@ -57,7 +58,7 @@ impl Driver {
             End::Expired { .. } | End::Consumed { .. } => None,
         };
         let mut tx = self.store.begin().await?;
-        ending::write(&mut tx, batch, &ending, height, now).await?;
+        ending::write(&mut tx, batch, &mut ending, height, now).await?;
         store::record_end(&mut tx, batch, end, now).await?;
         store::save_state(&mut tx, self.signers.account(), &settled, now).await?;
         fault::point("settle.settling");
@@ -103,7 +104,8 @@ impl Driver {
                         self.report_taken(&node);
                     }
                 }
-                if matches!(end, End::Included(_)) {
+                // Where another one had its number nothing in it is at fault.
+                if matches!(end, End::Included(_) | End::Consumed { overtaken: true, .. }) {
                     return;
                 }
                 Some(Verdict::OutOfGas)
@@ -182,12 +184,13 @@ impl Driver {
                 }
             }
             End::Consumed { .. } if duty.is_some() => self.backoff_until = clock::now_ms() + BACKOFF_MS,
+            // Another one had the number, which says nothing of its size or gas, even if it relayed the same.
+            End::Consumed { overtaken: true, .. } => self.backoff_until = clock::now_ms() + BACKOFF_MS,
             End::Consumed { .. } if took => {
                 self.sizing.included(bytes);
                 self.clear_alarms();
             }
-            // Another one had the number, or it failed and nobody keeps why: it may have had too little gas, and is not to be
-            // paid for again at once.
+            // It failed and nobody keeps why: it may have had too little gas, and is not to be paid for again at once.
             End::Consumed { .. } => {
                 self.sizing.refused(&Verdict::OutOfGas, bytes);
                 self.backoff_until = clock::now_ms() + BACKOFF_MS;
@@ -218,4 +221,213 @@ fn took(ending: &Ending) -> bool {
 
 fn is_on_chain(fate: &Fate) -> bool {
     matches!(fate, Fate::Ended(EndedAs::OnChain, _))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hpc_chain::hash::TxHash;
+    use hpc_chain::settle::{Action, EndpointId, Inclusion, SignedTx};
+    use hpc_schema::code::Code;
+    use hpc_schema::id::{ClusterId, NodeId};
+    use hpc_schema::time::UnixSeconds;
+
+    use super::super::tests::driver;
+    use super::*;
+    use crate::db;
+    use crate::ops::ReportLabels;
+    use crate::registry::scene::view;
+    use crate::spool::{self, Accept, Member, Spool};
+
+    /// A transaction of reports is under way, signed at block 10, and at block 11 its number was used.
+    async fn used(driver: &mut Driver) -> (BatchId, TxHash) {
+        let mut tx = driver.store.begin().await.unwrap();
+        let batch = store::open_batch(&mut tx, "relayer", Kind::Reports, 1)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        let now = clock::now_ms();
+        let mut take = |input| step(&mut driver.state, &driver.machine, now, input);
+        take(Input::Head {
+            endpoint: EndpointId(0),
+            height: 10,
+            block_time_ms: now,
+        });
+        take(Input::Submit { batch });
+        let account = |height, sequence| Input::Account {
+            height,
+            account_number: 1,
+            sequence,
+        };
+        let asked = take(account(10, 5));
+        let [Action::Sign(request)] = asked[..] else {
+            panic!("{asked:?}")
+        };
+        let bytes = vec![1];
+        let hash = TxHash::of(&bytes);
+        take(Input::Signed(SignedTx { request, bytes }));
+        take(account(11, 6));
+        (batch, hash)
+    }
+
+    #[tokio::test]
+    async fn what_another_process_overtook_goes_again_as_it_is_and_what_failed_unseen_smaller() {
+        for (gone, items, short_of_gas) in [(vec![], 16, false), (vec![11], 8, true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut driver = driver(dir.path()).await;
+            let (batch, hash) = used(&mut driver).await;
+            let scanned = Input::Scanned {
+                hash,
+                from: 11,
+                to: 11,
+                inclusions: Vec::new(),
+                gone,
+                unread: false,
+            };
+            driver.feed(scanned).await.unwrap();
+            // A restart comes between.
+            let known = store::load_state(driver.store.reader(), &driver.signers.name).await;
+            (driver.state, driver.ending) = (known.unwrap().unwrap(), None);
+            driver.feed(Input::Restarted).await.unwrap();
+            let end = End::Consumed {
+                height: 11,
+                overtaken: !short_of_gas,
+            };
+            assert_eq!(driver.ending, Some((batch, end)));
+            driver.finish().await.unwrap();
+            assert!(driver.state.is_idle());
+            let learnt = (driver.sizing.items(16), driver.sizing.is_short_of_gas());
+            assert_eq!(learnt, (items, short_of_gas));
+            // Neither at once.
+            assert!(driver.backoff_until > clock::now_ms());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_another_process_relayed_first_says_nothing_of_the_transaction_that_never_ran() {
+        for (overtaken, short_of_gas) in [(true, true), (false, false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut driver = driver(dir.path()).await;
+            driver.sizing.refused(&Verdict::OutOfGas, 1);
+            let end = End::Consumed { height: 9, overtaken };
+            driver.after(Kind::Reports, None, (&end, true), 1);
+            assert_eq!(driver.sizing.is_short_of_gas(), short_of_gas);
+            assert_eq!(driver.backoff_until > clock::now_ms(), overtaken);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_that_was_alone_in_a_transaction_that_another_process_overtook_is_not_at_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(dir.path()).await;
+        driver.sizing.refused(&Verdict::OutOfGas, 1);
+        let alone = Member {
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            node_id: "node-a".parse().unwrap(),
+            epoch: 1,
+            sequence: 2,
+            report: [1; 70],
+            signature: [2; 64],
+            queued_at: 1,
+            received_at: 1,
+            superseded_from: None,
+            superseded_count: 0,
+            recorded: false,
+            full: None,
+        };
+        let ending = Ending::Reports(vec![(alone, Fate::Returned)]);
+        for (overtaken, apart) in [(true, 0), (false, 1)] {
+            driver.after_reports(&ending, &End::Consumed { height: 9, overtaken });
+            assert_eq!(driver.apart.len(), apart);
+        }
+    }
+
+    /// Report 2 of each of these nodes is in the transaction.
+    async fn bound(driver: &Driver, spool: &Spool, batch: BatchId, nodes: &[&str]) {
+        let cluster: ClusterId = "hpc-cluster-1".parse().unwrap();
+        let nodes: Vec<NodeId> = nodes.iter().map(|name| name.parse().unwrap()).collect();
+        for node in &nodes {
+            let of = (cluster.clone(), node.clone());
+            let report = Accept::new(of, (1, 2), ([1; 70], [2; 64]), 7);
+            assert!(spool.accept(report).await.unwrap().accepted);
+        }
+        let mut tx = driver.store.begin().await.unwrap();
+        let all: Vec<_> = nodes.iter().map(|node| (&cluster, node)).collect();
+        let found = spool::waiting_of(&mut tx, &all).await.unwrap();
+        let members: Vec<Member> = found.rows.into_iter().map(|(member, _)| member).collect();
+        spool::bind(&mut tx, batch.0, &members).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    async fn damage(driver: &Driver, sql: &'static str) {
+        let mut tx = driver.store.begin().await.unwrap();
+        let done = db::query(sql).execute(&mut *tx).await.unwrap();
+        assert_eq!(done.rows_affected(), 1);
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_report_that_cannot_go_again_ends_as_refused_and_is_not_put_apart() {
+        for (lost, word, code) in [(true, "refused", "unavailable"), (false, "returned", "")] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut driver = driver(dir.path()).await;
+            let (cluster, seen) = ("hpc-cluster-1".parse().unwrap(), view());
+            let node = seen.node_id.clone();
+            driver.registry.set_node(&cluster, seen, 1, UnixSeconds(1_000));
+            let (batch, hash) = used(&mut driver).await;
+            let (spool, task) = Spool::start(driver.store.clone(), None, Arc::default());
+            driver.backlog = spool.backlog();
+            bound(&driver, &spool, batch, &["node-a"]).await;
+            if lost {
+                damage(&driver, "UPDATE batch_report SET signature = x'02'").await;
+            }
+            let failed = Inclusion {
+                hash,
+                height: 11,
+                code: 7,
+                codespace: "other".to_owned(),
+                log: String::new(),
+                gas_used: 0,
+            };
+            driver.ending = Some((batch, End::Failed(failed)));
+            driver.finish().await.unwrap();
+            assert!(driver.ending.is_none());
+            let labels = ReportLabels { end: word, code };
+            let counted = driver.metrics.reports.get_or_create(&labels).get();
+            assert_eq!(counted, 1, "{word}");
+            let known = driver.registry.node(&cluster, &node).unwrap();
+            assert_eq!(known.refused, lost.then_some((Code::Unavailable, 2)));
+            assert_eq!(driver.apart.len(), usize::from(!lost));
+            drop((spool, driver));
+            task.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_row_that_cannot_be_read_keeps_neither_the_start_nor_the_end_of_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(dir.path()).await;
+        let (batch, _) = used(&mut driver).await;
+        let (spool, task) = Spool::start(driver.store.clone(), None, Arc::default());
+        driver.backlog = spool.backlog();
+        bound(&driver, &spool, batch, &["node-a", "node-b"]).await;
+        damage(&driver, "UPDATE batch_report SET epoch = -1 WHERE item = 0").await;
+        driver.claim_outstanding().await.unwrap();
+        assert!(spool.mended().unwrap().contains("batch_report.epoch of item 0"));
+        damage(&driver, "UPDATE batch_report SET queued_at = -1 WHERE item = 1").await;
+        driver.ending = Some((batch, End::Expired { height: 40 }));
+        driver.finish().await.unwrap();
+        assert!(driver.ending.is_none());
+        assert!(
+            spool
+                .mended()
+                .unwrap()
+                .contains("batch_report.queued_at of item 1")
+        );
+        let left = spool::depth(driver.store.reader()).await.unwrap();
+        assert_eq!((left.waiting, left.bound), (1, 0));
+        drop((spool, driver));
+        task.await.unwrap();
+    }
 }

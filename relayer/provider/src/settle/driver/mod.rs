@@ -265,8 +265,7 @@ impl Driver {
         let Some((batch, _)) = self.state.job() else {
             return Ok(());
         };
-        let mut conn = self.store.reader().acquire().await?;
-        let members = spool::members(&mut conn, batch.0).await?;
+        let members = self.backlog.members(&self.store, batch.0).await?;
         let page = |m: &spool::Member| {
             let node = self.registry.node(&m.cluster_id, &m.node_id)?;
             Some((m.cluster_id.clone(), node.chain.page))

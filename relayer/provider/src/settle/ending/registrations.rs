@@ -40,7 +40,7 @@ pub(in crate::settle) async fn of_registrations(
                     None => on_record(&client.from_height(inclusion.height), &r).await?,
                 }
             }
-            End::Consumed { height } => on_record(&client.from_height(*height), &r).await?,
+            End::Consumed { height, .. } => on_record(&client.from_height(*height), &r).await?,
             End::Failed(inclusion) if alone => refusal(inclusion),
             End::Failed(_) | End::Expired { .. } => RegisterFate::Returned,
         };

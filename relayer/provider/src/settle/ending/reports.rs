@@ -4,38 +4,32 @@ use hpc_chain::code::{self, Verdict};
 use hpc_chain::hash::TxHash;
 use hpc_chain::registry::{RegistryClient, response_data};
 use hpc_chain::rpc::ExecResult;
-use hpc_chain::settle::{BatchId, End, Inclusion};
+use hpc_chain::settle::{End, Inclusion};
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{RelayView, SubmitAnswer};
 
 use super::super::outcome::{Outcome, of_answer};
 use super::{Ending, EndingError, Fate, included};
-use crate::spool::{self, EndedAs, Member};
-use crate::store::{Store, StoreError};
+use crate::spool::{EndedAs, Member};
 
 /// Works out how the reports of a transaction ended.
 pub(in crate::settle) async fn of_reports(
     client: &RegistryClient,
-    store: &Store,
-    batch: BatchId,
+    members: Vec<Member>,
     hash: Option<TxHash>,
     end: &End,
 ) -> Result<Ending, EndingError> {
-    let members = spool::members(
-        &mut *store.reader().acquire().await.map_err(StoreError::from)?,
-        batch.0,
-    )
-    .await?;
     let fates = match end {
         End::Included(inclusion) => {
             let outcomes = match included(client, hash, inclusion.height).await? {
-                Some(result) => submit_outcomes(&result, &members),
-                None => vec![Outcome::Unknown; members.len()],
+                // Which cluster a lost one was of, and so where the groups of the answer end, is not certain.
+                Some(result) if members.iter().all(Member::is_known) => submit_outcomes(&result, &members),
+                _ => vec![Outcome::Unknown; members.len()],
             };
             resolve(client, &members, &outcomes, inclusion.height).await?
         }
-        End::Consumed { height } => {
+        End::Consumed { height, .. } => {
             resolve(client, &members, &vec![Outcome::Unknown; members.len()], *height).await?
         }
         End::Failed(inclusion) => vec![of_failure(inclusion, members.len()); members.len()],
@@ -118,4 +112,81 @@ async fn resolve(
         },
     };
     Ok(members.iter().zip(outcomes).map(|(m, o)| fate(m, o)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake_chain::{self, Answer, chain};
+    use crate::registry::scene::view;
+
+    fn member(node: &str, epoch: u64) -> Member {
+        Member {
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            node_id: node.parse().unwrap(),
+            epoch,
+            sequence: 5,
+            report: [1; 70],
+            signature: [2; 64],
+            queued_at: 1,
+            received_at: 1,
+            superseded_from: None,
+            superseded_count: 0,
+            recorded: epoch == 0,
+            full: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn where_an_item_is_not_known_the_contract_tells_of_the_others_and_not_their_numbers() {
+        // The first one was refused, and the chain has node-a at 1 and node-b at 5.
+        let expired = Code::TimestampExpired;
+        let answer = move |question: &Value| {
+            if question.get("tx").is_some() {
+                let refused = vec![(0, expired.number())];
+                let answer = SubmitAnswer {
+                    refused,
+                    ..SubmitAnswer::default()
+                };
+                return Answer::Took(b"tx", serde_json::to_value(answer).unwrap());
+            }
+            assert!(question.get("relay").is_some(), "{question}");
+            let other = RelayView {
+                node_id: "node-b".parse().unwrap(),
+                sequence: 5,
+                ..view()
+            };
+            Answer::Json(json!({ "nodes": [view(), other], "block": fake_chain::block() }))
+        };
+        let chain = chain(Arc::new(AtomicU64::new(7)), answer).await;
+        let client = RegistryClient::new(chain, "wasm1contract");
+        let hash = TxHash::of(b"tx");
+        let end = End::Included(Inclusion {
+            hash,
+            height: 7,
+            code: 0,
+            codespace: String::new(),
+            log: String::new(),
+            gas_used: 0,
+        });
+        let fates = async |members: Vec<Member>| -> Vec<Fate> {
+            match of_reports(&client, members, Some(hash), &end).await.unwrap() {
+                Ending::Reports(fates) => fates.into_iter().map(|(_, fate)| fate).collect(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let on_chain = Fate::Ended(EndedAs::OnChain, None);
+        assert_eq!(
+            fates(vec![member("node-a", 1), member("node-b", 1)]).await,
+            [Fate::Ended(EndedAs::Refused, Some(expired)), on_chain]
+        );
+        let with_one_unknown = vec![member("node-a", 1), member("node-a", 0), member("node-b", 1)];
+        let told = fates(with_one_unknown).await;
+        assert_eq!((told[0], told[2]), (Fate::Returned, on_chain));
+    }
 }

@@ -12,30 +12,34 @@ use crate::registry::Registry;
 use crate::spool::{self, EndedAs};
 use crate::store::StoreError;
 
-/// Writes the ends; part of the commit that also stores the machine's state.
+/// Writes the ends; part of the commit that also stores the machine's state. A report that cannot wait again has ended.
 pub(in crate::settle) async fn write(
     conn: &mut Conn,
     batch: BatchId,
-    ending: &Ending,
+    ending: &mut Ending,
     height: Option<u64>,
     now_ms: u64,
 ) -> Result<(), StoreError> {
     match ending {
         Ending::Reports(fates) => {
             for (item, (member, fate)) in (0u32..).zip(fates) {
-                match fate {
+                match *fate {
                     // All of these at once, below.
                     Fate::Ended(EndedAs::OnChain, None) if height.is_some() => continue,
                     Fate::Ended(ended, code) => {
                         let end = spool::End {
-                            ended: *ended,
-                            code: *code,
+                            ended,
+                            code,
                             batch: Some(batch.0),
                             height,
                         };
                         spool::end(&mut *conn, member, &end, now_ms).await?;
                     }
-                    Fate::Returned => spool::return_member(&mut *conn, member, now_ms).await?,
+                    Fate::Returned => {
+                        if let Some(end) = spool::return_member(&mut *conn, member, now_ms).await? {
+                            *fate = Fate::Ended(end.ended, end.code);
+                        }
+                    }
                 }
                 spool::unbind_item(&mut *conn, batch.0, item).await?;
             }
@@ -80,7 +84,7 @@ pub(in crate::settle) fn announce(
                 };
                 if let Fate::Ended(EndedAs::Refused, Some(code)) = fate {
                     tracing::warn!(cluster = %m.cluster_id, node = %m.node_id, sequence = m.sequence, %code,
-                        "report refused by the chain; {}", code.remedy());
+                        "report ended as refused; {}", code.remedy());
                     registry.refused(&m.cluster_id, &m.node_id, *code, m.sequence);
                 }
                 let labels = ReportLabels {

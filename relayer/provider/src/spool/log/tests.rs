@@ -232,7 +232,7 @@ async fn a_start_mends_the_rows_of_nodes_of_which_nothing_comes_any_more() {
     task.await.unwrap();
     for sql in [
         "UPDATE waiting SET queued_at = -1 WHERE node_id = 'node-0001'",
-        "UPDATE waiting SET sequence = -1 WHERE node_id = 'node-0002'",
+        "UPDATE waiting SET report = x'02' WHERE node_id = 'node-0002'",
         "UPDATE intake SET highest_sequence = -1 WHERE node_id = 'node-0003'",
     ] {
         damage(&store, sql).await;

@@ -1,0 +1,193 @@
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::*;
+use crate::vectors::Vectors;
+
+/// A gateway that has read the node of the vectors from the chain, and a sound heartbeat of it.
+struct Scene {
+    _dir: tempfile::TempDir,
+    store: Store,
+    registry: Arc<Registry>,
+    spool: Spool,
+    writer: JoinHandle<()>,
+    verifiers: Verifiers,
+    judge: Judge,
+    peer: PeerIdentity,
+    request: HeartbeatRequest,
+    now_ms: u64,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let vectors = Vectors::read();
+        let mut cases = vectors.readable();
+        let sound = cases.find(|(case, ..)| case["result"] == "accepted");
+        let (case, request, _) = sound.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let registry = Arc::new(vectors.registry());
+        let (spool, writer) = Spool::start(store.clone(), None, Arc::default());
+        let verifiers = Verifiers::on(1).unwrap();
+        let judge = Judge::new(
+            Arc::clone(&registry),
+            Arc::default(),
+            spool.clone(),
+            verifiers.clone(),
+        );
+        Self {
+            _dir: dir,
+            store,
+            registry,
+            spool,
+            writer,
+            verifiers,
+            judge,
+            peer: vectors.peer(),
+            request,
+            now_ms: case["now"].as_u64().unwrap() * 1000,
+        }
+    }
+
+    /// What becomes of the heartbeat, the very same each time.
+    async fn comes(&self) -> Verdict {
+        let (peer, request) = (&self.peer, &self.request);
+        self.judge
+            .judge(peer, peer.node_id.as_str(), request, self.now_ms)
+            .await
+    }
+
+    /// It is accepted, and counts as repeated from then on.
+    async fn counts_once(&self) {
+        let first = self.comes().await;
+        assert!(matches!(first, Verdict::Accepted { .. }), "{first:?}");
+        assert_eq!(refusal(self.comes().await).code, Code::NonceReused);
+    }
+
+    /// Asks for another node's report to be stored.
+    fn put(&self) -> oneshot::Receiver<Result<crate::spool::Accepted, StoreError>> {
+        let of = (self.peer.cluster_id.clone(), "node-0001".parse().unwrap());
+        let (reply, told) = oneshot::channel();
+        self.spool
+            .put(Accept::new(of, (1, 1), ([1; 70], [2; 64]), 1), reply);
+        told
+    }
+}
+
+fn refusal(verdict: Verdict) -> Refusal {
+    match verdict {
+        Verdict::Refused { refusal, .. } => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_busy(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Unavailable(StoreError::Busy))
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_finds_no_place_to_be_verified_may_come_again_as_it_is() {
+    let scene = Scene::new().await;
+    // There is one thread, and nobody works them off before this test waits.
+    let mut waiting = Vec::new();
+    loop {
+        let mut asked = Box::pin(scene.verifiers.verify(Vec::new()));
+        match asked.as_mut().now_or_never() {
+            None => waiting.push(asked),
+            Some(none) => {
+                assert_eq!(none, None);
+                break;
+            }
+        }
+    }
+    for again in 0..3 {
+        let verdict = scene.comes().now_or_never();
+        assert!(verdict.as_ref().is_some_and(is_busy), "{again}: {verdict:?}");
+    }
+    for asked in waiting {
+        assert_eq!(asked.await, Some(true));
+    }
+    scene.counts_once().await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_finds_no_place_to_be_stored_may_come_again_as_it_is() {
+    let scene = Scene::new().await;
+    let held = scene.store.begin().await.unwrap();
+    drop(scene.put());
+    // Enough turns for the writer to take that one and come to wait for the database.
+    for _ in 0..16 {
+        yield_now().await;
+    }
+    let full = loop {
+        if let Ok(told) = scene.put().try_recv() {
+            break told;
+        }
+    };
+    assert!(matches!(full, Err(StoreError::Busy)), "{full:?}");
+    for again in 0..3 {
+        let verdict = scene.comes().await;
+        assert!(is_busy(&verdict), "{again}: {verdict:?}");
+    }
+    held.rollback().await.unwrap();
+    while scene.spool.load_permille() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    scene.counts_once().await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_nobody_stores_or_waits_for_may_come_again_as_it_is() {
+    let scene = Scene::new().await;
+    // Whoever sent it went away before its signatures were verified.
+    assert!(scene.comes().now_or_never().is_none());
+    scene.counts_once().await;
+
+    let Scene {
+        writer, judge, peer, ..
+    } = Scene::new().await;
+    writer.abort();
+    assert!(writer.await.is_err());
+    for again in 0..3 {
+        let verdict = judge
+            .judge(&peer, peer.node_id.as_str(), &scene.request, scene.now_ms)
+            .await;
+        let stopped = matches!(verdict, Verdict::Unavailable(StoreError::Stopped));
+        assert!(stopped, "{again}: {verdict:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_is_not_above_is_answered_with_the_highest_on_record_of_any_gateway() {
+    let mut scene = Scene::new().await;
+    let Verdict::Accepted { epoch, sequence, .. } = scene.comes().await else {
+        panic!("it is sound");
+    };
+    let (cluster, node) = (&scene.peer.cluster_id, &scene.peer.node_id);
+    scene.registry.accepted(
+        cluster,
+        node,
+        epoch,
+        sequence,
+        scene.now_ms,
+        [127, 0, 0, 1].into(),
+    );
+    // What another gateway accepts goes by the store alone.
+    let report = Accept::new(
+        (cluster.clone(), node.clone()),
+        (epoch, sequence + 50),
+        ([1; 70], [2; 64]),
+        scene.now_ms,
+    );
+    assert!(scene.spool.accept(report).await.unwrap().accepted);
+    let told = refusal(scene.comes().await);
+    let above = |number: u32| format!("above {number},");
+    assert_eq!(told.code, Code::StaleSequence);
+    assert!(told.message.contains(&above(sequence)), "{told}");
+    // With others about the store is asked.
+    scene.judge.shared = Some(scene.store.clone());
+    let told = refusal(scene.comes().await);
+    assert_eq!(told.code, Code::StaleSequence);
+    assert!(told.message.contains(&above(sequence + 50)), "{told}");
+}
