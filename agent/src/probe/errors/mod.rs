@@ -130,15 +130,21 @@ mod tests {
 
     const NOW: u64 = 1_795_303_803;
 
-    #[test]
-    fn counts_survive_a_restart_and_absence_is_not_zero() {
-        let dir = tempfile::tempdir().unwrap();
-        let roots = Roots::below(dir.path());
+    /// A host whose kernel has no log yet.
+    fn host(dir: &Path) -> Roots {
+        let roots = Roots::below(dir);
         for folder in [roots.proc.join("sys/kernel/random"), roots.dev.clone()] {
             fs::create_dir_all(folder).unwrap();
         }
         fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
         fs::write(roots.proc.join("sys/kernel/random/boot_id"), "b1\n").unwrap();
+        roots
+    }
+
+    #[test]
+    fn counts_survive_a_restart_and_absence_is_not_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = host(dir.path());
         let state = dir.path().join("errors.json");
         let now = Instant::now();
         assert_eq!(ErrorsProbe::new(&roots, state.clone()).read(now, NOW), None);
@@ -161,12 +167,7 @@ mod tests {
         use std::io::Write as _;
 
         let dir = tempfile::tempdir().unwrap();
-        let roots = Roots::below(dir.path());
-        for folder in [roots.proc.join("sys/kernel/random"), roots.dev.clone()] {
-            fs::create_dir_all(folder).unwrap();
-        }
-        fs::write(roots.proc.join("uptime"), "10000.00 1.0\n").unwrap();
-        fs::write(roots.proc.join("sys/kernel/random/boot_id"), "b1\n").unwrap();
+        let roots = host(dir.path());
         let (state, start) = (dir.path().join("errors.json"), Instant::now());
         let kmsg = roots.dev.join("kmsg");
         fs::write(&kmsg, "").unwrap();

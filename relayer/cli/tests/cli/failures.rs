@@ -168,6 +168,14 @@ fn what_the_chain_refuses_is_4_with_a_stable_code() {
     );
 }
 
+/// What is told of a transfer whose outcome is not known.
+fn sent_without_outcome(world: &World, node: &str, timeout: &str) -> Value {
+    let owner = world.owner.address("wasm").unwrap();
+    let transfer = ["tx", "bank", "send", &owner, "1stake", "--from", "owner", "--yes"];
+    let how = ["--chain-id", CHAIN_ID, "--node", node, "--timeout", timeout];
+    world.program.error(6, &[&transfer[..], &how].concat())
+}
+
 #[test]
 fn an_outcome_that_does_not_come_in_time_is_6_and_can_be_looked_up_later() {
     let world = World::with(|config| config.blocks = BlockMode::OnDemand);
@@ -175,26 +183,7 @@ fn an_outcome_that_does_not_come_in_time_is_6_and_can_be_looked_up_later() {
         world.chain.produce_block().unwrap();
     }
     let node = world.chain.rpc_url();
-    let owner = world.owner.address("wasm").unwrap();
-    let error = world.program.error(
-        6,
-        &[
-            "tx",
-            "bank",
-            "send",
-            &owner,
-            "1stake",
-            "--from",
-            "owner",
-            "--yes",
-            "--chain-id",
-            CHAIN_ID,
-            "--node",
-            &node,
-            "--timeout",
-            "3s",
-        ],
-    );
+    let error = sent_without_outcome(&world, &node, "3s");
     assert_eq!(code(&error), "outcome_unknown");
     let hash = error["txhash"].as_str().unwrap();
     assert_eq!(error["remedy"], format!("virtengine query tx {hash}"));
@@ -213,7 +202,6 @@ fn where_no_node_keeps_what_came_of_a_transaction_that_is_in_a_block_its_outcome
         world.chain.produce_block().unwrap();
     }
     let node = forgetful(world.chain.rpc_addr());
-    let owner = world.owner.address("wasm").unwrap();
     let told = AtomicBool::new(false);
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -233,25 +221,7 @@ fn where_no_node_keeps_what_came_of_a_transaction_that_is_in_a_block_its_outcome
                 std::thread::sleep(Duration::from_millis(200));
             }
         });
-        let error = world.program.error(
-            6,
-            &[
-                "tx",
-                "bank",
-                "send",
-                &owner,
-                "1stake",
-                "--from",
-                "owner",
-                "--yes",
-                "--chain-id",
-                CHAIN_ID,
-                "--node",
-                &node,
-                "--timeout",
-                "60s",
-            ],
-        );
+        let error = sent_without_outcome(&world, &node, "60s");
         told.store(true, Ordering::Relaxed);
         error
     });

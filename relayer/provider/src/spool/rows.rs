@@ -38,6 +38,25 @@ pub struct Member {
 }
 
 impl Member {
+    /// One of the tests' cluster.
+    #[cfg(test)]
+    pub(crate) fn of_node(node: &str, epoch: u64, sequence: u32) -> Self {
+        Self {
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            node_id: node.parse().unwrap(),
+            epoch,
+            sequence,
+            report: [1; 70],
+            signature: [2; 64],
+            queued_at: 1,
+            received_at: 1,
+            superseded_from: None,
+            superseded_count: 0,
+            recorded: false,
+            full: None,
+        }
+    }
+
     /// The heartbeat that it is of.
     pub(super) fn which(&self) -> Which<'_> {
         Which {

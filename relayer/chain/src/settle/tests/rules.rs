@@ -116,6 +116,18 @@ fn end(actions: &[Action]) -> Option<&End> {
     })
 }
 
+/// All of these blocks were read, and it is in none of them.
+fn found_nothing(hash: TxHash, from: u64, to: u64) -> Input {
+    Input::Scanned {
+        hash,
+        from,
+        to,
+        inclusions: vec![],
+        gone: vec![],
+        unread: false,
+    }
+}
+
 #[test]
 fn it_is_dead_only_by_an_account_answer_of_its_own_timeout_height_with_its_sequence_unused() {
     let mut d = Driver::sent();
@@ -228,26 +240,12 @@ fn a_used_sequence_is_judged_by_the_blocks_since_it_was_signed() {
     };
     assert_eq!(end(&executed.feed(scanned)), Some(&End::Failed(failed)));
 
-    let short = Input::Scanned {
-        hash,
-        from: 102,
-        to: 110,
-        inclusions: vec![],
-        gone: vec![],
-        unread: false,
-    };
+    let short = found_nothing(hash, 102, 110);
     assert!(
         d.feed(short).is_empty(),
         "a scan that leaves a block out decides nothing"
     );
-    let actions = d.feed(Input::Scanned {
-        hash,
-        from: 101,
-        to: 110,
-        inclusions: vec![],
-        gone: vec![],
-        unread: false,
-    });
+    let actions = d.feed(found_nothing(hash, 101, 110));
     assert_eq!(
         actions,
         [
@@ -267,14 +265,7 @@ fn what_another_process_did_to_it_is_known_after_a_restart_and_an_older_state_ca
     let mut d = Driver::sent();
     d.account(110, 6);
     let hash = d.hash();
-    d.feed(Input::Scanned {
-        hash,
-        from: 101,
-        to: 110,
-        inclusions: vec![],
-        gone: vec![],
-        unread: false,
-    });
+    d.feed(found_nothing(hash, 101, 110));
     let asks = |overtaken| {
         [Action::QueryNodeSequences {
             batch: BATCH,
@@ -356,23 +347,9 @@ fn after_a_long_downtime_the_scan_ends_at_the_timeout_height_and_not_at_the_pres
         d.head(E0, 1_000_000).contains(&scan),
         "and so when it is asked again"
     );
-    let short = Input::Scanned {
-        hash,
-        from: 101,
-        to: 117,
-        inclusions: vec![],
-        gone: vec![],
-        unread: false,
-    };
+    let short = found_nothing(hash, 101, 117);
     assert!(d.feed(short).is_empty(), "T itself belongs to it");
-    let actions = d.feed(Input::Scanned {
-        hash,
-        from: 101,
-        to: 118,
-        inclusions: vec![],
-        gone: vec![],
-        unread: false,
-    });
+    let actions = d.feed(found_nothing(hash, 101, 118));
     assert_eq!(
         actions.last(),
         Some(&Action::QueryNodeSequences {

@@ -322,20 +322,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = driver(dir.path()).await;
         driver.sizing.refused(&Verdict::OutOfGas, 1);
-        let alone = Member {
-            cluster_id: "hpc-cluster-1".parse().unwrap(),
-            node_id: "node-a".parse().unwrap(),
-            epoch: 1,
-            sequence: 2,
-            report: [1; 70],
-            signature: [2; 64],
-            queued_at: 1,
-            received_at: 1,
-            superseded_from: None,
-            superseded_count: 0,
-            recorded: false,
-            full: None,
-        };
+        let alone = Member::of_node("node-a", 1, 2);
         let ending = Ending::Reports(vec![(alone, Fate::Returned)]);
         for (overtaken, apart) in [(true, 0), (false, 1)] {
             driver.after_reports(&ending, &End::Consumed { height: 9, overtaken });

@@ -127,18 +127,8 @@ mod tests {
 
     fn member(node: &str, epoch: u64) -> Member {
         Member {
-            cluster_id: "hpc-cluster-1".parse().unwrap(),
-            node_id: node.parse().unwrap(),
-            epoch,
-            sequence: 5,
-            report: [1; 70],
-            signature: [2; 64],
-            queued_at: 1,
-            received_at: 1,
-            superseded_from: None,
-            superseded_count: 0,
             recorded: epoch == 0,
-            full: None,
+            ..Member::of_node(node, epoch, 5)
         }
     }
 
