@@ -165,7 +165,7 @@ fn gpu(g: &Gpu) -> GpuAnswer {
         memory_total_mb: mb(g.memory_total),
         memory_used_mb: mb(g.memory_used),
         mig_instances: g.mig_instances,
-        working: !g.lost,
+        working: g.works(),
     }
 }
 

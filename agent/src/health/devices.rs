@@ -71,9 +71,7 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
         if let Some(why) = &gpu.refused {
             add(
                 "gpus_unknown",
-                format!(
-                    "the driver tells nothing of {name}: {why}; where it is a permission, the agent's user must be able to open its device, and a reboot does not help"
-                ),
+                format!("the driver tells nothing of {name}: {why}"),
             );
         }
         memory_of(gpu, &name, &mut add);
@@ -101,10 +99,14 @@ pub(super) fn gpus(figures: &Figures, now: Instant, into: &mut Findings) {
         return;
     };
     match report {
-        None if figures.gpus.age(now).is_some() => into.add(
-            "gpus_unknown",
-            format!("the driver of the {n} GPUs on the bus does not answer"),
-        ),
+        None if figures.gpus.age(now).is_some() => {
+            let why = figures.nvml_silent.as_ref();
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            into.add(
+                "gpus_unknown",
+                format!("the driver of the {n} GPUs on the bus does not answer{why}"),
+            );
+        }
         // Which one is not known: one more is another trouble.
         Some(r) if r.gpus.len() < usize::from(n) => into.add_of(
             "gpu_lost",

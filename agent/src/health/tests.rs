@@ -18,7 +18,7 @@ use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
 use crate::probe::slurm::{Answer, SlurmNode};
 use crate::probe::storage::Storage;
-use crate::sample::Instruments;
+use crate::sample::{Instruments, Reading};
 
 const NOW: u64 = 1_000_000;
 
@@ -510,6 +510,23 @@ fn a_gpu_of_which_the_driver_may_not_tell_is_unknown_and_not_lost() {
     assert!(
         shown[0].starts_with("gpus_unknown") && shown[0].contains("GPU 3") && shown[0].contains("permission"),
         "{shown:?}"
+    );
+}
+
+#[test]
+fn why_nvml_is_silent_and_what_helps_stand_in_the_finding() {
+    let silent = |f: &mut Figures, n| {
+        f.pci_gpus.set(Some(eight()), n);
+        Reading::Gpus(None).apply(f, n);
+        Reading::NvmlSilent(Some("install NVIDIA's driver".into())).apply(f, n);
+    };
+    let found = judged(&set(silent), &Beside::default());
+    let shown: Vec<String> = found.iter().map(Finding::shown).collect();
+    assert_eq!(
+        shown,
+        [
+            "gpus_unknown: the driver of the 8 GPUs on the bus does not answer: install NVIDIA's driver; reboot the node"
+        ]
     );
 }
 

@@ -130,8 +130,9 @@ fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve
 }
 
 /// A GPU whose driver does not answer is unknown, not absent; none on the bus is none, unless there were some. A lost
-/// one counts in the total and is not available; one set aside for guests is available until a guest has it. Where the
-/// batch system knows of no GPUs, nobody has counted which are allocated, and those are available that are idle.
+/// one counts in the total and is not available, nor is one of which nothing is told; one set aside for guests is
+/// available until a guest has it. Where the batch system knows of no GPUs, nobody has counted which are allocated, and
+/// those are available that are idle.
 fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Option<Figures3> {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let report = figures.gpus.fresh(now);
@@ -164,7 +165,10 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
         },
     };
     let allocated = allocated.min(total);
-    let available = working.min(usable.min(total).saturating_sub(allocated));
+    let untold = report.map_or(0, |r| r.gpus.iter().filter(|g| g.refused.is_some()).count());
+    // Whether something lies on those of which nothing is told is not known either: it counts as if nothing did.
+    let usable = usable.min(total.saturating_sub(count(untold)));
+    let available = working.min(usable.saturating_sub(allocated));
     Some((total, available, Some(allocated)))
 }
 
@@ -318,6 +322,44 @@ mod tests {
             f.pci_gpus.set(Some(Gpus::default()), at);
             let c = capacity(&f, Held::default(), Reserve::default(), at).unwrap();
             assert_eq!(c.gpus_total, (at == now).then_some(7));
+        }
+    }
+
+    #[test]
+    fn a_gpu_of_which_nothing_is_told_is_in_the_total_and_hides_none_of_another_maker() {
+        let now = Instant::now();
+        let mut f = figures(64, 256 * GIB, 200 * GIB, now);
+        let amd = || crate::probe::gpu::Gpu {
+            name: Some("AMD Instinct MI250X".into()),
+            ..Default::default()
+        };
+        let nvidia = crate::probe::gpu::Gpu {
+            refused: Some("install NVIDIA's driver".into()),
+            ..Default::default()
+        };
+        let report = GpuReport {
+            driver: None,
+            gpus: vec![nvidia, amd(), amd()],
+        };
+        f.gpus.set(Some(report), now);
+        let bus = Gpus {
+            nvidia: 1,
+            amd: 2,
+            ..Gpus::default()
+        };
+        f.pci_gpus.set(Some(bus), now);
+        for (gpus, available) in [(0, 2), (1, 1), (2, 0), (3, 0)] {
+            let held = Held {
+                gpus,
+                ..Held::default()
+            };
+            let c = capacity(&f, held, Reserve::default(), now).unwrap();
+            assert_eq!(
+                (c.gpus_total, c.gpus_available, c.gpus_allocated),
+                (Some(3), Some(available), Some(gpus))
+            );
+            assert_eq!(c.gpu_type.as_ref().unwrap().as_str(), "AMD Instinct MI250X");
+            c.check().unwrap();
         }
     }
 

@@ -133,6 +133,17 @@ impl Bus {
         Some(found)
     }
 
+    /// PCI addresses of NVIDIA's that are this host's, rising; empty if the bus cannot be read.
+    #[must_use]
+    pub fn nvidia(&mut self, now: Instant) -> Vec<String> {
+        let is_ours = |d: &&Device| {
+            d.vendor == Vendor::Nvidia && driver(&d.path).is_none_or(|name| !PASSED.contains(&name.as_str()))
+        };
+        let ours = self.devices(now).unwrap_or_default().iter().filter(is_ours);
+        ours.filter_map(|d| Some(d.path.file_name()?.to_str()?.to_owned()))
+            .collect()
+    }
+
     /// What is on it by the last walk, which is made here if it is time to; none if the bus cannot be read.
     fn devices(&mut self, now: Instant) -> Option<&[Device]> {
         let age = |at: Instant| now.saturating_duration_since(at);
@@ -259,6 +270,10 @@ mod tests {
             lost: 0,
         };
         assert_eq!(gpus(&roots), Some(expected));
+        let nvidia = || Bus::new(&roots).nvidia(Instant::now());
+        assert_eq!(nvidia(), ["0000:01:00.0"]);
+        device(&roots, "0000:01:00.0", "0x10de", "0x030200", Some("vfio-pci"));
+        assert!(nvidia().is_empty());
         fs::remove_dir_all(roots.sys.join("bus/pci/devices")).unwrap();
         assert_eq!(gpus(&roots), Some(Gpus::default()));
     }

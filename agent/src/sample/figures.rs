@@ -119,6 +119,8 @@ pub struct Figures {
     pub gpus: Figure<GpuReport>,
     /// A driver has shown GPUs since the start.
     pub had_gpus: bool,
+    /// Why NVML told nothing when it was asked last, with what helps.
+    pub nvml_silent: Option<String>,
     /// The node as Slurm sees it.
     pub slurm: Figure<Answer<SlurmNode>>,
     /// Load averages.
@@ -215,6 +217,7 @@ impl Default for Figures {
             pci_gpus: Figure::new(&(Category::Capacity, "/sys/bus/pci/devices")),
             gpus: Figure::new(&(Category::Gpu, "NVML, /sys/class/drm")),
             had_gpus: false,
+            nvml_silent: None,
             slurm: Figure::new(&(Category::Capacity, "scontrol")),
             load: Figure::new(&(Category::HealthStatus, "/proc/loadavg")),
             uptime: Figure::new(&(Category::HealthStatus, "/proc/uptime")),

@@ -3,6 +3,7 @@
 pub mod code;
 pub mod gas;
 pub mod hash;
+pub mod http;
 pub mod keys;
 pub mod msg;
 pub mod proof;

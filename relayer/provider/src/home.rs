@@ -118,6 +118,18 @@ impl Home {
     }
 }
 
+/// Makes a home, which only its owner may enter. Its parents, where they are missing, are others' to enter as well (by
+/// umask): root makes it, and a service's user gets it.
+///
+/// # Errors
+/// As the file system says.
+pub fn make_home_dir(dir: &Path) -> io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    make_private_dir(dir)
+}
+
 /// Makes a directory that only its owner may enter, with its parents.
 ///
 /// # Errors
@@ -268,6 +280,18 @@ mod tests {
         replace_private(&path, b"two").unwrap();
         assert_eq!(&**read_secret(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_home_is_private_and_its_parents_are_as_any_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let [home, plain] = ["virtengine/provider", "plain"].map(|name| dir.path().join(name));
+        make_home_dir(&home).unwrap();
+        make_home_dir(&home).unwrap();
+        fs::create_dir(&plain).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&home), 0o700);
+        assert_eq!(mode(home.parent().unwrap()), mode(&plain));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The agent under its systemd units in a Debian that boots (by translation): installed by itself, ready, healthy on
 //! chain, a key rotated within the unit's walls, ended by the watchdog and started again, tasks beside it, uninstalled
-//! clean; and the host switched off by the provider's order, through the helper. Needs root, mmdebstrap and
-//! qemu-system-x86.
+//! clean; and the host switched off by the provider's order, through the helper. Before it the provider's unit, with a chain
+//! key that systemd seals and hands over. Needs root, mmdebstrap and qemu-system-x86.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use hpc_tests::{process, program, scene};
 use serde_json::Value;
 
 const NODE: &str = "node-hpc1-compute-042";
+const PROVIDER_UNIT: &str = "virtengine-provider.service";
+/// A key of the test's command line that the provider's unit gets.
+const CHAIN_KEY: &str = "sealed";
 
 /// By translation everything takes ten times as long.
 const BOOT: Duration = Duration::from_secs(240);
@@ -24,24 +27,29 @@ const STEP: Duration = Duration::from_secs(300);
 /// The exposure that the documentation promises, in tenths.
 const EXPOSURE: f64 = 3.0;
 
-/// What the machine gets: the release as its archive holds it, keys, tokens, the test's own program.
-fn payload(site: &Site, folder: &Path) -> Result<()> {
-    let agent = program::path("virtengine-node-agent")?;
-    fs::create_dir_all(folder.join("keys"))?;
-    // Without its symbols it is a tenth of the size.
+/// A program without its symbols: it is a tenth of the size.
+fn stripped(name: &str, folder: &Path) -> Result<PathBuf> {
+    let whole = program::path(name)?;
     let mut strip = Command::new("strip");
-    process::output(
-        strip
-            .arg("-o")
-            .arg(folder.join("virtengine-node-agent"))
-            .arg(&agent),
-    )?;
-    let script = program::root().join("deploy/install-node-agent.sh");
-    fs::copy(&script, folder.join("install-node-agent.sh"))
-        .with_context(|| format!("{}", script.display()))?;
-    let run = folder.join("run");
-    fs::copy(program::root().join("tests/tests/guest/run.sh"), &run)?;
-    fs::set_permissions(&run, fs::Permissions::from_mode(0o755))?;
+    process::output(strip.arg("-o").arg(folder.join(name)).arg(&whole))?;
+    Ok(whole)
+}
+
+/// What the machine gets: the release as its archive holds it, keys, tokens, the test's own programs.
+fn payload(site: &Site, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder.join("keys"))?;
+    let agent = stripped("virtengine-node-agent", folder)?;
+    for (from, to) in [
+        ("deploy/install-node-agent.sh", "install-node-agent.sh"),
+        ("deploy/systemd/virtengine-provider.service", PROVIDER_UNIT),
+        ("tests/tests/guest/provider.sh", "provider.sh"),
+        ("tests/tests/guest/run.sh", "run"),
+    ] {
+        fs::copy(program::root().join(from), folder.join(to)).context(from)?;
+    }
+    for script in ["provider.sh", "run"] {
+        fs::set_permissions(folder.join(script), fs::Permissions::from_mode(0o755))?;
+    }
     let mut public = Vec::new();
     for (made, key, name) in [
         ("first", "agent.key", "agent.pub"),
@@ -66,6 +74,25 @@ fn payload(site: &Site, folder: &Path) -> Result<()> {
         site.gateway().url
     );
     fs::write(folder.join("config"), config)?;
+    stripped("virtengine-provider", folder)?;
+    fs::write(folder.join("contract"), &site.contract)?;
+    fs::copy(site.cli.words(CHAIN_KEY), folder.join("words"))?;
+    Ok(())
+}
+
+/// The provider's unit starts with its key alone, which is nowhere but where systemd hands it over, while the unit runs.
+fn check_provider(machine: &mut Machine, address: &str) -> Result<()> {
+    let without = machine.wait("key-without ", STEP)?;
+    ensure!(without == "exit-code 78 0", "without its key: {without}");
+    let key = machine.wait("key ", STEP)?;
+    ensure!(key == format!("active running {address}"), "{key}");
+    let holds = machine.wait("key-in ", STEP)?;
+    let place = format!("/run/credentials/{PROVIDER_UNIT}/relayer-2");
+    ensure!(holds == place, "the words are in {holds}");
+    let modes = machine.wait("key-modes ", STEP)?;
+    ensure!(modes.split(' ').all(|m| m.ends_with('0')), "modes {modes}");
+    let left = machine.wait("key-left ", STEP)?;
+    ensure!(left.is_empty(), "the words stayed in {left}");
     Ok(())
 }
 
@@ -83,13 +110,16 @@ fn under_its_unit_the_agent_is_ready_rotates_its_key_and_is_started_again_by_the
         let image = Image::debian()?;
         let site = Site::start(scene, kind)?;
         let folder = scene.folder("payload")?;
+        let address = site.cli.add_key(CHAIN_KEY)?;
         payload(&site, &folder)?;
         let options = Options {
-            payload_size: "192M".to_owned(),
+            payload_size: "384M".to_owned(),
             ..Options::default()
         };
         let mut machine = Machine::start(&image, &folder, &scene.path("machine"), &options)?;
-        let groups = machine.wait("groups ", BOOT)?;
+        machine.wait("boots", BOOT)?;
+        check_provider(&mut machine, &address)?;
+        let groups = machine.wait("groups ", STEP)?;
         ensure!(
             groups.split(' ').any(|g| g == "systemd-journal"),
             "groups: {groups}"

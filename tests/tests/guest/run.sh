@@ -21,6 +21,9 @@ wait_for() {
     done
 }
 
+echo "boots"
+./provider.sh
+
 # The gateway is on the loopback address of the machine around this one, and so its certificate says.
 cat >/etc/systemd/system/gateway.socket <<SOCKET
 [Socket]

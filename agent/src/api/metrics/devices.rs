@@ -14,7 +14,7 @@ const GPU: [(&str, &str, Kind, Pick); 8] = [
         "virtengine_gpu_working",
         "Whether the GPU answers its driver.",
         Kind::Gauge,
-        |g| Some(Number::flag(!g.lost)),
+        |g| Some(Number::flag(g.works())),
     ),
     (
         "virtengine_gpu_utilization_ratio",

@@ -32,6 +32,18 @@ pub enum NvidiaError {
     Report(#[from] serde_json::Error),
 }
 
+impl NvidiaError {
+    /// In the words of the child, where it has found any.
+    pub(super) fn why(&self) -> String {
+        match self {
+            Self::Child(ToolError::Failed { message, .. }) if !message.is_empty() => {
+                message.strip_prefix("error: ").unwrap_or(message).to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 impl NvidiaProbe {
     /// Nothing is started yet. `program` is this executable; it is started by its inode, so that an update of the file
     /// on disk changes nothing for the running process.

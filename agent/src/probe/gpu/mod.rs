@@ -34,7 +34,7 @@ pub struct GpuProbe {
     bus: pci::Bus,
     pause: Duration,
     not_before: Option<Instant>,
-    said: bool,
+    silent: Option<String>,
 }
 
 impl GpuProbe {
@@ -48,8 +48,14 @@ impl GpuProbe {
             bus: pci::Bus::new(roots),
             pause: Duration::ZERO,
             not_before: None,
-            said: false,
+            silent: None,
         }
+    }
+
+    /// Why NVML told nothing when it was asked last, with what helps; none if it did, or was never asked.
+    #[must_use]
+    pub fn silent(&self) -> Option<&str> {
+        self.silent.as_deref()
     }
 
     /// All GPUs; none if they are not known, which is not the same as no GPU.
@@ -60,16 +66,39 @@ impl GpuProbe {
         }
         let bus = self.bus.read(now);
         let nvidia = self.config.nvml_library.is_some() || bus.is_some_and(|b| b.nvidia > 0);
-        let mut all = GpuReport::default();
-        if nvidia {
-            all = self.nvidia(now)?;
-        } else if bus.is_none() {
+        if !nvidia && bus.is_none() {
             return None;
         }
-        if bus.is_none_or(|b| b.amd > 0) {
-            all.gpus.extend(amd::read(&self.roots).gpus);
+        let amd = if bus.is_none_or(|b| b.amd > 0) {
+            amd::read(&self.roots)
+        } else {
+            GpuReport::default()
+        };
+        if !nvidia {
+            return Some(amd);
         }
+        let mut all = match self.nvidia(now) {
+            None if amd.gpus.is_empty() => return None,
+            None => self.untold(now)?,
+            Some(told) => told,
+        };
+        all.gpus.extend(amd.gpus);
         Some(all)
+    }
+
+    /// NVIDIA's of which nothing is told, so that they hide none of another maker: in the total, and not to be had. None if
+    /// the bus has none of them: then their number is unknown.
+    fn untold(&mut self, now: Instant) -> Option<GpuReport> {
+        let why = self.silent.clone()?;
+        let untold = |(pci, index)| Gpu {
+            vendor: "nvidia".into(),
+            index,
+            pci: Some(pci),
+            refused: Some(why.clone()),
+            ..Gpu::default()
+        };
+        let gpus: Vec<Gpu> = self.bus.nvidia(now).into_iter().zip(0u32..).map(untold).collect();
+        (!gpus.is_empty()).then_some(GpuReport { driver: None, gpus })
     }
 
     fn nvidia(&mut self, now: Instant) -> Option<GpuReport> {
@@ -79,7 +108,7 @@ impl GpuProbe {
         let asked = Instant::now();
         match self.nvidia.read() {
             Ok(report) => {
-                if std::mem::take(&mut self.said) {
+                if self.silent.take().is_some() {
                     tracing::info!("NVML answers again");
                 }
                 self.pause = Duration::ZERO;
@@ -87,8 +116,8 @@ impl GpuProbe {
                 Some(report)
             }
             Err(e) => {
-                if !std::mem::replace(&mut self.said, true) {
-                    tracing::warn!("GPUs are unknown: {e}");
+                if self.silent.replace(e.why()).is_none() {
+                    tracing::warn!("NVIDIA's GPUs are unknown: {e}");
                 }
                 self.pause = self
                     .pause
@@ -114,6 +143,15 @@ mod tests {
         let path = dir.join("agent");
         crate::stand_in::stand_in(&path, &format!("#!/bin/sh\n{text}\n"));
         path
+    }
+
+    /// One of NVIDIA's.
+    fn plug_in(roots: &Roots) {
+        let device = roots.sys.join("bus/pci/devices/0000:1b:00.0");
+        fs::create_dir(&device).unwrap();
+        for (file, text) in [("vendor", "0x10de\n"), ("class", "0x030200\n")] {
+            fs::write(device.join(file), text).unwrap();
+        }
     }
 
     #[test]
@@ -144,12 +182,49 @@ mod tests {
             report.unwrap().gpus.len()
         };
         assert_eq!(count(0), 3);
-        let device = roots.sys.join("bus/pci/devices/0000:1b:00.0");
-        fs::create_dir(&device).unwrap();
-        for (file, text) in [("vendor", "0x10de\n"), ("class", "0x030200\n")] {
-            fs::write(device.join(file), text).unwrap();
-        }
+        plug_in(&roots);
         assert_eq!((count(59), count(60)), (3, 4));
+    }
+
+    #[test]
+    fn gpus_of_amd_are_measured_beside_one_of_nvidia_without_a_driver_which_is_in_the_total() {
+        let (dir, roots) = recorded("amd-node");
+        plug_in(&roots);
+        let nvidia = program(dir.path(), "echo 'error: install its driver' >&2; exit 1");
+        let mut probe = GpuProbe::new(GpuConfig::default(), &roots, Some(&nvidia));
+        let start = Instant::now();
+        // The second time it is not asked.
+        for _ in 0..2 {
+            let r = probe.read(start).unwrap();
+            let without = Gpu {
+                vendor: "nvidia".into(),
+                pci: Some("0000:1b:00.0".into()),
+                refused: Some("install its driver".into()),
+                ..Gpu::default()
+            };
+            assert_eq!((r.gpus.len(), &r.gpus[0]), (4, &without));
+            // One of AMD's is lost.
+            assert_eq!((r.working().count(), r.utilization()), (2, Some(49)));
+        }
+        program(
+            dir.path(),
+            r#"echo '{"driver":"550.54","gpus":[{"vendor":"nvidia","index":0}]}'"#,
+        );
+        let r = probe.read(start + Duration::from_secs(12)).unwrap();
+        assert_eq!((r.working().count(), probe.silent()), (3, None));
+    }
+
+    #[test]
+    fn how_many_there_are_on_no_bus_is_unknown_while_nvml_is_silent() {
+        let (dir, roots) = recorded("amd-node");
+        let nvidia = program(dir.path(), "exit 1");
+        let config = GpuConfig {
+            enabled: None,
+            nvml_library: Some("/opt/libnvidia-ml.so".into()),
+        };
+        let mut probe = GpuProbe::new(config, &roots, Some(&nvidia));
+        assert_eq!(probe.read(Instant::now()), None);
+        assert!(probe.silent().unwrap().contains("exit status: 1"));
     }
 
     #[test]

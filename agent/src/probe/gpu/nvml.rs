@@ -44,7 +44,7 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
     let nvml = Nvml::builder()
         .lib_path(path)
         .init()
-        .map_err(|e| format!("{}: {e}", path.display()))?;
+        .map_err(|e| format!("{}{}: {e}", remedy(&e), path.display()))?;
     let count = nvml.device_count().map_err(|e| e.to_string())?;
     let gpus = (0..count.min(MOST))
         .map(|index| match nvml.device_by_index(index) {
@@ -54,7 +54,7 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
                 vendor: "nvidia".into(),
                 index,
                 lost: is_broken(&e),
-                refused: (!is_broken(&e)).then(|| e.to_string()),
+                refused: (!is_broken(&e)).then(|| format!("{}{e}", remedy(&e))),
                 ..Gpu::default()
             },
         })
@@ -63,6 +63,21 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
         driver: nvml.sys_driver_version().ok(),
         gpus,
     })
+}
+
+/// What helps where a reboot does not. It goes first: a long message is cut.
+const fn remedy(e: &NvmlError) -> &'static str {
+    match e {
+        NvmlError::LibloadingError(_) if cfg!(target_feature = "crt-static") => {
+            "install the agent that is not static, which alone can load NVIDIA's library; "
+        }
+        NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => {
+            "install NVIDIA's driver, or keep its GPUs for guests (vfio-pci); "
+        }
+        NvmlError::DriverNotLoaded => "load NVIDIA's driver (modprobe nvidia); ",
+        NvmlError::NoPermission => "let the agent's user open its device; ",
+        _ => "",
+    }
 }
 
 /// Whether it is the GPU itself that does not answer any more.

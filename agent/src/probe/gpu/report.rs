@@ -23,7 +23,7 @@ pub struct Gpu {
     pub name: Option<String>,
     /// It does not answer any more: fallen off the bus, or broken.
     pub lost: bool,
-    /// Why its driver tells nothing of it though it is there, in its words: its figures are unknown.
+    /// Why nothing is told of it though it is there, in words of its driver or of what is missing: its figures are unknown.
     pub refused: Option<String>,
     /// Percent of the last period in which something ran on it.
     pub utilization: Option<u8>,
@@ -51,6 +51,14 @@ pub struct Gpu {
     pub mig_instances: Option<u32>,
     /// Compute processes on it.
     pub processes: Option<u32>,
+}
+
+impl Gpu {
+    /// It can be used: it answers, and its driver tells of it.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        !self.lost && self.refused.is_none()
+    }
 }
 
 /// Replaced rows.
@@ -90,7 +98,7 @@ pub struct GpuReport {
 impl GpuReport {
     /// Those that can be used.
     pub fn working(&self) -> impl Iterator<Item = &Gpu> {
-        self.gpus.iter().filter(|g| !g.lost && g.refused.is_none())
+        self.gpus.iter().filter(|g| g.works())
     }
 
     /// Mean over those that tell, in percent.

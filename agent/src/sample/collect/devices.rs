@@ -142,7 +142,9 @@ impl Collector for Gpus {
         Duration::from_secs(12)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        vec![Reading::Gpus(self.0.read(now))]
+        let report = self.0.read(now);
+        let silent = self.0.silent().map(str::to_owned);
+        vec![Reading::Gpus(report), Reading::NvmlSilent(silent)]
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Reading {
     PciGpus(Option<pci::Gpus>),
     /// [`Figures::gpus`].
     Gpus(Option<GpuReport>),
+    /// [`Figures::nvml_silent`].
+    NvmlSilent(Option<String>),
     /// [`Figures::load`].
     Load(Option<Load>),
     /// [`Figures::uptime`].
@@ -98,6 +100,7 @@ impl Reading {
                 figures.had_gpus |= v.as_ref().is_some_and(|r| !r.gpus.is_empty());
                 figures.gpus.set(v, taken);
             }
+            Self::NvmlSilent(v) => figures.nvml_silent = v,
             Self::Load(v) => figures.load.set(v, taken),
             Self::Uptime(v) => figures.uptime.set(v, taken),
             Self::Pressure(v) => figures.pressure.set((!v.is_empty()).then_some(v), taken),

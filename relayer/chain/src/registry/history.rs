@@ -173,7 +173,7 @@ mod tests {
         counting(height, 1, (block_results, tx_search), Arc::default()).await
     }
 
-    /// The same with blocks from `lowest` on, and how often it was asked for its newest block.
+    /// The same with blocks from `lowest` on, and how often it was asked for its newest block; at height 0 it does not say.
     async fn counting(
         height: u64,
         lowest: u64,
@@ -182,13 +182,16 @@ mod tests {
     ) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let status = json!({ "result": {
+        let mut status = json!({ "result": {
             "node_info": { "network": "chain-1" },
             "sync_info": {
                 "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
                 "earliest_block_height": lowest.to_string(), "catching_up": false
             }
         } });
+        if height == 0 {
+            status = Value::Null;
+        }
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 // Head and body may come apart.
@@ -277,25 +280,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_without_a_blocks_results_is_asked_once_for_its_newest_block() {
-        for why in [
-            "could not find results for height #100",
-            "height 100 must be less than or equal to the current blockchain height 50",
-        ] {
+        let absent = "could not find results for height #100";
+        let late = "height 100 must be less than or equal to the current blockchain height 50";
+        for (why, newest) in [(absent, 50), (late, 50), (absent, 0), (late, 0)] {
             let asked = Arc::new(AtomicU32::new(0));
-            let urls = [counting(50, 1, (refused(why), nothing()), Arc::clone(&asked)).await];
+            let urls = [counting(newest, 1, (refused(why), nothing()), Arc::clone(&asked)).await];
             let failed = client(&urls).events_in_block(100).await.unwrap_err();
-            assert!(
-                matches!(
-                    failed,
-                    RpcError::Behind {
-                        height: 50,
-                        wanted: 100,
-                        ..
-                    }
-                ),
-                "{failed:?}"
-            );
-            assert_eq!(asked.load(Ordering::Relaxed), 1, "{why}");
+            let behind = RpcError::Behind {
+                endpoint: urls[0].clone(),
+                height: newest,
+                wanted: 100,
+            };
+            assert_eq!(failed, behind);
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{why}, {newest}");
         }
     }
 

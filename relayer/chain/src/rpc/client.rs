@@ -18,6 +18,7 @@ use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer,
 use super::wire;
 use crate::code;
 use crate::hash::TxHash;
+use crate::http;
 
 /// Limits of a client.
 #[derive(Debug, Clone)]
@@ -70,25 +71,24 @@ impl Client {
             return Err(bad());
         }
         let name = redact(url.as_str());
-        // The first of the process wins; another part may have installed the same one already.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let mut builder = reqwest::Client::builder();
-        if loopback(&url) {
-            // A site's proxy cannot reach this machine's loopback.
-            builder = builder.no_proxy();
-        }
-        if let Some(trust) = &options.trust {
-            builder = builder.tls_certs_only(trust.requests());
-        }
-        let http = builder
-            .timeout(options.timeout)
-            .connect_timeout(options.timeout.min(Duration::from_secs(5)))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|e| RpcError::Unreachable {
-                endpoint: name.clone(),
-                reason: chain(&e),
-            })?;
+        let setup = || {
+            let mut builder = reqwest::Client::builder()
+                .timeout(options.timeout)
+                .connect_timeout(options.timeout.min(Duration::from_secs(5)))
+                .redirect(reqwest::redirect::Policy::none());
+            if loopback(&url) {
+                // A site's proxy cannot reach this machine's loopback.
+                builder = builder.no_proxy();
+            }
+            if let Some(trust) = &options.trust {
+                builder = builder.tls_certs_only(trust.requests());
+            }
+            builder
+        };
+        let http = http::client(url.as_str(), setup).map_err(|e| RpcError::Unreachable {
+            endpoint: name.clone(),
+            reason: chain(&e),
+        })?;
         Ok(Self {
             inner: Arc::new(Inner {
                 http,

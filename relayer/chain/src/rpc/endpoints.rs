@@ -173,9 +173,9 @@ impl Endpoints {
     /// the call, or takes or gives no message of this size.
     ///
     /// # Errors
-    /// The first refusal; else the last failure; that a service is missing ([`RpcError::NoService`]) if one says so and none
-    /// answers the question; that this is kept no more ([`RpcError::NotKept`]) if, besides, every one could be asked, but for
-    /// those that have been away for five minutes: it names these, and those that are behind.
+    /// That this is kept no more ([`RpcError::NotKept`]) if one says so, none has it, and every one could be asked, but for
+    /// those that have been away for five minutes: it names these, and those that refuse or are behind. Else the first refusal;
+    /// else that a service is missing ([`RpcError::NoService`]) if one says so; else the last failure.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -192,7 +192,8 @@ impl Endpoints {
         for id in self.order() {
             let Some(client) = self.get(id) else { continue };
             if let Err(e) = self.verify(id, client).await {
-                comes_back |= !self.is_given_up(id);
+                // One that refuses to name its chain is there.
+                comes_back |= e.is_silence() && !self.is_given_up(id);
                 unheard.push(client.name().to_owned());
                 away = Some(e.into());
                 continue;
@@ -221,22 +222,25 @@ impl Endpoints {
                 },
                 // It may be a limit or a setting of this one.
                 Err(e) if e.rpc().is_some_and(|r| r.class() == Class::Rejected) => {
+                    unheard.push(client.name().to_owned());
                     refused.get_or_insert(e);
                 }
                 Err(e) => return Err(e),
             }
         }
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
         let kept_no_more = |e: &E| matches!(e.rpc(), Some(RpcError::NotKept { .. }));
-        Err(match (lacks, away) {
-            // One that cannot be asked may have kept it, unless it is down for good.
-            (Some(lack), Some(away)) if comes_back && kept_no_more(&lack) => away,
+        Err(match (lacks, refused, away) {
+            (Some(lack), _, away) if kept_no_more(&lack) => match away {
+                // One that cannot be asked may have kept it, unless it is down for good.
+                Some(away) if comes_back => away,
+                // One that refuses, or is behind, may do so for good: who asked decides whether to ask again.
+                _ => beside(lack, unheard),
+            },
+            (_, Some(refused), _) => refused,
             // An endpoint that is down, maybe for good, keeps nobody from knowing which service the others lack.
-            (Some(lack), _) => beside(lack, unheard),
-            (None, Some(away)) => away,
-            (None, None) => last,
+            (Some(lack), None, _) => lack,
+            (None, None, Some(away)) => away,
+            (None, None, None) => last,
         })
     }
 

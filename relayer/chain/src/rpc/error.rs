@@ -108,7 +108,7 @@ pub enum RpcError {
         what: &'static str,
         /// Why, in its words.
         reason: String,
-        /// Those that may keep it and did not say: they are behind, or away for so long that nobody waits for them.
+        /// Those that may keep it and did not say: they refuse, are behind, or away for so long that nobody waits for them.
         unheard: Vec<String>,
     },
     /// The request is larger than the endpoint takes.

@@ -10,7 +10,7 @@ use super::*;
 use crate::code::{Class, Verdict};
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};
-use crate::settle::{Action, EndpointId, Input, State, io};
+use crate::settle::{Action, EndpointId, Inclusion, Input, State, io};
 
 /// Answers every request with this body, once a connection.
 async fn server(body: String) -> String {
@@ -32,6 +32,47 @@ async fn server(body: String) -> String {
         }
     });
     format!("http://{addr}")
+}
+
+/// A node of chain-1 at `height`: the first of these texts that a request has in quotes decides how it is answered; it knows
+/// nothing else but `status`.
+async fn node(height: u64, answers: &[(&'static str, serde_json::Value)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let status = result(&json!({
+        "node_info": { "network": "chain-1" },
+        "sync_info": {
+            "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
+            "earliest_block_height": "1", "catching_up": false
+        }
+    }));
+    let mut answers = answers.to_vec();
+    answers.push(("status", status));
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            // Head and body may come apart.
+            let (mut asked, mut buffer) = (String::new(), [0u8; 4096]);
+            while !asked.ends_with('}') {
+                let read = socket.read(&mut buffer).await.unwrap_or(0);
+                if read == 0 {
+                    break;
+                }
+                asked.push_str(&String::from_utf8_lossy(&buffer[..read]));
+            }
+            let known = answers
+                .iter()
+                .find(|(text, _)| asked.contains(&format!("\"{text}\"")));
+            let body = known.map_or_else(|| error("no such method"), |(_, answer)| answer.clone());
+            let body = body.to_string();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
+            socket.write_all(head.as_bytes()).await.ok();
+            socket.write_all(body.as_bytes()).await.ok();
+        }
+    });
+    url
 }
 
 async fn client(body: serde_json::Value) -> Client {
@@ -340,6 +381,35 @@ async fn what_others_keep_no_more_is_said_once_one_is_given_up_and_it_is_named()
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_others_keep_no_more_is_said_beside_one_that_refuses_and_it_is_named() {
+    let refusal = RpcError::Response {
+        endpoint: "http://127.0.0.1:1".to_owned(),
+        method: "block_results",
+        code: -32603,
+        message: "Internal error".to_owned(),
+        data: "too many requests".to_owned(),
+    };
+    let kept_no_more = ask_both(&two(), &Err(refusal.clone())).await.unwrap_err();
+    assert!(matches!(kept_no_more, RpcError::NotKept { .. }), "{kept_no_more}");
+    assert_eq!(kept_no_more.unheard(), ["http://127.0.0.1:1"]);
+    // A third one is away, and waited for.
+    let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"];
+    let three = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+    let ask = |c: Client| {
+        let answer: Result<u8, RpcError> = Err(match c.name() {
+            "http://127.0.0.1:1" => refusal.clone(),
+            "http://127.0.0.1:3" => silence_of(c.name()),
+            _ => kept_no_more.clone(),
+        });
+        async move { answer }
+    };
+    assert_eq!(three.ask(ask).await, Err(silence_of(urls[2])));
+    tokio::time::advance(LONG).await;
+    let kept_no_more = three.ask(ask).await.unwrap_err();
+    assert_eq!(kept_no_more.unheard(), [urls[0], urls[2]]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_endpoint_that_says_whatever_it_may_is_not_away() {
     let endpoint = || "http://127.0.0.1:1".to_owned();
     let answers = [
@@ -403,21 +473,140 @@ async fn an_endpoint_that_refuses_to_say_how_far_it_is_has_failed_and_is_not_awa
     assert!(matches!(failed, RpcError::Unreachable { .. }), "{failed}");
 }
 
-#[tokio::test]
-async fn blocks_that_are_pruned_are_not_said_to_have_been_read() {
-    let pruned = server(error("height 101 is not available, lowest height is 103").to_string()).await;
-    let chain = Chain::new(Endpoints::new(&[pruned], ClientOptions::default()).unwrap());
-    let (hash, from, to) = (TxHash::of(b"tx"), 101, 102);
+/// What comes of looking for a transaction in these blocks; nothing while it is to be looked for again.
+async fn look(endpoints: &Endpoints, from: u64, to: u64) -> Vec<Input> {
+    let hash = TxHash::of(b"tx");
     let scan = Action::ScanBlocks { hash, from, to };
-    let scanned = Input::Scanned {
-        hash,
+    let chain = Chain::new(endpoints.clone());
+    io::perform(&chain, "", &State::default(), &scan).await
+}
+
+/// Blocks without a result of it.
+fn no_result(from: u64, to: u64, gone: &[u64], unread: bool) -> Input {
+    Input::Scanned {
+        hash: TxHash::of(b"tx"),
         from,
         to,
         inclusions: Vec::new(),
+        gone: gone.to_vec(),
+        unread,
+    }
+}
+
+/// A block with the transaction looked for, or without one.
+fn block(height: u64, with_it: bool) -> serde_json::Value {
+    let txs: &[&str] = if with_it { &["dHg="] } else { &[] };
+    let header = json!({
+        "chain_id": "chain-1", "height": height.to_string(), "time": "2026-01-30T14:05:00Z"
+    });
+    result(&json!({ "block": { "header": header, "data": { "txs": txs } } }))
+}
+
+#[tokio::test]
+async fn one_that_refuses_or_stands_still_holds_up_no_key_where_the_others_keep_no_results() {
+    let there = ("block", block(100, true));
+    let no_index = ("tx", error("transaction indexing is disabled"));
+    let no_results = error("node is not persisting finalize block responses");
+    let forgets = [there.clone(), no_index.clone(), ("block_results", no_results)];
+    let gone = no_result(100, 100, &[100], false);
+    let alone = [node(101, &forgets).await];
+    let alone = Endpoints::new(&alone, ClientOptions::default()).unwrap();
+    assert_eq!(look(&alone, 100, 100).await, [gone.clone()], "all have said so");
+
+    let limited = error("too many requests");
+    let late = error("height 100 must be less than or equal to the current blockchain height 50");
+    let lacks = error(&format!("tx ({}) not found", TxHash::of(b"tx")));
+    let stands_still = [("block", late.clone()), ("block_results", late), ("tx", lacks)];
+    for (height, looks_again) in [(119, true), (120, false)] {
+        let other = node(height, &forgets).await;
+        let results_limited = ("block_results", limited.clone());
+        let odd = [
+            node(height, &[there.clone(), no_index.clone(), results_limited]).await,
+            server(limited.to_string()).await,
+            node(50, &stands_still).await,
+        ];
+        for odd in odd {
+            for urls in [[&odd, &other], [&other, &odd]] {
+                let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+                let looked = look(&endpoints.of_chain("chain-1"), 100, 100).await;
+                let wanted = if looks_again { vec![] } else { vec![gone.clone()] };
+                assert_eq!(looked, wanted, "{urls:?} at {height}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn blocks_that_one_has_pruned_are_waited_for_where_another_is_away_for_a_moment() {
+    let pruned = error("height 100 is not available, lowest height is 250");
+    let pruned = node(300, &[("block", pruned)]).await;
+    let dead = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    for urls in [[&dead, &pruned], [&pruned, &dead]] {
+        let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+        assert!(look(&endpoints, 100, 101).await.is_empty(), "{urls:?}");
+        tokio::time::pause();
+        tokio::time::advance(LONG).await;
+        tokio::time::resume();
+        let unread = no_result(100, 101, &[], true);
+        assert_eq!(look(&endpoints, 100, 101).await, [unread], "{urls:?}");
+    }
+}
+
+#[tokio::test]
+async fn blocks_that_one_has_pruned_and_another_refuses_are_waited_for_twenty_blocks() {
+    let pruned = error("height 100 is not available, lowest height is 110");
+    let limited = server(error("too many requests").to_string()).await;
+    for (height, looked) in [(119, vec![]), (120, vec![no_result(100, 101, &[], true)])] {
+        let pruned = node(height, &[("block", pruned.clone())]).await;
+        for urls in [[&limited, &pruned], [&pruned, &limited]] {
+            let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+            assert_eq!(look(&endpoints, 100, 101).await, looked, "{urls:?} at {height}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_several_that_have_pruned_blocks_the_one_that_goes_back_furthest_is_read() {
+    let lowest = |lowest: u64| error(&format!("height 100 is not available, lowest height is {lowest}"));
+    let since_150 = node(300, &[("block", lowest(150))]).await;
+    let results = result(&json!({ "txs_results": [{ "code": 0, "gas_used": "7" }] }));
+    let since_102 = [
+        ("block_results", results),
+        ("102", block(102, true)),
+        ("103", block(103, false)),
+        ("block", lowest(102)),
+    ];
+    let since_102 = node(300, &since_102).await;
+    let found = Input::Scanned {
+        hash: TxHash::of(b"tx"),
+        from: 100,
+        to: 103,
+        inclusions: vec![Inclusion {
+            hash: TxHash::of(b"tx"),
+            height: 102,
+            code: 0,
+            codespace: String::new(),
+            log: String::new(),
+            gas_used: 7,
+        }],
         gone: Vec::new(),
         unread: true,
     };
-    assert_eq!(io::perform(&chain, "", &State::default(), &scan).await, [scanned]);
+    for urls in [[&since_150, &since_102], [&since_102, &since_150]] {
+        let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+        assert_eq!(look(&endpoints, 100, 103).await, [found.clone()], "{urls:?}");
+    }
+}
+
+#[tokio::test]
+async fn blocks_that_are_pruned_are_not_said_to_have_been_read() {
+    let pruned = server(error("height 101 is not available, lowest height is 103").to_string()).await;
+    let endpoints = Endpoints::new(&[pruned], ClientOptions::default()).unwrap();
+    let unread = no_result(101, 102, &[], true);
+    assert_eq!(look(&endpoints, 101, 102).await, [unread]);
 }
 
 #[tokio::test]

@@ -1,19 +1,21 @@
 //! Carries out the machine's questions over RPC. Shared by the daemon's durable driver and by [`crate::send`]: what is
 //! stored, signed and settled is theirs, what is asked is the same for both.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::action::Action;
 use super::input::Input;
 use super::state::{Outstanding, State};
 use super::types::{CheckTx, EndpointId, Inclusion};
-use crate::code;
+use crate::code::{self, Class};
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};
 use crate::rpc::{Block, Client, ExecResult, RpcError, TxAnswer};
 
 /// Text of a result that is kept.
 const MAX_LOG: usize = 1_024;
-/// Blocks that an index of transactions may be behind.
-const INDEX_LAG: u64 = 20;
+/// Blocks that an index of transactions may be behind, and for which an endpoint is asked again that refuses or is behind.
+const LAG: u64 = 20;
 /// Blocks read back at the start to learn the block time.
 const LOOK_BACK: u64 = 10;
 
@@ -168,21 +170,31 @@ async fn broadcast(chain: &Chain, tx: &Outstanding, endpoints: &[EndpointId]) ->
     answers
 }
 
-/// Reads the blocks one by one, but for those that an endpoint has pruned: [`Input::Scanned`].
+/// Reads the blocks one by one, but for those that nobody has any more: [`Input::Scanned`].
 async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Input, QueryError> {
     let (mut found, mut gone, mut unread) = (Vec::new(), Vec::new(), false);
     let mut height = from;
     while height <= to {
         let at = height;
-        let block = match chain
+        let lowest = &AtomicU64::new(u64::MAX);
+        let asked = chain
             .endpoints()
-            .ask(|c: Client| async move { c.block(Some(at)).await })
-            .await
-        {
+            .ask(|c: Client| async move {
+                let block = c.kept_block(at).await;
+                if let Err(RpcError::NotKept { reason, .. }) = &block {
+                    lowest.fetch_min(code::pruned_below(reason).unwrap_or(u64::MAX), Ordering::Relaxed);
+                }
+                block
+            })
+            .await;
+        let block = match asked {
             Ok(block) => block,
-            Err(RpcError::Response { data, .. }) if code::pruned_below(&data).is_some_and(|b| b > at) => {
+            Err(e @ RpcError::NotKept { .. }) => {
+                if !e.unheard().is_empty() && may_come(chain, at).await? {
+                    return Err(e.into());
+                }
                 unread = true;
-                height = code::pruned_below(&data).unwrap_or(to).min(to.saturating_add(1));
+                height = lowest.load(Ordering::Relaxed).min(to.saturating_add(1));
                 continue;
             }
             Err(e) => return Err(e.into()),
@@ -196,14 +208,17 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Input, 
                 log: result.log.chars().take(MAX_LOG).collect(),
                 gas_used: result.gas_used,
             })),
-            Err(QueryError::Rpc(e @ RpcError::NotKept { .. })) => match late(chain, hash, at).await? {
-                Late::Found(inclusion) => found.push(inclusion),
-                Late::MayCome => return Err(e.into()),
-                Late::Gone => {
-                    tracing::debug!(tx = %hash, height = at, error = %e, "it is in a block whose results no endpoint keeps");
-                    gone.push(at);
+            Err(QueryError::Rpc(e @ RpcError::NotKept { .. })) => {
+                let all_said = e.unheard().is_empty();
+                match late(chain, hash, at, all_said).await? {
+                    Late::Found(inclusion) => found.push(inclusion),
+                    Late::MayCome => return Err(e.into()),
+                    Late::Gone => {
+                        tracing::debug!(tx = %hash, height = at, error = %e, "it is in a block whose results no endpoint keeps");
+                        gone.push(at);
+                    }
                 }
-            },
+            }
             Err(e) => return Err(e),
         }
         height = height.saturating_add(1);
@@ -221,26 +236,32 @@ async fn scan(chain: &Chain, hash: TxHash, from: u64, to: u64) -> Result<Input, 
 /// What indexes have of a transaction in a block whose results no endpoint keeps.
 enum Late {
     Found(Inclusion),
-    /// There is an index, which may only be behind.
+    /// There is an index, which may only be behind, or an endpoint that did not say.
     MayCome,
     /// There is none, or it does not go back so far: it was switched on later.
     Gone,
 }
 
-async fn late(chain: &Chain, hash: TxHash, at: u64) -> Result<Late, QueryError> {
-    match chain.endpoints().find_tx(hash).await {
-        Ok(Some(tx)) => Ok(Late::Found(inclusion(&tx))),
-        Ok(None) => {
-            let status = chain
-                .endpoints()
-                .ask(|c: Client| async move { c.status().await })
-                .await?;
-            let may_come = status.height < at.saturating_add(INDEX_LAG);
-            Ok(if may_come { Late::MayCome } else { Late::Gone })
-        }
-        Err(RpcError::NotKept { .. }) => Ok(Late::Gone),
-        Err(e) => Err(e.into()),
-    }
+/// `all_said`: every endpoint has said that it keeps no results of the block.
+async fn late(chain: &Chain, hash: TxHash, at: u64, all_said: bool) -> Result<Late, QueryError> {
+    let all_said = match chain.endpoints().find_tx(hash).await {
+        Ok(Some(tx)) => return Ok(Late::Found(inclusion(&tx))),
+        Ok(None) => false,
+        Err(RpcError::NotKept { unheard, .. }) => all_said && unheard.is_empty(),
+        Err(e) if e.class() == Class::Rejected => false,
+        Err(e) => return Err(e.into()),
+    };
+    let waits = !all_said && may_come(chain, at).await?;
+    Ok(if waits { Late::MayCome } else { Late::Gone })
+}
+
+/// Whether what nobody has of a block may still come, from an index or an endpoint that is behind or refuses for a moment.
+async fn may_come(chain: &Chain, at: u64) -> Result<bool, QueryError> {
+    let status = chain
+        .endpoints()
+        .ask(|c: Client| async move { c.status().await })
+        .await?;
+    Ok(status.height < at.saturating_add(LAG))
 }
 
 /// The result of a transaction out of its block, for where no index has it; `None` if it is not in it.
@@ -254,7 +275,7 @@ pub async fn result_in_block(
 ) -> Result<Option<ExecResult>, QueryError> {
     let block = chain
         .endpoints()
-        .ask(|c: Client| async move { c.block(Some(height)).await })
+        .ask(|c: Client| async move { c.kept_block(height).await })
         .await?;
     // Of a block that has it twice the first counts: the second failed before it ran.
     Ok(results_of(chain, &block, hash, height).await?.into_iter().next())

@@ -57,6 +57,18 @@ fn a_node_that_is_not_there_is_5() {
 }
 
 #[test]
+fn a_machine_without_any_ca_speaks_plain_http() {
+    let mut world = World::deployed();
+    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        world.program.set(name, "/dev/null");
+    }
+    world.program.ok(&["query", "hpc", "params"]);
+    let query = ["query", "hpc", "params", "--node", "https://127.0.0.1:1"];
+    let error = world.program.error(5, &query);
+    assert!(error.to_string().contains("No CA certificates"), "{error}");
+}
+
+#[test]
 fn what_does_not_exist_is_3() {
     let world = World::deployed();
     let query = |arguments: &[&str]| world.program.error(3, &[&["query"], arguments].concat());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac as _};
+use hpc_chain::http;
 use hpc_chain::keys::{FileError, read_private};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use sha2::{Digest as _, Sha256};
@@ -93,11 +94,11 @@ pub(super) fn sinks(alerts: &Alerts) -> Result<Vec<Sink>, SinkError> {
         });
     }
     for w in &alerts.webhooks {
-        let http = http("alerts.webhooks.ca_file", w.ca_file.as_deref())?;
+        let http = client("alerts.webhooks.ca_file", &w.url, w.ca_file.as_deref())?;
         sinks.push(remote(Kind::Webhook, &w.url, Some(&w.secret_file), http));
     }
     for a in &alerts.alertmanagers {
-        let http = http("alerts.alertmanagers.ca_file", a.ca_file.as_deref())?;
+        let http = client("alerts.alertmanagers.ca_file", &a.url, a.ca_file.as_deref())?;
         sinks.push(remote(Kind::Alertmanager, &a.url, a.token_file.as_ref(), http));
     }
     Ok(sinks)
@@ -131,11 +132,8 @@ fn remote(kind: Kind, url: &str, secret: Option<&PathBuf>, http: reqwest::Client
     }
 }
 
-fn http(key: &'static str, ca: Option<&Path>) -> Result<reqwest::Client, SinkError> {
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let mut builder = reqwest::Client::builder()
-        .timeout(DEADLINE)
-        .redirect(reqwest::redirect::Policy::none());
+fn client(key: &'static str, url: &str, ca: Option<&Path>) -> Result<reqwest::Client, SinkError> {
+    let mut roots = None;
     if let Some(path) = ca {
         let file = |message: String| SinkError::File {
             key,
@@ -143,13 +141,22 @@ fn http(key: &'static str, ca: Option<&Path>) -> Result<reqwest::Client, SinkErr
             message,
         };
         let pem = std::fs::read(path).map_err(|e| file(e.to_string()))?;
-        let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(e.to_string()))?;
-        if roots.is_empty() {
+        let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(e.to_string()))?;
+        if found.is_empty() {
             return Err(file("holds no certificate".into()));
         }
-        builder = builder.tls_certs_only(roots);
+        roots = Some(found);
     }
-    builder.build().map_err(SinkError::Tls)
+    let setup = || {
+        let builder = reqwest::Client::builder()
+            .timeout(DEADLINE)
+            .redirect(reqwest::redirect::Policy::none());
+        match &roots {
+            Some(roots) => builder.tls_certs_only(roots.clone()),
+            None => builder,
+        }
+    };
+    http::client(url, setup).map_err(SinkError::Tls)
 }
 
 /// The secret as it is now: it may be changed while the daemon runs.

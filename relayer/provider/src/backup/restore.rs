@@ -19,7 +19,7 @@ pub async fn restore(home: &Home, from: &Path, passphrase: &Passphrase) -> Resul
         let path = path.to_owned();
         move |source| BackupError::File { path, source }
     };
-    home::make_private_dir(home.dir()).map_err(failed(home.dir()))?;
+    home::make_home_dir(home.dir()).map_err(failed(home.dir()))?;
     for entry in fs::read_dir(home.dir()).map_err(failed(home.dir()))? {
         let name = entry.map_err(failed(home.dir()))?.file_name();
         // Left by a restore that was interrupted; nothing refers to it.

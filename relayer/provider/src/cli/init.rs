@@ -31,7 +31,7 @@ struct Made {
 
 /// Makes everything aside and moves it into place, the configuration last: where it lies, all is there.
 pub(super) async fn run(home: &Home, args: &InitArgs, out: Output) -> anyhow::Result<()> {
-    home::make_private_dir(home.dir()).with_context(|| home.dir().display().to_string())?;
+    home::make_home_dir(home.dir()).with_context(|| home.dir().display().to_string())?;
     refuse_used(home)?;
     let staging = home.dir().join(format!(".init-{}", std::process::id()));
     home::make_private_dir(&staging)?;

@@ -131,6 +131,34 @@ fn bad_configuration_refuses_to_start_with_exit_code_78() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_any_ca_speaks_plain_http_to_chain_and_receivers() {
+    let site = Site::prepare().await;
+    let with = |alertmanager: &str, command: &[&str]| {
+        let mut env = site.env();
+        let alertmanagers = format!("[{{url: '{alertmanager}'}}]");
+        env.extend(
+            [
+                ("SSL_CERT_FILE", "/dev/null"),
+                ("SSL_CERT_DIR", "/dev/null"),
+                ("VIRTENGINE_PROVIDER__ALERTS__ALERTMANAGERS", &alertmanagers),
+                ("VIRTENGINE_PROVIDER__CHAIN__ID", "other-chain-1"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        run(&site.home(), &env, command)
+    };
+    let (_, err, code) = with("http://alerts.example.com", &["config", "check"]);
+    assert_eq!(code, 0, "{err}");
+    let (_, err, code) = with("https://alerts.example.com", &["config", "check"]);
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("No CA certificates"), "{err}");
+    // What the chain says of itself.
+    let (_, err, code) = with("http://alerts.example.com", &["run"]);
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains(CHAIN_ID), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_chain_or_a_missing_contract_refuses_to_start() {
     let site = Site::prepare().await;
     assert_eq!(site.run(&["config", "check"]).2, 0);

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hpc_chain::http;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::Problem;
 use hpc_schema::refusal::{Refusal, RefusalKind};
@@ -55,25 +56,30 @@ impl Remote {
         let text = home::read_secret(credential)
             .map_err(|e| unusable(format!("--credential-file: {}: {e}", credential.display())))?;
         let credential = Zeroizing::new(text.trim().to_owned());
-        // The first of the process wins; another part may have installed the same one already.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let mut http = reqwest::Client::builder()
-            .timeout(PATIENCE)
-            .connect_timeout(Duration::from_secs(10))
-            .redirect(reqwest::redirect::Policy::none());
-        if near {
-            http = http.no_proxy();
-        }
+        let mut roots = None;
         if let Some(path) = ca {
             let file = |e: &dyn std::fmt::Display| unusable(format!("--ca-file: {}: {e}", path.display()));
             let pem = std::fs::read(path).map_err(|e| file(&e))?;
-            let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(&e))?;
-            if roots.is_empty() {
+            let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(&e))?;
+            if found.is_empty() {
                 return Err(file(&"holds no certificate"));
             }
-            http = http.tls_certs_only(roots);
+            roots = Some(found);
         }
-        let http = http.build().map_err(|e| unusable(format!("TLS: {e}")))?;
+        let setup = || {
+            let mut http = reqwest::Client::builder()
+                .timeout(PATIENCE)
+                .connect_timeout(Duration::from_secs(10))
+                .redirect(reqwest::redirect::Policy::none());
+            if near {
+                http = http.no_proxy();
+            }
+            match &roots {
+                Some(roots) => http.tls_certs_only(roots.clone()),
+                None => http,
+            }
+        };
+        let http = http::client(base.as_str(), setup).map_err(|e| unusable(format!("TLS: {e}")))?;
         Ok(Self {
             http,
             base,
