@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use super::client::Client;
-use super::error::{RpcError, chain};
+use super::error::{RpcError, causes};
 use super::wire;
 
 /// Longest wait for the connection and the answer to `subscribe`.
@@ -158,7 +158,7 @@ fn unreachable(endpoint: &str, e: &WsError) -> RpcError {
         WsError::Http(answer) => format!("the websocket was refused with HTTP {}", answer.status().as_u16()),
         WsError::Io(e) => e.to_string(),
         WsError::ConnectionClosed | WsError::AlreadyClosed => "the connection was closed".to_owned(),
-        other => chain(other),
+        other => causes(other),
     };
     RpcError::Unreachable {
         endpoint: endpoint.to_owned(),

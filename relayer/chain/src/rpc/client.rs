@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{RpcError, chain, reason, redact};
+use super::error::{RpcError, causes, reason, redact};
 use super::trust::Trust;
 use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
 use super::wire;
@@ -87,7 +87,7 @@ impl Client {
         };
         let http = http::client(url.as_str(), setup).map_err(|e| RpcError::Unreachable {
             endpoint: name.clone(),
-            reason: chain(&e),
+            reason: e.to_string(),
         })?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -281,7 +281,7 @@ impl Client {
             } else {
                 RpcError::Unreachable {
                     endpoint: endpoint(),
-                    reason: chain(e),
+                    reason: causes(e),
                 }
             }
         };

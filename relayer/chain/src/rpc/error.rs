@@ -198,7 +198,7 @@ pub(super) fn redact(url: &str) -> String {
 }
 
 /// An error with its causes: reqwest's own text hides them. The URL is left out, it may hold a key.
-pub(super) fn chain(e: &dyn std::error::Error) -> String {
+pub(crate) fn causes(e: &dyn std::error::Error) -> String {
     let mut parts = Vec::new();
     let mut source = e.source();
     while let Some(cause) = source {

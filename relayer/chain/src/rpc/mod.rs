@@ -20,7 +20,7 @@ pub use blocks::{Blocks, NewBlock};
 pub use client::{Client, ClientOptions};
 pub use endpoints::{AsRpcError, Endpoints, Head, Prepared};
 pub use error::RpcError;
-pub(crate) use error::reason;
+pub(crate) use error::{causes, reason};
 pub use follow::{Follower, Seen, SeenBlock};
 pub(crate) use results::NoResults;
 pub use trust::{Trust, TrustError};

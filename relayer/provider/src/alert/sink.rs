@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac as _};
-use hpc_chain::http;
+use hpc_chain::http::{self, SetupError};
 use hpc_chain::keys::{FileError, read_private};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use sha2::{Digest as _, Sha256};
@@ -47,8 +47,13 @@ pub enum SinkError {
         message: String,
     },
     /// TLS cannot be set up.
-    #[error("alerts: TLS cannot be set up: {0}")]
-    Tls(reqwest::Error),
+    #[error("{key}: {source}")]
+    Tls {
+        /// Key of the configuration.
+        key: &'static str,
+        /// Why.
+        source: SetupError,
+    },
     /// No answer, or not the one that says that it was taken.
     #[error("{0}")]
     Refused(String),
@@ -156,7 +161,7 @@ fn client(key: &'static str, url: &str, ca: Option<&Path>) -> Result<reqwest::Cl
             None => builder,
         }
     };
-    http::client(url, setup).map_err(SinkError::Tls)
+    http::client(url, setup).map_err(|source| SinkError::Tls { key, source })
 }
 
 /// The secret as it is now: it may be changed while the daemon runs.

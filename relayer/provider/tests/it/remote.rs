@@ -55,9 +55,14 @@ impl Elsewhere {
         if let Some(ca) = &ca {
             all.extend(["--ca-file", ca]);
         }
-        // It has no CA either.
-        let env = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name.to_owned(), "/dev/null".to_owned()));
-        run(Path::new("/nonexistent"), &env, &all)
+        // In the clear no CA is needed.
+        let none = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name.to_owned(), "/dev/null".to_owned()));
+        let env = if self.url.starts_with("http://") {
+            &none[..]
+        } else {
+            &[]
+        };
+        run(Path::new("/nonexistent"), env, &all)
     }
 
     fn done(&self, credential: &str, args: &[&str]) -> String {

@@ -79,7 +79,8 @@ impl Remote {
                 None => http,
             }
         };
-        let http = http::client(base.as_str(), setup).map_err(|e| unusable(format!("TLS: {e}")))?;
+        let http =
+            http::client(base.as_str(), setup).map_err(|e| unusable(format!("--admin, --ca-file: {e}")))?;
         Ok(Self {
             http,
             base,
