@@ -197,6 +197,13 @@ async fn keygen_register_run_and_status_as_the_specification_shows_them() {
     let json = output(&["status", "--config", config, "-o", "json"]).await.stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["status"]["chain"]["node_state"], "active");
+    // Told beside the time, and never one that is only on its way.
+    let accepted = json["status"]["last_accepted_sequence"].as_u64().unwrap();
+    assert_eq!(
+        json["status"]["receipt"]["sequence"].as_u64(),
+        Some(accepted),
+        "{json:#}"
+    );
     let out = output(&["run", "--config", config]).await;
     assert_eq!(code(out.status), 2);
     assert!(String::from_utf8_lossy(&out.stderr).contains("another agent runs"));
@@ -318,7 +325,17 @@ async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
         code(output(&["config", "check", "--config", config]).await.status),
         0
     );
-    assert_eq!(code(output(&["register", "--config", config]).await.status), 3);
+    // No token at all, and one for another key: nothing is sent, so that nobody has refused it.
+    assert_eq!(code(output(&["register", "--config", config]).await.status), 2);
+    let other = gateway.token(&Home::new().key.public());
+    home.configure(&[gateway.url()], Some(&other));
+    for command in ["register", "run"] {
+        let out = output(&[command, "--config", config]).await;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(code(out.status), 2, "{command}: {said}");
+        assert!(said.contains("agent.registration_token"), "{command}: {said}");
+    }
+    assert_eq!(gateway.seen().connections, 0, "nothing was connected");
     home.configure(
         &["https://localhost:1".to_owned()],
         Some(&gateway.token(&home.key.public())),
@@ -346,6 +363,127 @@ async fn wrong_configuration_and_refusals_have_their_own_exit_codes() {
         ),
         2
     );
+}
+
+#[tokio::test]
+async fn a_token_file_that_is_named_and_missing_is_told_where_a_token_is_needed() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let config = home.configure(&[gateway.url()], None);
+    let of = config.to_str().unwrap();
+    let file = home.path("token");
+    let named = format!("agent:\n  registration_token_file: {}\n", file.display());
+    let text = read(&config).replace("agent:\n", &named);
+    std::fs::write(&config, text).unwrap();
+    let missing = format!("{} does not exist", file.display());
+    for command in ["register", "run"] {
+        let out = output(&[command, "--config", of]).await;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(code(out.status), 2, "{command}: {said}");
+        assert!(
+            said.contains("agent.registration_token_file") && said.contains(&missing),
+            "{command}: {said}"
+        );
+    }
+    let check = async || {
+        let out = output(&["config", "check", "--config", of]).await;
+        let said = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(code(out.status), 0, "{said}");
+        said
+    };
+    let said = check().await;
+    assert!(
+        said.contains(&format!("note: agent.registration_token_file: {missing}")),
+        "{said}"
+    );
+    let out = output(&["doctor", "--config", of]).await;
+    assert!(String::from_utf8_lossy(&out.stdout).contains("(agent.registration_token_file) does not exist"));
+
+    std::fs::write(&file, gateway.token(&home.key.public())).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(!check().await.contains("note:"));
+    let out = output(&["register", "--config", of]).await;
+    assert_eq!(code(out.status), 0, "{}", String::from_utf8_lossy(&out.stderr));
+    // It has done its work.
+    std::fs::remove_file(&file).unwrap();
+    assert!(!check().await.contains("note:"));
+    let said = String::from_utf8(output(&["register", "--config", of]).await.stdout).unwrap();
+    assert!(said.starts_with("already registered"), "{said}");
+}
+
+#[tokio::test]
+async fn a_file_that_config_names_and_that_is_not_there_is_an_error_of_every_command() {
+    let state = tempfile::tempdir().unwrap();
+    let state = ["--state-dir", state.path().to_str().unwrap()];
+    for command in [
+        &["status"][..],
+        [&["status"][..], &state].concat().as_slice(),
+        &["status", "--watch"],
+        &["service", "show"],
+        [&["service", "show"][..], &state].concat().as_slice(),
+        &["inventory"],
+        &["register"],
+        &["run"],
+        &["tasks", "list"],
+        &["key", "rotate"],
+        &["config", "check"],
+    ] {
+        let out = output(&[command, &["--config", "/no/such/file"]].concat()).await;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(code(out.status), 2, "{command:?}: {said}");
+        assert!(
+            said.contains("/no/such/file does not exist"),
+            "{command:?}: {said}"
+        );
+    }
+}
+
+/// Ends with 1 and says once why.
+async fn into_a_full_disk(arguments: &[&str]) {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut child = command(arguments);
+    let child = child.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let (status, said) = stderr(child).await;
+    assert_eq!(status, 1, "{arguments:?}: {said}");
+    assert_eq!(
+        said.matches("error: standard output: ").count(),
+        1,
+        "{arguments:?}: {said}"
+    );
+}
+
+/// Ends as if somebody had read all of it.
+async fn into_a_closed_pipe(arguments: &[&str]) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut child = command(arguments);
+    let child = child.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let (status, said) = stderr(child).await;
+    assert_eq!((status, said.as_str()), (0, ""), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none() {
+    let home = Home::new();
+    let config = home.configure(&["https://localhost:1".to_owned()], None);
+    let of = config.to_str().unwrap();
+    for arguments in [
+        &["inventory", "--config", of][..],
+        &["config", "check", "--config", of],
+        &["config", "schema"],
+        &["openapi"],
+        &["completion", "bash"],
+    ] {
+        into_a_full_disk(arguments).await;
+        into_a_closed_pipe(arguments).await;
+    }
+    for arguments in [
+        &["status", "--config", of][..],
+        &["status", "--watch", "--config", of],
+        &["doctor", "--config", of],
+    ] {
+        into_a_full_disk(arguments).await;
+    }
 }
 
 /// Ends with 2 and says which key names the file and what helps.

@@ -74,7 +74,7 @@ struct Downloads {
 impl Downloads {
     async fn start() -> Self {
         let authority = Authority::new();
-        let acceptor = tokio_rustls::TlsAcceptor::from(authority.server(&Clock::system()));
+        let acceptor = tokio_rustls::TlsAcceptor::from(authority.server(&authority, &Clock::system()));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let files: Arc<std::sync::Mutex<HashMap<String, Vec<u8>>>> = Arc::default();

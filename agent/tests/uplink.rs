@@ -30,8 +30,10 @@ use virtengine_node_agent::register::{Csr, Outcome, RegisterError, register, reg
 use virtengine_node_agent::run::{Agent, Signal, Timing, World};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::sequence::BLOCK;
-use virtengine_node_agent::state::{Outages, Problem, StateDir, Status};
-use virtengine_node_agent::uplink::{CaPin, Dial, Identity, IssuedError, check_issued};
+use virtengine_node_agent::state::{Outages, Problem, Registration, StateDir, Status};
+use virtengine_node_agent::uplink::{
+    CaPin, Dial, Identity, IssuedError, certificates as read_certificates, check_issued, pinned,
+};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -688,7 +690,7 @@ async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down(
     assert!(
         error
             .message
-            .contains("is not the one that the registration token pins"),
+            .contains("does not lead to a CA that this node trusts"),
         "{error:?}"
     );
     assert!(!renewed.exists());
@@ -698,6 +700,110 @@ async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down(
     gateway.until_heartbeats(n + 1).await;
     agent.stop().await;
     assert!(renewed.exists());
+}
+
+/// Waits until `done` holds of the registration and the CA file in the state directory.
+async fn until_trusted(home: &Home, what: &str, done: impl Fn(&[CaPin], usize) -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let state = StateDir::new(&home.path("state"));
+    loop {
+        let pins = Registration::load(&state).unwrap().unwrap().pins();
+        let file = std::fs::read_to_string(home.path("state/tls/ca.crt")).unwrap_or_default();
+        let held = read_certificates(&file).len();
+        if done(&pins, held) {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {pins:?}, {held} in the file");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_gateways_ca_carries_the_node_over_without_another_registration() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    // Each is renewed after two seconds.
+    gateway.behaviour().certificate_life = Duration::from_secs(3);
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let pin = |by: &gateway::Authority| by.fingerprint().parse::<CaPin>().unwrap();
+    let (old, next) = (pin(&gateway.shared.authority), pin(&gateway.shared.another));
+    let start = || {
+        let mut config = home.config(&[gateway.url()], None);
+        // Where it lies unless the operator says otherwise.
+        config.tls.ca_cert = home.path("state/tls/ca.crt");
+        let agent = Agent::new(config, World::real(quick())).unwrap();
+        let (signals, received) = tokio::sync::mpsc::channel(1);
+        Running {
+            signals,
+            task: tokio::spawn(agent.run(received)),
+        }
+    };
+    let agent = start();
+    gateway.until_heartbeats(1).await;
+    // The gateway trusts both, and issues as before.
+    gateway.behaviour().names = (true, true);
+    until_trusted(&home, "both", |pins, held| pins == [old, next] && held == 2).await;
+    // It is the next one's itself, and issues by it.
+    gateway.behaviour().issue_by_another = true;
+    gateway.behaviour().shows_another = true;
+    let renewals = gateway.seen().renewals;
+    gateway
+        .until("renewals by the next CA", |s| s.renewals > renewals + 1)
+        .await;
+    // The former one goes.
+    gateway.behaviour().names = (false, true);
+    until_trusted(&home, "the next one alone", |pins, held| {
+        pins == [next] && held == 1
+    })
+    .await;
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 2).await;
+    agent.stop().await;
+    {
+        let seen = gateway.seen();
+        assert_eq!(seen.registrations.len(), 1);
+        assert!(seen.refusals.is_empty(), "{:?}", seen.refusals);
+    }
+    // The next start knows it from its own disk.
+    gateway.behaviour().certificate_life = Duration::from_secs(3600);
+    gateway.behaviour().keeps_ca = true;
+    let n = gateway.seen().heartbeats.len();
+    let agent = start();
+    gateway.until_heartbeats(n + 1).await;
+    agent.stop().await;
+    // The former one vouches for nobody any more.
+    gateway.behaviour().keeps_ca = false;
+    gateway.behaviour().shows_another = false;
+    let agent = start();
+    until_status(&home, "an error of TLS", |s| {
+        s.last_error.as_ref().is_some_and(|e| e.code == "tls_failed")
+    })
+    .await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_running_agent_takes_a_registration_with_a_gateway_of_another_ca_over() {
+    let (before, gateway) = (Gateway::start().await, Gateway::start().await);
+    gateway.shared.epoch.store(8, Ordering::SeqCst);
+    let home = Home::new();
+    registered(&before, &home).await;
+    let agent = Running::start(&home, &[gateway.url()], quick());
+    let distrusts = |s: &Status| s.last_error.as_ref().is_some_and(|e| e.code == "tls_failed");
+    let told = until_status(&home, "an error of TLS", distrusts).await;
+    let remedy = told.last_error.unwrap().remedy;
+    assert!(remedy.contains("the running agent takes that over"), "{remedy}");
+    let token = gateway.shared.token(&home.key.public(), "token-2");
+    let config = home.config(&[gateway.url()], Some(&token));
+    let outcome = register(&config, &home.key, PATIENCE, |_| {}).await.unwrap();
+    assert!(matches!(outcome, Outcome::Registered(_)), "{outcome:?}");
+    gateway.until_heartbeats(2).await;
+    until_status(&home, "no error", |s| s.last_error.is_none()).await;
+    agent.stop().await;
+    let seen = gateway.seen();
+    assert_eq!(seen.heartbeats[0].report.sequence, 1);
+    assert_eq!((seen.replaced, seen.recoveries), (0, 0));
 }
 
 #[test]
@@ -711,7 +817,8 @@ fn an_issued_certificate_is_taken_only_from_the_pinned_ca_for_this_node_and_in_t
         let csr = Csr::generate(NODE).unwrap();
         let pem = by.issue(&csr.pem, uri, hour, &Clock::system());
         let identity = Identity::from_pem(std::path::Path::new("new"), &pem, &csr.key_pem).unwrap();
-        check_issued(&identity, &ca.pem(), pin, (&cluster, &node), at)
+        let ca = pinned(&read_certificates(&ca.pem()), pin)?;
+        check_issued(&identity, &[ca], (&cluster, &node), at)
     };
     let uri = certificate_uri(&cluster, &node);
     look(&ours, &ours, &uri, now).unwrap();

@@ -26,13 +26,13 @@ pub trait Verifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not base64 of exactly 32 bytes.
-    #[error("agent_pubkey must be base64 of 32 bytes")]
+    #[error("an agent's key must be base64 of 32 bytes")]
     Encoding,
     /// A point of small order or a non-canonical encoding: under ZIP-215 such a key makes anybody a signer.
-    #[error("agent_pubkey is a weak or non-canonical Ed25519 key; generate another")]
+    #[error("the agent's key is a weak or non-canonical Ed25519 key; generate another")]
     Weak,
     /// No point of the curve: nothing could ever be signed for it, and in a batch it would spoil the common check.
-    #[error("agent_pubkey is no point of Ed25519's curve; generate another")]
+    #[error("the agent's key is no point of Ed25519's curve; generate another")]
     NoPoint,
 }
 

@@ -96,6 +96,8 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -145,8 +147,45 @@ mod tests {
             ])
         );
         assert_eq!(required(&schema["$defs"]["Health"]), set(&["status"]));
-        // Lists may be absent as well.
+        // Lists may be absent as well, or null.
         assert!(schema["$defs"]["Jobs"].get("required").is_none());
         assert!(schema["$defs"]["Latency"].get("required").is_none());
+        let (jobs, list) = (&schema["$defs"]["Jobs"], json!(["array", "null"]));
+        assert_eq!(jobs["properties"]["active_job_ids"]["type"], list);
+        assert_eq!(
+            schema["$defs"]["Latency"]["properties"]["measurements"]["type"],
+            list
+        );
+        let (_, request) = all
+            .iter()
+            .find(|(name, _)| *name == "heartbeat-request.json")
+            .unwrap();
+        assert_eq!(request["properties"]["acknowledgements"]["type"], list);
+    }
+
+    #[test]
+    fn the_heartbeats_schema_takes_the_empty_text_for_absent() {
+        let all = schemas();
+        let (_, schema) = all.iter().find(|(name, _)| *name == "heartbeat.json").unwrap();
+        for (of, name) in [
+            ("Capacity", "gpu_type"),
+            ("Services", "slurmd_version"),
+            ("Services", "container_runtime_version"),
+        ] {
+            let text = &schema["$defs"][of]["properties"][name];
+            assert!(text.get("minLength").is_none(), "{name}");
+            assert!(text["pattern"].as_str().unwrap().ends_with("*$"), "{name}");
+            assert_eq!(text["type"], json!(["string", "null"]), "{name}");
+        }
+        for (of, name) in [
+            ("Health", "load_average_1m"),
+            ("Health", "slurm_state"),
+            ("Services", "container_runtime"),
+        ] {
+            let any = &schema["$defs"][of]["properties"][name]["anyOf"];
+            assert!(any.as_array().unwrap().contains(&json!({"const": ""})), "{name}");
+        }
+        let id = &schema["$defs"]["Jobs"]["properties"]["active_job_ids"]["items"];
+        assert_eq!(id["minLength"], 1, "what stands in a list is there");
     }
 }

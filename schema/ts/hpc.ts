@@ -2,7 +2,8 @@
    64-bit integers are numbers here, as JSON.parse makes them: exact up to 2^53 - 1. */
 
 /**
- * An instant in RFC 3339 with up to nanoseconds; the text that came in is kept, because it is signed.
+ * An instant in RFC 3339, of at most 64 characters; the text that came in is kept, because it is signed. Digits of a fraction
+ * beyond nanoseconds do not count; a leap second counts as the second before it.
  */
 export type Rfc3339 = string;
 /**
@@ -828,15 +829,15 @@ export interface Health {
   /**
    * Load average over 15 minutes.
    */
-  load_average_15m?: FixedPoint6 | null;
+  load_average_15m?: FixedPoint6 | null | "";
   /**
    * Load average over 1 minute.
    */
-  load_average_1m?: FixedPoint6 | null;
+  load_average_1m?: FixedPoint6 | null | "";
   /**
    * Load average over 5 minutes.
    */
-  load_average_5m?: FixedPoint6 | null;
+  load_average_5m?: FixedPoint6 | null | "";
   /**
    * Memory in use.
    */
@@ -848,7 +849,7 @@ export interface Health {
   /**
    * What Slurm says.
    */
-  slurm_state?: SlurmState | null;
+  slurm_state?: SlurmState | null | "";
   /**
    * The judgement.
    */
@@ -920,7 +921,7 @@ export interface Jobs {
    *
    * @maxItems 512
    */
-  active_job_ids?: string[];
+  active_job_ids?: string[] | null;
   /**
    * Completed in the last 24 hours.
    */
@@ -934,7 +935,8 @@ export interface Jobs {
    */
   pending_count?: number | null;
   /**
-   * What runs on this node: Slurm jobs, leased slices, VMs, containers, user allocations.
+   * What runs on this node: Slurm jobs, leased slices, VMs, containers, user allocations. Where it is absent, what
+   * `active_job_ids` names does.
    */
   running_count?: number | null;
 }
@@ -959,7 +961,7 @@ export interface Latency {
    *
    * @maxItems 64
    */
-  measurements?: LatencyMeasurement[];
+  measurements?: LatencyMeasurement[] | null;
 }
 /**
  * One node's round trip.
@@ -989,7 +991,7 @@ export interface Services {
   /**
    * Which container runtime there is.
    */
-  container_runtime?: ContainerRuntime | null;
+  container_runtime?: ContainerRuntime | null | "";
   /**
    * Its version.
    */
@@ -1008,7 +1010,7 @@ export interface Services {
   slurmd_version?: string | null;
 }
 /**
- * `auth` of a heartbeat. Base64 is the standard alphabet with padding.
+ * `auth` of a heartbeat. Base64 is the standard alphabet with padding; `null` and the empty text count as absent.
  */
 export interface HeartbeatAuth {
   /**
@@ -1053,7 +1055,7 @@ export interface HeartbeatRequest {
   /**
    * What became of commands; at most [`MAX_ACKNOWLEDGEMENTS`], the rest with the next heartbeat.
    */
-  acknowledgements?: Acknowledgement[];
+  acknowledgements?: Acknowledgement[] | null;
   /**
    * Signatures and report.
    */
@@ -1781,7 +1783,7 @@ export interface JobsOnRecord {
    */
   count: number;
   /**
-   * Whether jobs run.
+   * Whether jobs run, or may run: nothing is known of them.
    */
   running: boolean;
   /**

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format};
+use crate::config::Config;
+use crate::files::REGISTRATION_FILE;
 
 /// `config check`.
 #[derive(Debug, Args)]
@@ -25,6 +27,7 @@ impl Check {
         let node = config.node_id.as_ref().map(hpc_schema::id::NodeId::as_str);
         let level = config.logging.level.as_str().to_lowercase();
         let interval = config.sampling.base_interval.as_secs();
+        let notes = notes(&config);
         match self.output {
             Format::Text => {
                 say!("{}: good", self.config.config.display());
@@ -40,6 +43,9 @@ impl Check {
                 say!("heartbeats: every {interval} s until the gateway says another interval");
                 say!("state: {}", config.state_dir.display());
                 say!("key: {public} ({}), {place}", config.key_path.display());
+                for note in &notes {
+                    say!("note: {note}");
+                }
                 Ok(ExitCode::SUCCESS)
             }
             format => print(
@@ -48,9 +54,25 @@ impl Check {
                     "heartbeat_interval_seconds": interval, "log_level": level,
                     "probe_advertise_address": config.responder.advertised,
                     "state_dir": config.state_dir, "key_path": config.key_path, "public_key": public, "key_place": place,
+                    "notes": notes,
                 }),
                 format,
             ),
         }
     }
+}
+
+/// What is no error of the file, and keeps this node from registering.
+fn notes(config: &Config) -> Vec<String> {
+    // Who may not look into the state directory cannot say that it is not registered.
+    let unregistered = matches!(config.state_dir.join(REGISTRATION_FILE).try_exists(), Ok(false));
+    let missing = config.token_file_missing.iter().filter(|_| unregistered);
+    missing
+        .map(|path| {
+            format!(
+                "agent.registration_token_file: {} does not exist; the node is not registered, and needs it to register",
+                path.display()
+            )
+        })
+        .collect()
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::{Arguments, Failure, dispatch, examples, run};
+use super::{Arguments, Failure, dispatch, examples, output, run};
 
 /// The command line of `run` alone.
 #[derive(Debug, Parser)]
@@ -30,7 +30,7 @@ pub fn main() -> ExitCode {
     } else {
         others()
     };
-    match result {
+    match result.and_then(output::ended) {
         Ok(code) => code,
         Err(Failure { code, message }) => {
             eprintln!("error: {message}");

@@ -8,8 +8,9 @@ Examples:
   virtengine-node-agent run
   virtengine-node-agent status
 
-Exit codes: 0 done, 1 failed (status, doctor: not healthy), 2 wrong usage or configuration, 3 refused by the gateway,
-4 not within the time given.";
+Exit codes: 0 done, 1 failed (status, doctor: not healthy), 2 wrong usage or configuration, or a token that does not fit
+this node, 3 refused by the gateway or not registered, 4 not within the time given, 10 stopped by order of the provider
+(run).";
 
 pub(super) const KEYGEN: &str = "\
 Examples:
@@ -49,7 +50,10 @@ Examples:
 pub(super) const RUN: &str = "\
 Examples:
   virtengine-node-agent run --config /etc/virtengine/node-agent/config.yaml
-  virtengine-node-agent run --heartbeat-interval 15s --log-level debug";
+  virtengine-node-agent run --heartbeat-interval 15s --log-level debug
+
+Exit codes: 0 told to stop, 1 failed, 2 wrong configuration, 3 refused by the gateway or not registered, 10 stopped by
+order of the provider (the unit does not start it again then).";
 
 pub(super) const STATUS: &str = "\
 Examples:

@@ -2,7 +2,6 @@ mod devices;
 mod kept;
 mod rows;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use self::rows::row;
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::clock::unix_seconds;
-use crate::config::{DEFAULT_PATH, Reserve};
+use crate::config::Reserve;
 use crate::health::{self, Beside};
 use crate::heartbeat::{Held, capacity};
 use crate::probe::{Roots, fingerprint};
@@ -39,8 +38,7 @@ const BUDGET: Duration = Duration::from_secs(12);
 impl Inventory {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Works before there is a configuration: what would this node report?
-        let path = &self.config.config;
-        let (sources, reserve, tasks) = if path.exists() || *path != Path::new(DEFAULT_PATH) {
+        let (sources, reserve, tasks) = if self.config.is_there()? {
             let c = self.config.load_as_owner()?;
             (c.sources(), c.reserve, c.tasks.map(|t| t.dir))
         } else {

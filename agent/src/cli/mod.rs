@@ -1,7 +1,8 @@
 //! The command line.
 //!
-//! Exit codes: 0 done (for `status`: healthy), 1 failed (for `status`: not healthy), 2 wrong usage or configuration,
-//! 3 refused by the gateway, 4 not within the time given.
+//! Exit codes: 0 done (for `status`: healthy), 1 failed (for `status`: not healthy), 2 wrong usage or configuration, or a
+//! token that does not fit this node, 3 refused by the gateway or not registered, 4 not within the time given, 10 stopped
+//! by order of the provider (`run`).
 
 mod check;
 mod doctor;
@@ -26,7 +27,7 @@ mod store;
 mod tasks;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -186,6 +187,23 @@ impl ConfigArguments {
         config::load(&self.config, &overrides)
     }
 
+    /// Whether the file is there, for commands that can do without the default one.
+    ///
+    /// # Errors
+    /// One that was named is not there.
+    fn is_there(&self) -> Result<bool, ConfigError> {
+        if self.config == Path::new(config::DEFAULT_PATH) {
+            return Ok(self.config.exists());
+        }
+        match self.config.try_exists() {
+            Ok(false) => Err(ConfigError::Missing {
+                path: self.config.display().to_string(),
+            }),
+            // What keeps it from being read is told by reading it.
+            Ok(true) | Err(_) => Ok(true),
+        }
+    }
+
     /// The same; root goes on as the user to whom it and what it names belongs.
     fn load_as_owner(&self) -> Result<Config, Failure> {
         // First of all the file itself: it names a file with a token.
@@ -246,12 +264,12 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::SandboxTry(c) => c.run(),
         Command::SignPkcs11 => sign_pkcs11::run(),
         Command::Config(ConfigCommand::Check(c)) => c.run(),
-        Command::Completion { shell } => completion(shell),
+        Command::Completion { shell } => Ok(completion(shell)),
         Command::Config(ConfigCommand::Schema) => output::print(&config::json_schema(), Format::Json),
     }
 }
 
-fn completion(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+fn completion(shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(
         shell,
@@ -259,8 +277,8 @@ fn completion(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
         "virtengine-node-agent",
         &mut script,
     );
-    std::io::Write::write_all(&mut std::io::stdout(), &script).map_err(|e| Failure::new(1, e))?;
-    Ok(ExitCode::SUCCESS)
+    output::raw(&script);
+    ExitCode::SUCCESS
 }
 
 /// The one-threaded runtime of every command that talks to the gateway.

@@ -68,10 +68,11 @@ pub(super) fn show(r: &Registration) {
 
 pub(super) fn exit_code(e: &RegisterError) -> u8 {
     match e {
-        RegisterError::NoToken | RegisterError::Tls(_) => 2,
-        RegisterError::Refused(_)
-        | RegisterError::RefusedByGateway { .. }
-        | RegisterError::NotRecovered { .. } => 3,
+        RegisterError::NoToken
+        | RegisterError::TokenFileMissing { .. }
+        | RegisterError::Refused(_)
+        | RegisterError::Tls(_) => 2,
+        RegisterError::RefusedByGateway { .. } | RegisterError::NotRecovered { .. } => 3,
         RegisterError::TimedOut { .. } => 4,
         RegisterError::BadAnswer(_)
         | RegisterError::File(_)

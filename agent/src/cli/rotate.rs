@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use hpc_schema::token::{AnyClaims, read_any_token_unverified};
+use hpc_schema::token::{AnyClaims, TokenClaims, read_any_token_unverified};
 use serde_json::json;
 
 use super::output::{print, say};
@@ -11,9 +11,11 @@ use super::store::StoreArguments;
 use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::{Config, HumanDuration, Token, read_token_file};
 use crate::fault;
-use crate::key::{KeyFileError, SharedSigner, forget_next, load_registered, prepare_next};
+use crate::key::{
+    KeyFileError, SharedSigner, forget_next, load_next, load_registered, prepare_next, promote,
+};
 use crate::register::{Rotation, rotate};
-use crate::state::{Lock, Registration, StateDir};
+use crate::state::{Lock, Pending, Registration, StateDir};
 
 /// `key rotate`.
 #[derive(Debug, Args)]
@@ -59,6 +61,8 @@ impl Rotate {
             .ok_or_else(|| Failure::new(2, "another key rotate runs; wait for it"))?;
         // Also finishes one that was cut off after the new key was registered.
         let old = load_registered(&config.key_path, &registration.public_key).map_err(key)?;
+        // Where that failed the key lies in agent.key.next: there no other may be made, and none given up.
+        promote(&config.key_path, &registration.public_key).map_err(key)?;
         if self.abandon {
             forget_next(&config.key_path).map_err(key)?;
             say!("the registered key stays: {}", old.public());
@@ -67,12 +71,12 @@ impl Rotate {
         if let Some(token) = named? {
             config.token = Some(token);
         }
-        if self.is_done(&config, &registration) {
-            return self.tell(&registration);
+        if self.is_done(&config, &state, &registration)? {
+            return self.tell(&registration, true);
         }
         let new = prepare_next(&config.key_path, self.store.store()?).map_err(key)?;
         fault::point("rotate.prepared");
-        if !self.has_token_for(&config, &new)? {
+        if !self.has_token_for(&config, &registration, &new)? {
             return self.ask_for_token(&registration, &new);
         }
         let rotation = Rotation {
@@ -84,7 +88,7 @@ impl Rotate {
         let registration = runtime()?
             .block_on(rotate(&config, &rotation, Some(self.wait.0), progress))
             .map_err(|e| Failure::new(exit_code(&e), e))?;
-        self.tell(&registration)
+        self.tell(&registration, false)
     }
 
     fn named_token(&self) -> Result<Option<Token>, Failure> {
@@ -96,28 +100,56 @@ impl Rotate {
         Ok(Some(Token::new(&text)))
     }
 
-    /// The same command again, after it had come to its end.
-    fn is_done(&self, config: &Config, registration: &Registration) -> bool {
+    /// The same command again, after it had come to its end: the named token was used for the registered key, and no other
+    /// key waits.
+    fn is_done(
+        &self,
+        config: &Config,
+        state: &StateDir,
+        registration: &Registration,
+    ) -> Result<bool, Failure> {
         let named = config.token.as_ref().filter(|_| self.token_file.is_some());
-        named.is_some_and(|t| key_of(t) == Some(registration.public_key))
+        let Some(claims) = named.and_then(claims_of) else {
+            return Ok(false);
+        };
+        if claims.pubkey != registration.public_key || load_next(&config.key_path).map_err(key)?.is_some() {
+            return Ok(false);
+        }
+        if claims.jti == registration.jti {
+            return Ok(true);
+        }
+        // Cut off before the answer was written down, a running agent has taken the key over: it knows of no token.
+        let sent = Pending::load(state).map_err(|e| Failure::new(1, e))?;
+        Ok(sent.is_some_and(|p| p.jti == claims.jti && p.public_key == claims.pubkey))
     }
 
     /// Whether the token is for the new key. One in the configuration may be that of the present registration; one that
     /// was named is meant.
-    fn has_token_for(&self, config: &Config, new: &SharedSigner) -> Result<bool, Failure> {
+    fn has_token_for(
+        &self,
+        config: &Config,
+        registration: &Registration,
+        new: &SharedSigner,
+    ) -> Result<bool, Failure> {
         let Some(token) = &config.token else {
             return Ok(false);
         };
-        if key_of(token) == Some(new.public()) {
+        let token_key = claims_of(token).map(|claims| claims.pubkey);
+        if token_key == Some(new.public()) {
             return Ok(true);
         }
         if self.token_file.is_some() {
+            let whose = match token_key {
+                Some(old) if old == registration.public_key => "for the registered key",
+                Some(_) => "for another key",
+                None => "a join token, or none at all",
+            };
             let message = format!(
-                "--token-file: the token is not for the new key {}; have one made: virtengine-provider node-token create --pubkey {}",
+                "--token-file: the token is {whose}, not for the new key {}; nothing is rotated. Have one made for it: {}",
                 new.public(),
-                new.public()
+                wanted(registration, new)
             );
-            return Err(Failure::new(3, message));
+            return Err(Failure::new(2, message));
         }
         Ok(false)
     }
@@ -130,19 +162,21 @@ impl Rotate {
         }
         say!("registered key: {}", r.public_key);
         say!("next key:       {}", new.public());
-        say!(
-            "now, at the provider: virtengine-provider node-token create --cluster-id {} --node-id {} --pubkey {}",
-            r.cluster_id,
-            r.node_id,
-            new.public()
-        );
+        say!("now, at the provider: {}", wanted(r, new));
         say!("then, here: virtengine-node-agent key rotate --token-file FILE");
         Ok(ExitCode::SUCCESS)
     }
 
-    fn tell(&self, r: &Registration) -> Result<ExitCode, Failure> {
+    /// `before`: the named token was used before.
+    fn tell(&self, r: &Registration, before: bool) -> Result<ExitCode, Failure> {
         if self.output != Format::Text {
             return print(&json!({"rotated": true, "registration": r}), self.output);
+        }
+        if before {
+            say!("the registered key of {} is {}", r.node_id, r.public_key);
+            show(r);
+            say!("this token has been used for it: there is nothing to do");
+            return Ok(ExitCode::SUCCESS);
         }
         say!("the key of {} is now {}", r.node_id, r.public_key);
         show(r);
@@ -151,10 +185,20 @@ impl Rotate {
     }
 }
 
-/// The key that a token is for.
-fn key_of(token: &Token) -> Option<hpc_schema::key::AgentKey> {
+/// What the provider makes the token with.
+fn wanted(r: &Registration, new: &SharedSigner) -> String {
+    format!(
+        "virtengine-provider node-token create --cluster-id {} --node-id {} --pubkey {}",
+        r.cluster_id,
+        r.node_id,
+        new.public()
+    )
+}
+
+/// What a token for one key says; none of a join token, which is for any.
+fn claims_of(token: &Token) -> Option<Box<TokenClaims>> {
     match read_any_token_unverified(token.secret()) {
-        Ok(AnyClaims::Node(claims)) => Some(claims.pubkey),
+        Ok(AnyClaims::Node(claims)) => Some(claims),
         Ok(AnyClaims::Join(_)) | Err(_) => None,
     }
 }

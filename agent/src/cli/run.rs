@@ -145,8 +145,15 @@ async fn register_first(
     let registered = Registration::load(&state)
         .map_err(|e| Failure::new(1, e))?
         .is_some();
-    if registered || !can_register(&config) {
+    if registered {
         return Ok(Some(config));
+    }
+    if !can_register(&config) {
+        return match RegisterError::no_token(&config) {
+            // The agent says it, as it does wherever it finds no registration.
+            RegisterError::NoToken => Ok(Some(config)),
+            e => Err(Failure::new(exit_code(&e), e)),
+        };
     }
     let path = config.key_path.clone();
     let Some(key) = with_key(&config.key_path, signals, move || crate::key::load(&path)).await? else {

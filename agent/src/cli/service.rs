@@ -63,10 +63,10 @@ struct Place {
 
 impl Place {
     fn state(&self) -> Result<StateDir, Failure> {
-        let dir = match &self.state_dir {
-            Some(dir) => dir.clone(),
-            None if !self.config.config.exists() => DEFAULT_STATE_DIR.into(),
-            None => self.config.load_as_owner()?.state_dir,
+        let dir = match (&self.state_dir, self.config.is_there()?) {
+            (Some(dir), _) => dir.clone(),
+            (None, false) => DEFAULT_STATE_DIR.into(),
+            (None, true) => self.config.load_as_owner()?.state_dir,
         };
         as_owner_of(&[&dir])?;
         Ok(StateDir::new(&dir))

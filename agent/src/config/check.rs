@@ -79,6 +79,7 @@ pub fn resolve(file: File) -> Result<Config, ConfigError> {
         tls,
         key_path: absolute("agent.key_path", agent.key_path, DEFAULT_KEY_PATH)?,
         token: agent.registration_token.map(|t| Token::new(&t)),
+        token_file_missing: None,
         storage_path: absolute("agent.storage_path", agent.storage_path, "/")?,
         reserve: agent.reserve,
         quote: super::tpm::resolve(agent.tpm)?,

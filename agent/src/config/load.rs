@@ -77,12 +77,13 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
         refuse_exposed("agent.registration_token", path)?;
     }
     apply(&mut file, overrides);
-    let mut unreadable = None;
+    let (mut unreadable, mut missing) = (None, None);
     if let (None, Some(token_file)) = (
         &file.agent.registration_token,
         &file.agent.registration_token_file,
     ) {
         match read_token_file("agent.registration_token_file", token_file) {
+            Ok(None) => missing = Some(token_file.clone()),
             Ok(token) => file.agent.registration_token = token,
             Err(e @ ConfigError::TokenUnreadable { .. }) => unreadable = Some(e),
             Err(e) => return Err(e),
@@ -95,13 +96,14 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
     {
         return Err(e);
     }
+    config.token_file_missing = missing;
     config.path = Some(path.to_owned());
     config.accel = overrides.accel;
     Ok(config)
 }
 
-/// The text of a token file that `key` names; none if it is gone: then it has done its work, the node is registered, or
-/// `register` says that it has no token.
+/// The text of a token file that `key` names; none if it is gone: then it has done its work and the node is registered, or
+/// the registration says that it is missing.
 ///
 /// # Errors
 /// IO, or everybody may read it.
@@ -249,17 +251,17 @@ logging:
             token.display()
         );
         fs::write(&path, text).unwrap();
-        assert_eq!(load(&path, &Overrides::default()).unwrap().token, None);
+        let c = load(&path, &Overrides::default()).unwrap();
+        assert_eq!((c.token, c.token_file_missing.as_ref()), (None, Some(&token)));
+        let given = Overrides {
+            token: Some("x.y.z".into()),
+            ..Overrides::default()
+        };
+        assert_eq!(load(&path, &given).unwrap().token_file_missing, None);
         fs::write(&token, "a.b.c\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(
-            load(&path, &Overrides::default())
-                .unwrap()
-                .token
-                .unwrap()
-                .secret(),
-            "a.b.c"
-        );
+        let c = load(&path, &Overrides::default()).unwrap();
+        assert_eq!((c.token.unwrap().secret(), c.token_file_missing), ("a.b.c", None));
         fs::set_permissions(&token, fs::Permissions::from_mode(0o604)).unwrap();
         assert!(matches!(
             load(&path, &Overrides::default()),

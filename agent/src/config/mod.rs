@@ -67,6 +67,8 @@ pub struct Config {
     pub key_path: PathBuf,
     /// One-time registration token.
     pub token: Option<Token>,
+    /// The file of `agent.registration_token_file`, where the token was looked for in vain: there is no such file.
+    pub token_file_missing: Option<PathBuf>,
     /// What must survive a restart.
     pub state_dir: PathBuf,
     /// Path whose file system is reported as storage.

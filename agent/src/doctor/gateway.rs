@@ -1,4 +1,4 @@
-//! Each gateway: reached, of the CA that was pinned, with our clock.
+//! Each gateway: reached, of a CA that is trusted, with our clock.
 
 use hpc_schema::key::AgentKey;
 
@@ -15,7 +15,7 @@ use crate::uplink::{CaPin, Client, Trust, UplinkError, client_config};
 const PATH: &str = "/api/v1/hpc/doctor";
 
 pub(super) async fn checks(config: &Config) -> Vec<Check> {
-    let Some(pin) = pin(config) else {
+    let Some(pins) = pins(config) else {
         return vec![Check::skipped(
             "gateway",
             "neither registration nor token: its CA is not known",
@@ -23,27 +23,27 @@ pub(super) async fn checks(config: &Config) -> Vec<Check> {
     };
     let mut all = Vec::new();
     for endpoint in &config.endpoints {
-        all.extend(one(config, endpoint, pin).await);
+        all.extend(one(config, endpoint, pins.clone()).await);
     }
     all
 }
 
-/// The CA of the registration, else of the token.
-fn pin(config: &Config) -> Option<CaPin> {
+/// The CAs of the registration, else that of the token.
+fn pins(config: &Config) -> Option<Vec<CaPin>> {
     let registered = Registration::load(&StateDir::new(&config.state_dir))
         .ok()
         .flatten();
-    registered.map(|r| r.ca_sha256).or_else(|| {
+    registered.map(|r| r.pins()).or_else(|| {
         let key: AgentKey = crate::key::describe(&config.key_path).ok()?.0;
         let host = host::hostname(&config.roots);
         let claims = examine(config.token.as_ref()?, config, &key, host.as_deref()).ok()?;
-        Some(claims.ca)
+        Some(vec![claims.ca])
     })
 }
 
-async fn one(config: &Config, endpoint: &Endpoint, pin: CaPin) -> Vec<Check> {
+async fn one(config: &Config, endpoint: &Endpoint, pins: Vec<CaPin>) -> Vec<Check> {
     let clock = Clock::system();
-    let tls = match client_config(Trust::new(pin, &config.tls.ca_cert), None, &clock) {
+    let tls = match client_config(Trust::new(pins, &config.tls.ca_cert), None, &clock) {
         Ok(tls) => tls,
         Err(e) => return vec![Check::wrong("gateway", e, "reinstall the agent")],
     };

@@ -32,9 +32,18 @@ pub(super) fn registered(config: &Config, found: Result<&Option<Registration>, &
             return Check::skipped(code, "not yet; there is a token to do it with");
         }
         Ok(None) => {
+            let why = config.token_file_missing.as_ref().map_or_else(
+                || "there is no token to do it with".to_owned(),
+                |path| {
+                    format!(
+                        "{} (agent.registration_token_file) does not exist",
+                        path.display()
+                    )
+                },
+            );
             return Check::wrong(
                 code,
-                "this node is not registered, and there is no token to do it with",
+                format!("this node is not registered, and {why}"),
                 "virtengine-provider node-token create --pubkey …, then agent.registration_token_file",
             );
         }

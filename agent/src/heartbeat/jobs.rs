@@ -51,7 +51,7 @@ pub fn with_held(jobs: Option<Jobs>, work: &[JobId]) -> Option<Jobs> {
     Some(jobs)
 }
 
-/// What of the batch system ran here when an agent last looked; none if nothing did.
+/// What of the batch system ran here when an agent last looked, which may be nothing; none if that is not known.
 #[must_use]
 pub fn remembered_jobs(state_dir: &Path, unix: u64) -> Option<Jobs> {
     jobs(Some(&Answer::Said(remembered(state_dir, unix)?)), None)

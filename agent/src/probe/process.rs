@@ -189,6 +189,7 @@ pub fn option(proc: &Path, pid: u32, option: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -239,9 +240,13 @@ mod tests {
             .spawn()
             .unwrap();
         let proc = Path::new("/proc");
-        // It has become that program when it is handed over.
         let found = Found::open(proc, child.id()).unwrap();
-        assert!(found.is("sleep"));
+        // It is handed over a moment before the kernel gives it its name.
+        let began = Instant::now();
+        while !found.is("sleep") {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!found.is("sleep"));

@@ -3,6 +3,7 @@ use std::time::Duration;
 use hpc_schema::refusal::Refusal;
 
 use super::CsrError;
+use crate::config::Config;
 use crate::files::FileError;
 use crate::key::{KeyFileError, SigningError};
 use crate::uplink::{IdentityError, IssuedError, TlsError};
@@ -15,7 +16,15 @@ pub enum RegisterError {
         "no registration token; have one made (virtengine-provider node-token create --pubkey …) and set agent.registration_token or agent.registration_token_file"
     )]
     NoToken,
-    /// The token cannot be used, or the gateway said no: repeating does not help.
+    /// Not registered, and the file that should hold the token is not there.
+    #[error(
+        "agent.registration_token_file: {path} does not exist, and a node that is not registered needs its token; put it there (virtengine-provider node-token create --pubkey …), or name the right file"
+    )]
+    TokenFileMissing {
+        /// The file.
+        path: String,
+    },
+    /// The token cannot be used by this node; nothing was sent.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The gateway said no with a code of its own.
@@ -76,6 +85,16 @@ pub enum RegisterError {
 }
 
 impl RegisterError {
+    /// Why there is no token.
+    pub(crate) fn no_token(config: &Config) -> Self {
+        config
+            .token_file_missing
+            .as_ref()
+            .map_or(Self::NoToken, |path| Self::TokenFileMissing {
+                path: path.display().to_string(),
+            })
+    }
+
     /// Whether repeating the same command may help.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::fault;
 use crate::files::{Durability, Owner, Replace, create_directory, directory_of, write_for};
 use crate::probe::fingerprint::Fingerprint;
 use crate::state::{Pending, Registration, StateDir};
-use crate::uplink::{Identity, check_issued};
+use crate::uplink::{CaPin, Identity, certificates, check_issued, pinned};
 
 pub(super) fn install(
     config: &Config,
@@ -24,7 +24,7 @@ pub(super) fn install(
     fingerprint: Option<Fingerprint>,
     now: u64,
 ) -> Result<Registration, RegisterError> {
-    check(config, claims, pending, &answer, now)?;
+    let trusted = check(config, claims, pending, &answer, now)?;
     let task_public_key = task_key(claims, &answer)?.or(answer.task_public_key);
     fault::point("register.answered");
     // The service's user must be able to read what root writes: it owns the agent's key.
@@ -60,6 +60,7 @@ pub(super) fn install(
         public_key: pending.public_key,
         jti: claims.jti.clone(),
         ca_sha256: claims.ca,
+        trusted,
         fingerprint,
         probe_port: Some(config.responder.port.unwrap_or(0)),
         probe_address: config.responder.advertised,
@@ -74,13 +75,14 @@ pub(super) fn install(
     Ok(registration)
 }
 
+/// The CAs that are trusted from here on: the pinned one has vouched for the answer, and is among them.
 fn check(
     config: &Config,
     claims: &Claims,
     pending: &Pending,
     answer: &RegisterResponse,
     now: u64,
-) -> Result<(), RegisterError> {
+) -> Result<Vec<CaPin>, RegisterError> {
     let bad = |what: &str| Err(RegisterError::BadAnswer(what.to_owned()));
     if answer.node_id != claims.node_id || answer.cluster_id != claims.cluster_id {
         return bad("it names another node than the token");
@@ -93,8 +95,9 @@ fn check(
     }
     let identity = Identity::from_pem(&config.tls.client_cert, &answer.certificate, &pending.tls_key)?;
     let ours = (&claims.cluster_id, &claims.node_id);
-    check_issued(&identity, &answer.ca, claims.ca, ours, now)?;
-    Ok(())
+    let sent = certificates(&answer.ca);
+    check_issued(&identity, &[pinned(&sent, claims.ca)?], ours, now)?;
+    Ok(sent.iter().map(CaPin::of).collect())
 }
 
 /// The key that the token pins, or what it has become by rotations that the one before signed.

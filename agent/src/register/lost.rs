@@ -23,7 +23,9 @@ use crate::probe::fingerprint::{self, Fingerprint};
 use crate::random;
 use crate::sequence::BLOCK;
 use crate::state::{Registration, StateDir};
-use crate::uplink::{Backoff, CaPin, Client, Dial, Identity, Trust, check_issued, client_config};
+use crate::uplink::{
+    Backoff, CaPin, Client, Dial, Identity, Trust, certificates, check_issued, client_config, pinned,
+};
 
 /// Who this node is, by a token that is used up, or by the configuration alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl Lost {
         (clock, dial): (&Clock, &Dial),
         progress: &mut impl FnMut(&str),
     ) -> Result<Registration, RegisterError> {
-        let tls = client_config(Trust::new(self.ca, &config.tls.ca_cert), None, clock)?;
+        let tls = client_config(Trust::new(vec![self.ca], &config.tls.ca_cert), None, clock)?;
         let mut client =
             Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -133,11 +135,13 @@ impl Lost {
         let path = state.renewed_identity();
         let identity = Identity::from_pem(&path, &response.certificate, tls_key)?;
         let ours = (&self.cluster_id, &self.node_id);
-        check_issued(&identity, &response.ca, self.ca, ours, now)?;
+        let sent = certificates(&response.ca);
+        check_issued(&identity, &[pinned(&sent, self.ca)?], ours, now)?;
         if identity.epoch() != Some(record.epoch) {
             return Err(bad("certificate and record are of different registrations"));
         }
-        let registration = self.registration(record, key.public(), fingerprint::read(&config.roots), now);
+        let mut registration = self.registration(record, key.public(), fingerprint::read(&config.roots), now);
+        registration.trusted = sent.iter().map(CaPin::of).collect();
         state.create()?;
         let both = Zeroizing::new(format!(
             "{}\n{}",
@@ -173,6 +177,7 @@ impl Lost {
             public_key,
             jti: self.jti.clone(),
             ca_sha256: self.ca,
+            trusted: Vec::new(),
             fingerprint,
             // Nothing says what the gateway was told.
             probe_port: None,

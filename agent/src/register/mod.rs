@@ -102,11 +102,18 @@ async fn enrol(
     let Some(token) = &config.token else {
         return match (ours, Lost::of(config)) {
             (Some(r), _) => Ok(Outcome::Already(r)),
-            (None, Some(node)) if lost => node
-                .recover(config, key, wait, way, &mut progress)
-                .await
-                .map(Outcome::Recovered),
-            (None, _) => Err(RegisterError::NoToken),
+            (None, Some(node)) if lost => {
+                if let Some(path) = &config.token_file_missing {
+                    progress(&format!(
+                        "agent.registration_token_file: {} does not exist; asking by the agent's key",
+                        path.display()
+                    ));
+                }
+                node.recover(config, key, wait, way, &mut progress)
+                    .await
+                    .map(Outcome::Recovered)
+            }
+            (None, _) => Err(RegisterError::no_token(config)),
         };
     };
     let host = host::hostname(&config.roots);
@@ -129,7 +136,7 @@ async fn enrol(
     )
     .await?;
     // Trusts the CA that the token names, and no other.
-    let tls = client_config(Trust::new(claims.ca, &config.tls.ca_cert), None, clock)?;
+    let tls = client_config(Trust::new(vec![claims.ca], &config.tls.ca_cert), None, clock)?;
     let mut client = Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
     let answer = match exchange(&mut client, &request, wait, &mut progress).await {
         Err(refused) if lost && is_spent(&refused) => {

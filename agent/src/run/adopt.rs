@@ -1,14 +1,23 @@
-//! A registration that has been replaced while the agent ran: it goes on under the new one.
+//! A registration that has been replaced while the agent ran: it goes on under the new one, as a certificate tells it, or
+//! as another process has written it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Agent;
+use super::anew::Anew;
 use super::hardware::Hardware;
+use super::identity::{Places, tls};
+use crate::clock::instant;
 use crate::fault;
 use crate::heartbeat::SectionTracker;
 use crate::key::{SharedSigner, promote};
 use crate::sequence::Sequence;
 use crate::state::Registration;
+use crate::uplink::Anchors;
+
+/// Between two tries to take a registration over.
+const AGAIN: Duration = Duration::from_secs(30);
 
 impl Agent {
     /// Goes on with `key` in `epoch`: both stand in a certificate that the gateway has just issued. The registration on
@@ -30,6 +39,11 @@ impl Agent {
             tracing::warn!("the new key stays beside the old one for now: {e}");
         }
         fault::point("adopt.promoted");
+        self.go_on(key, registration)
+    }
+
+    fn go_on(&mut self, key: SharedSigner, registration: Registration) -> Result<(), String> {
+        let epoch = registration.epoch;
         // The chain's count restarts with the epoch.
         self.sequence = Sequence::open(&self.state.sequence(), epoch, registration.last_sequence)
             .map_err(|e| e.to_string())?;
@@ -40,7 +54,96 @@ impl Agent {
         self.registration = registration;
         // It names the hardware anew.
         self.hardware = Hardware::new();
+        self.keeper.goes_by(self.places());
         tracing::info!(epoch, key = %self.key.public(), "registered anew: this agent goes on under that registration");
+        Ok(())
+    }
+
+    /// Where what belongs to the present registration lies.
+    pub(super) fn places(&self) -> Places {
+        Places {
+            config: self.config.clone(),
+            state: self.state.clone(),
+            registration: self.registration.clone(),
+        }
+    }
+
+    /// Goes on under a registration that another process has written, with the CAs that it trusts: no gateway of the
+    /// former ones need answer. What fails is tried again, with all as it was until then.
+    pub(super) fn take_anew(&mut self) {
+        let now = instant();
+        let due = self
+            .anew
+            .as_ref()
+            .is_some_and(|a| a.not_before.is_none_or(|at| now >= at));
+        let free = due && !self.leaves && !self.sequence.is_under_way() && self.keeps();
+        let Some(mut anew) = self.anew.take_if(|_| free) else {
+            return;
+        };
+        let r = &anew.registration;
+        // A certificate may have told of a newer one meanwhile.
+        if !r.replaces(&self.registration) {
+            return;
+        }
+        if (&r.cluster_id, &r.node_id) != (&self.registration.cluster_id, &self.registration.node_id) {
+            tracing::error!(
+                "the new registration cannot be taken over, restart the agent: it is of node {} in cluster {}",
+                r.node_id,
+                r.cluster_id
+            );
+            return;
+        }
+        match self.go_on_as(&mut anew) {
+            Ok(()) => self.over("anew", "the new registration has been taken over"),
+            Err(e) => {
+                self.warn_once(
+                    "anew",
+                    &format!("the new registration cannot be taken over yet, which is tried again: {e}"),
+                );
+                anew.not_before = now.checked_add(AGAIN);
+                self.anew = Some(anew);
+            }
+        }
+    }
+
+    fn go_on_as(&mut self, anew: &mut Anew) -> Result<(), String> {
+        let registration = anew.registration.clone();
+        let epoch = registration.epoch;
+        let key = anew.key.clone().unwrap_or_else(|| Arc::clone(&self.key));
+        // A certificate may have told of its epoch before: numbers go on.
+        let told = epoch == self.registration.epoch
+            && key.public() == self.key.public()
+            && registration.tag() == self.tag;
+        // One that was recovered meanwhile serves on.
+        let recovered = self.identity.as_ref().is_some_and(|id| id.epoch() == Some(epoch));
+        let identity = if recovered { &self.identity } else { &anew.identity };
+        // What is known already may be all that there is of its CAs.
+        let anchors = Anchors {
+            pins: registration.pins(),
+            known: Arc::clone(&self.known),
+        };
+        let known = anchors.with_file(&anew.known);
+        // What can fail comes first.
+        let tls = tls(&known, &registration, identity.as_ref(), &self.clock).map_err(|e| e.to_string())?;
+        if told {
+            self.registration = registration;
+            self.keeper.goes_by(self.places());
+        } else {
+            self.go_on(key, registration)?;
+        }
+        if !recovered {
+            self.identity = anew.identity.take();
+        }
+        self.known = known;
+        // A list of the former registration may be on its way into the file.
+        self.keep_trusted(&self.anchors());
+        self.client.set_tls(tls);
+        self.status.heartbeat_timeout = Some(self.registration.params.heartbeat_timeout);
+        self.certificate_refused = false;
+        self.renew_backoff.reset();
+        self.note_certificate();
+        self.backoff.reset();
+        self.begins_anew = true;
         Ok(())
     }
 }

@@ -6,8 +6,10 @@ use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::report::Tag;
 use tokio::task::JoinHandle;
 
+use super::anew::Anew;
 use super::error::RunError;
 use super::hardware::Hardware;
+use super::identity::Places;
 use super::keep::Keeper;
 use super::notices::Notices;
 use super::orders::Orders;
@@ -57,6 +59,10 @@ pub struct Agent {
     pub(super) certificate_refused: bool,
     /// A look for keys on the disk that has not come back yet.
     pub(super) other_keys: Option<JoinHandle<Vec<SharedSigner>>>,
+    /// A registration on the disk that has taken the place of ours, until it is taken over.
+    pub(super) anew: Option<Anew>,
+    /// It was: the next heartbeat need not wait.
+    pub(super) begins_anew: bool,
     pub(super) renew_not_before: Instant,
     pub(super) renew_backoff: Backoff,
     pub(super) backoff: Backoff,
@@ -167,6 +173,11 @@ impl Agent {
             registration.node_id.clone(),
         );
         let keeper = Keeper::default();
+        keeper.goes_by(Places {
+            config: config.clone(),
+            state: state.clone(),
+            registration: registration.clone(),
+        });
         Ok(Self {
             sampler: (world.sampler)(&config.sources())
                 .with_attendant(keeper.attendant(&state, &config.sampling)),
@@ -186,6 +197,8 @@ impl Agent {
             last_early: None,
             certificate_refused: false,
             other_keys: None,
+            anew: None,
+            begins_anew: false,
             last_health: None,
             last_findings: Vec::new(),
             // Until the batch system has answered, what ran at the last look goes on running.

@@ -98,8 +98,12 @@ impl Agent {
         // A clean stop is no news about the machine, and an order's outcome stays news while no gateway takes it.
         if status.is_none() && self.state_changed(health, &findings) {
             if self.last_health != Some(health) {
-                let words: Vec<&str> = findings.iter().map(|f| f.message.as_str()).collect();
-                tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
+                if health == HealthStatus::Healthy {
+                    tracing::info!(health = health.as_str(), "health changed");
+                } else {
+                    let words: Vec<&str> = findings.iter().map(|f| f.message.as_str()).collect();
+                    tracing::warn!(health = health.as_str(), "health changed: {}", words.join("; "));
+                }
             }
             self.adaptive.changed(now, self.interval.saturating_mul(2));
         }

@@ -13,7 +13,7 @@ use crate::key::SharedSigner;
 use crate::random;
 use crate::register::{Csr, read};
 use crate::state::CertificateStatus;
-use crate::uplink::{Identity, Known, check_issued};
+use crate::uplink::{Anchors, CaPin, Identity, Known, Shown, certificates, check_issued};
 
 impl Agent {
     /// Sees to a usable certificate; the error is a pause that the gateway asked for, if it did.
@@ -53,31 +53,52 @@ impl Agent {
         let path = certificate_path(&self.registration.node_id);
         let answer = self.client.post(&path, body).await.map_err(|e| e.to_string())?;
         let response: CertificateResponse = read(&answer).map_err(|e| e.to_string())?;
-        self.take_certificate(&response, &csr.key_pem, Arc::clone(&self.key))?;
+        let shown = self.client.shown();
+        self.take_certificate(&response, &csr.key_pem, Arc::clone(&self.key), shown.as_deref())?;
         tracing::info!("client certificate renewed");
         Ok(())
     }
 
-    /// `key` is the one that the certificate was asked for with.
+    /// `key` is the one that the certificate was asked for with, `shown` what has vouched for the answer.
     pub(super) fn take_certificate(
         &mut self,
         response: &CertificateResponse,
         key_pem: &Zeroizing<String>,
         key: SharedSigner,
+        shown: Option<&Shown>,
     ) -> Result<(), String> {
         let path = self.state.renewed_identity();
         let identity =
             Identity::from_pem(&path, &response.certificate, key_pem).map_err(|e| e.to_string())?;
+        let before = self.anchors();
+        let mut anchors = match shown {
+            Some(shown) => before.after(&certificates(&response.ca), shown, &self.clock),
+            None => before.clone(),
+        };
         let r = &self.registration;
         let ours = (&r.cluster_id, &r.node_id);
-        check_issued(&identity, &response.ca, r.ca_sha256, ours, self.clock.seconds())
+        // By a CA that was trusted before: who has but the gateway's key to TLS cannot make nodes its own.
+        let vouching = Anchors {
+            known: Arc::clone(&anchors.known),
+            ..before
+        };
+        check_issued(&identity, &vouching.certificates(), ours, self.clock.seconds())
             .map_err(|e| e.to_string())?;
+        let before = r.ca_sha256;
         // The registration first: a certificate of an epoch that is not on record is asked for again.
         match identity.epoch() {
             Some(epoch) if epoch > r.epoch || key.public() != r.public_key => self.adopt(key, epoch)?,
             None if key.public() != r.public_key => return Err("the certificate names no epoch".into()),
             _ => {}
         }
+        // Another process may have registered: what its token pins counts as well.
+        if self.registration.ca_sha256 != before {
+            let pins = self.registration.pins();
+            let others = pins.into_iter().filter(|p| !anchors.pins.contains(p));
+            let others: Vec<CaPin> = others.collect();
+            anchors.pins.extend(others);
+        }
+        self.trust(anchors);
         // Certificate and key in one file: they cannot come apart in a crash.
         let both = Zeroizing::new(format!(
             "{}\n{}",
@@ -113,6 +134,38 @@ impl Agent {
         self.note_certificate();
     }
 
+    /// The CAs that are trusted.
+    pub(super) fn anchors(&self) -> Anchors {
+        Anchors {
+            pins: self.registration.pins(),
+            known: Arc::clone(&self.known),
+        }
+    }
+
+    /// Has these written into the CA file. One outside of the state directory is the operator's, and stays as it is.
+    pub(super) fn keep_trusted(&self, anchors: &Anchors) {
+        if self.config.tls.ca_cert.starts_with(self.state.path()) {
+            self.keeper.ca(&self.config.tls.ca_cert, anchors.pem());
+        }
+    }
+
+    /// Trusts these from here on.
+    fn trust(&mut self, anchors: Anchors) {
+        if anchors.certificates() != self.anchors().certificates() {
+            self.keep_trusted(&anchors);
+        }
+        if anchors.pins != self.registration.pins() {
+            let pins: Vec<String> = anchors.pins.iter().map(ToString::to_string).collect();
+            tracing::info!(
+                ca_sha256 = pins.join(" "),
+                "the gateway has named the CAs that are trusted from here on"
+            );
+            self.registration.trusted = anchors.pins;
+            self.keep_registration();
+        }
+        self.known = anchors.known;
+    }
+
     /// Has the CA file read again, by the thread that may wait for its disk; until then what it held before counts.
     fn look_at_ca(&mut self) {
         self.keeper.look_at_ca(&self.config.tls.ca_cert);
@@ -120,7 +173,8 @@ impl Agent {
     }
 
     /// The CA file as it was read just now.
-    pub(super) fn take_known(&mut self, known: Known) {
+    pub(super) fn take_known(&mut self, known: &Known) {
+        let known = self.anchors().with_file(known);
         if known == self.known {
             return;
         }
@@ -137,7 +191,7 @@ impl Agent {
         tracing::info!("provider_daemon.tls.ca_cert has changed and is in use");
     }
 
-    fn note_certificate(&mut self) {
+    pub(super) fn note_certificate(&mut self) {
         self.status.certificate = self.identity.as_ref().map(|id| CertificateStatus {
             path: id.path().display().to_string(),
             not_after: id.not_after(),

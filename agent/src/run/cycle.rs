@@ -72,6 +72,9 @@ impl Agent {
                 next_ping = later(now, period);
             }
             self.kept();
+            if std::mem::take(&mut self.begins_anew) {
+                next_beat = self.early(next_beat);
+            }
             self.take_reread();
             self.take_round();
             self.look_at_hardware();

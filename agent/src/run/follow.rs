@@ -161,6 +161,7 @@ impl Agent {
             self.keeper.outages(&self.outages);
         }
         self.status.last_accepted_at = Some(now);
+        self.status.last_accepted_sequence = Some(sent.report.sequence);
         self.status.accepted = self.status.accepted.saturating_add(1);
         self.status.last_refusal = None;
         self.status.last_error = None;

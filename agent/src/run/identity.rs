@@ -46,8 +46,8 @@ pub(crate) fn best(config: &Config, state: &StateDir, registration: &Registratio
     })
 }
 
-/// TLS that trusts the CA of the registration token, as long as the registration lasts; `known` is what the CA file held.
-/// Reads nothing.
+/// TLS that trusts the CAs of the registration; `known` is what the CA file held, and what answers have brought. Reads
+/// nothing.
 pub(crate) fn tls(
     known: &Known,
     registration: &Registration,
@@ -55,7 +55,7 @@ pub(crate) fn tls(
     clock: &Clock,
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let trust = Trust {
-        pin: registration.ca_sha256,
+        pins: registration.pins(),
         known: Arc::clone(known),
     };
     client_config(trust, identity, clock)

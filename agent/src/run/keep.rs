@@ -2,21 +2,23 @@
 //! where the directory hangs, the loop does not. Certificate and registration are tried again until they are kept.
 
 use std::mem::take;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
+use super::anew::{Anew, Watch};
+use super::asked::{Asked, Kept, Report};
 use super::identity::Places;
 use crate::command::{Diagnostic, keep};
 use crate::config::SamplingConfig;
-use crate::files::{Durability, FileError, Replace, write};
+use crate::files::{Durability, Replace, write};
 use crate::history::{History, Values};
 use crate::sample::{Category, Collector, Reading};
 use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
-use crate::uplink::{Identity, Known, read_known};
+use crate::uplink::read_known;
 
 /// Its name, as of a collector.
 pub(super) const STATE_DIRECTORY: &str = "state directory";
@@ -27,59 +29,14 @@ const REPORTS: usize = 8;
 /// Between two looks for a person's wish: one wake-up writes more than once.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A sample: UNIX seconds and the moment beside it.
-type Taken = (Category, Values, u64, Instant);
-
-/// What a diagnostic has found.
-#[derive(Debug)]
-struct Report {
-    of: Diagnostic,
-    at: u64,
-    value: serde_json::Value,
-}
-
-/// What is to be written; of each kind the newest.
-#[derive(Default)]
-struct Asked {
-    /// As JSON: the loop hands over no copy of all its words.
-    status: Option<Vec<u8>>,
-    samples: Vec<Taken>,
-    bounds: Option<SamplingConfig>,
-    outages: Option<Outages>,
-    block: Option<Reservation>,
-    /// Certificate and key in one file.
-    certificate: Option<Zeroizing<String>>,
-    registration: Option<Registration>,
-    reports: Vec<Report>,
-    /// Where a certificate is looked for.
-    places: Option<Places>,
-    /// The CA file, to be read again: by default it lies in the state directory.
-    ca: Option<PathBuf>,
-}
-
-/// What came of it.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    pub(super) status: Option<Result<(), FileError>>,
-    pub(super) samples: Option<Result<(), FileError>>,
-    pub(super) block: Option<Result<Reserved, SequenceError>>,
-    pub(super) certificate: Option<Result<(), FileError>>,
-    pub(super) registration: Option<Result<(), FileError>>,
-    pub(super) reports: Option<Result<(), FileError>>,
-    /// The certificate that was looked for.
-    pub(super) found: Option<Identity>,
-    /// What the CA file holds, if it could be read.
-    pub(super) known: Option<Known>,
-    /// What a person has put there.
-    pub(super) wish: Option<ServiceWish>,
-}
-
 #[derive(Default)]
 struct Shared {
     asked: Asked,
     kept: Kept,
     /// A certificate is in use that the disk does not hold yet.
     certificate_waits: bool,
+    /// What the agent goes by: a registration on the disk that takes its place is looked for.
+    present: Option<Arc<Places>>,
     /// What the last status was written out in, for the next one.
     spare: Vec<u8>,
 }
@@ -100,6 +57,7 @@ impl Keeper {
             status: StatusFile::new(state),
             history: History::new(&state.history(), bounds),
             state: state.clone(),
+            watch: Watch::default(),
             looked: None,
         })
     }
@@ -164,6 +122,16 @@ impl Keeper {
         self.lock().asked.places = Some(places);
     }
 
+    /// What the CA file is to hold, PEM, in place of what was asked for before; nothing: it stays as it is.
+    pub(super) fn ca(&self, file: &Path, pem: String) {
+        self.lock().asked.trusted = (!pem.is_empty()).then(|| (file.to_owned(), pem));
+    }
+
+    /// What the agent goes by from here on.
+    pub(super) fn goes_by(&self, places: Places) {
+        self.lock().present = Some(Arc::new(places));
+    }
+
     /// Has the CA file read again.
     pub(super) fn look_at_ca(&self, file: &Path) {
         self.lock().asked.ca = Some(file.to_owned());
@@ -181,18 +149,31 @@ struct Writer {
     state: StateDir,
     status: StatusFile,
     history: History,
-    /// For a wish.
+    watch: Watch,
+    /// For a wish, and for another registration.
     looked: Option<Instant>,
 }
 
 impl Writer {
-    fn wish(&mut self, now: Instant) -> Option<ServiceWish> {
+    /// What another process has left here: a person's wish, another registration.
+    fn left_here(&mut self, now: Instant) -> (Option<ServiceWish>, Option<Anew>) {
         let recent = |at: Instant| now.saturating_duration_since(at) < LOOK;
         if self.looked.is_some_and(recent) {
-            return None;
+            return (None, None);
         }
         self.looked = Some(now);
-        ServiceWish::take(&self.state)
+        let present = self.keeper.lock().present.clone();
+        let anew = present.and_then(|p| self.watch.look(&p));
+        (ServiceWish::take(&self.state), anew)
+    }
+
+    /// Whether another process has registered this node anew: the CA file is of that registration then.
+    fn is_replaced(&self) -> bool {
+        let present = self.keeper.lock().present.clone();
+        let found = Registration::load(&self.state).ok().flatten();
+        present
+            .zip(found)
+            .is_some_and(|(present, found)| found.replaces(&present.registration))
     }
 }
 
@@ -237,8 +218,13 @@ impl Collector for Writer {
         let reports = asked.reports.iter().map(|r| keep(&dir, r.of, r.at, &r.value));
         let reports = reports.map(|done| done.map(drop)).reduce(Result::and);
         let found = asked.places.and_then(Places::find);
+        let trusted = asked.trusted.filter(|_| !self.is_replaced());
+        let trusted = trusted.map(|(file, pem)| {
+            let done = write(&file, pem.as_bytes(), 0o644, Replace::Yes, Durability::Synced);
+            ((file, pem), done)
+        });
         let known = asked.ca.and_then(|file| read_known(&file));
-        let wish = self.wish(now);
+        let (wish, anew) = self.left_here(now);
         let shared = &mut *self.keeper.lock();
         if let Some(json) = json {
             shared.spare = json;
@@ -257,6 +243,12 @@ impl Collector for Writer {
             }
             shared.kept.registration = Some(done);
         }
+        if let Some((trusted, done)) = trusted {
+            if done.is_err() {
+                shared.asked.trusted.get_or_insert(trusted);
+            }
+            shared.kept.ca = Some(done);
+        }
         // A certificate that waits for the disk is newer than what lies there.
         let found = found.filter(|_| !shared.certificate_waits);
         let kept = &mut shared.kept;
@@ -267,8 +259,10 @@ impl Collector for Writer {
         kept.samples = samples.or(kept.samples.take());
         kept.block = block.or(kept.block.take());
         kept.wish = wish.or(kept.wish.take());
+        kept.anew = anew.or(kept.anew.take());
         // The loop waits for these, and for nothing else of what is kept.
-        let waits = kept.wish.is_some() || kept.found.is_some() || kept.known.is_some();
+        let files = kept.found.is_some() || kept.known.is_some();
+        let waits = kept.wish.is_some() || kept.anew.is_some() || files;
         waits.then_some(Reading::Word).into_iter().collect()
     }
 }
@@ -299,6 +293,26 @@ mod tests {
         writer.collect(Instant::now());
         assert!(keeper.take().status.is_none());
         assert_eq!(Status::load(&state).unwrap(), Some(of(3)));
+    }
+
+    #[test]
+    fn of_the_cas_that_are_to_be_kept_the_newest_lie_there_and_none_empties_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let file = dir.path().join("ca.crt");
+        std::fs::write(&file, "registered").unwrap();
+        let keeper = Keeper::default();
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        keeper.ca(&file, "former".to_owned());
+        keeper.ca(&file, String::new());
+        writer.collect(Instant::now());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "registered");
+        keeper.ca(&file, "former".to_owned());
+        keeper.ca(&file, "newest".to_owned());
+        writer.collect(Instant::now());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "newest");
+        assert!(matches!(keeper.take().ca, Some(Ok(()))));
     }
 
     #[test]

@@ -61,12 +61,17 @@ impl Agent {
         if let Some(end) = kept.block {
             self.block_ended(end);
         }
+        if kept.anew.is_some() {
+            self.anew = kept.anew;
+        }
+        self.take_anew();
         if let Some(known) = kept.known {
-            self.take_known(known);
+            self.take_known(&known);
         }
         if let Some(found) = kept.found {
             self.take_found(found);
         }
+        self.say_kept("ca", "the CA file", kept.ca);
         self.say_kept("certificate", "the certificate in use", kept.certificate);
         self.say_kept("registration", "what the gateway has changed", kept.registration);
         self.say_kept("report", "the report of a diagnostic", kept.reports);

@@ -2,7 +2,9 @@
 
 mod adopt;
 mod agent;
+mod anew;
 mod answer;
+mod asked;
 mod beat;
 mod certificate;
 mod cycle;

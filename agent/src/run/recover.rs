@@ -51,7 +51,8 @@ impl Agent {
         let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
             .dialing(self.world.dial.clone());
         let (response, key_pem) = recover(&mut client, &self.registration.node_id, &**key).await?;
-        self.take_certificate(&response, &key_pem, Arc::clone(key))
+        let shown = client.shown();
+        self.take_certificate(&response, &key_pem, Arc::clone(key), shown.as_deref())
             .map_err(RecoverError::Failed)?;
         tracing::info!("client certificate recovered with the agent's key");
         Ok(())

@@ -5,7 +5,6 @@ use std::time::Duration;
 use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
-use super::identity::Places;
 use crate::config::{Config, SamplingConfig};
 use crate::sample::{Category, Sources, max_staleness, minimum};
 
@@ -67,11 +66,8 @@ impl Agent {
         self.task_files.again(&self.config);
         self.keeper.bound(&self.config.sampling);
         // Certificates lie in the state directory too, which may hang: the thread that writes there looks for them.
-        self.keeper.look_for_certificate(Places {
-            config: self.config.clone(),
-            state: self.state.clone(),
-            registration: self.registration.clone(),
-        });
+        self.keeper.look_for_certificate(self.places());
+        self.keeper.goes_by(self.places());
         self.keeper.look_at_ca(&self.config.tls.ca_cert);
         let identity = self.identity.as_ref();
         match super::identity::tls(&self.known, &self.registration, identity, &self.clock) {

@@ -17,6 +17,7 @@
 //! lock                held while `run` runs: two agents must not share a counter
 //! registration.lock   held for the moment in which registration.json is written
 //! rotate.lock         held while `key rotate` runs
+//! tls/ca.crt          the CAs that are trusted, unless provider_daemon.tls.ca_cert names another file
 //! tls/client.pem      renewed certificate and key in one file, 0600
 //! ```
 
@@ -146,7 +147,7 @@ impl StateDir {
         self.0.join("outages.json")
     }
 
-    fn registration(&self) -> PathBuf {
+    pub(crate) fn registration(&self) -> PathBuf {
         self.0.join(REGISTRATION_FILE)
     }
 

@@ -41,8 +41,12 @@ pub struct Registration {
     pub public_key: AgentKey,
     /// The token that it was registered with.
     pub jti: String,
-    /// The gateway's CA, as that token pins it: the only one trusted until the next registration.
+    /// The gateway's CA, as that token pins it: it vouches for the first contact.
     pub ca_sha256: CaPin,
+    /// The CAs that are trusted, as gateways have named them since over connections for which a trusted one had vouched;
+    /// empty: the token's alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trusted: Vec<CaPin>,
     /// The hardware that was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
@@ -70,6 +74,23 @@ impl Registration {
         )
     }
 
+    /// The CAs that are trusted.
+    #[must_use]
+    pub fn pins(&self) -> Vec<CaPin> {
+        if self.trusted.is_empty() {
+            vec![self.ca_sha256]
+        } else {
+            self.trusted.clone()
+        }
+    }
+
+    /// Whether this one has taken the place of `other`: registered anew since, by whatever process.
+    #[must_use]
+    pub fn replaces(&self, other: &Self) -> bool {
+        let again = self.registered_at > other.registered_at && self.jti != other.jti;
+        self.epoch > other.epoch || again
+    }
+
     /// Reads it; none if this node is not registered.
     ///
     /// # Errors
@@ -94,7 +115,7 @@ impl Registration {
     pub fn update(&self, state: &StateDir) -> Result<(), FileError> {
         let _lock = Lock::wait(&state.registration_lock())?;
         match Self::load(state)? {
-            Some(other) if other.epoch > self.epoch => Ok(()),
+            Some(other) if other.replaces(self) => Ok(()),
             _ => self.write(state),
         }
     }

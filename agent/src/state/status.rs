@@ -45,6 +45,9 @@ pub struct Status {
     /// When the last heartbeat was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_accepted_at: Option<u64>,
+    /// Its sequence number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_accepted_sequence: Option<u32>,
     /// Heartbeats accepted since the start.
     pub accepted: u64,
     /// Attempts since the start that failed or were refused.

@@ -151,8 +151,14 @@ impl Saga<'_> {
     }
 
     fn record(&self, outcome: TaskOutcome, failure: Option<Failure>, result: Box<RawValue>) -> Record {
-        let now = self.host.clock.seconds();
-        let started_at = lock(self.journal).story().began_at.unwrap_or(now);
+        let (began_at, issued_at) = {
+            let journal = lock(self.journal);
+            let story = journal.story();
+            (story.began_at, story.task.issued_at.seconds().0)
+        };
+        // A gateway takes no end before the issue, as a clock has it that fell back since.
+        let now = self.host.clock.seconds().max(issued_at);
+        let started_at = began_at.unwrap_or(now);
         Record::Ended {
             outcome,
             code: failure.as_ref().map(|f| f.code.as_str().to_owned()),

@@ -10,6 +10,7 @@ use hyper::{Request, header};
 use rustls::ClientConfig;
 use tokio::time::timeout;
 
+use super::Shown;
 use super::connect::{Connection, Dial, connect};
 use super::error::{UplinkError, broken};
 use super::failback::FailBack;
@@ -84,6 +85,12 @@ impl Client {
             fail_back: Some(FailBack::new(after)),
             ..self
         }
+    }
+
+    /// What the gateway in use has shown when it was connected to; none: there is no connection.
+    #[must_use]
+    pub fn shown(&self) -> Option<Arc<Shown>> {
+        self.connection.as_ref().map(|c| Arc::clone(&c.shown))
     }
 
     /// Whether there is another gateway.
@@ -219,13 +226,17 @@ impl Client {
             };
             let sent = Instant::now();
             let result = timeout(limit, async {
-                if let Err(e) = connection.ready().await {
+                if let Err(e) = connection.sender.ready().await {
                     return Err((e, None));
                 }
-                connection.try_send_request(request).await.map_err(|mut e| {
-                    let unsent = e.take_message();
-                    (e.into_error(), unsent)
-                })
+                connection
+                    .sender
+                    .try_send_request(request)
+                    .await
+                    .map_err(|mut e| {
+                        let unsent = e.take_message();
+                        (e.into_error(), unsent)
+                    })
             })
             .await;
             match result {

@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::UplinkError;
 use super::error::tls;
+use super::{Shown, UplinkError};
 use crate::config::Endpoint;
 
 /// Addresses of one name that are tried.
@@ -92,8 +92,18 @@ impl fmt::Debug for Dial {
     }
 }
 
-/// One HTTP/1.1 connection.
-pub(super) type Connection = SendRequest<Full<Bytes>>;
+/// One HTTP/1.1 connection, and by what it was trusted.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) sender: SendRequest<Full<Bytes>>,
+    pub(super) shown: Arc<Shown>,
+}
+
+impl Connection {
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
 
 /// Connects to `endpoint` within `limit`.
 pub(super) async fn connect(
@@ -113,9 +123,16 @@ pub(super) async fn connect(
             .map_err(|e| fail(e.to_string()))?;
         let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| fail(e.to_string()))?;
         let stream = TlsConnector::from(Arc::clone(config))
-            .connect(name, stream)
+            .connect(name.clone(), stream)
             .await
             .map_err(|e| tls(&shown, &e))?;
+        // Of a session that is taken up again too: then nothing is sent anew.
+        let chain = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .unwrap_or_default()
+            .to_vec();
         let (sender, connection) = Builder::new()
             // Heartbeats and answers are a few kilobytes.
             .max_buf_size(64 << 10)
@@ -126,7 +143,10 @@ pub(super) async fn connect(
             // The request that it breaks tells of it.
             connection.await.ok();
         });
-        Ok(sender)
+        Ok(Connection {
+            sender,
+            shown: Arc::new(Shown::new(name, chain)),
+        })
     };
     // Large; what lies on the stack once counts as memory for years.
     match timeout(limit, Box::pin(work)).await {

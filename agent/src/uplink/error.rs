@@ -96,7 +96,7 @@ impl UplinkError {
                     "the gateway's certificate is not valid at this node's time: synchronise its clock (NTP), then look at the gateway's certificate"
                 }
                 TlsCause::Other => {
-                    "this node trusts the CA that its registration token named, and no other: check that the endpoint's host is a name in the gateway's certificate; if the gateway has a new CA, register again with a new token"
+                    "this node trusts the CAs of its registration, and no other: check that the endpoint's host is a name in the gateway's certificate; if the gateway's CA was changed while this node could not renew, register again with a new token (virtengine-node-agent register): the running agent takes that over by itself"
                 }
             },
             Self::Timeout { .. } | Self::Broken { .. } => {

@@ -26,34 +26,47 @@ pub enum IssuedError {
     /// It names somebody else.
     #[error("the certificate names another node")]
     OtherNode,
-    /// Not signed by the pinned CA, not for clients, or expired.
-    #[error("the certificate does not lead to the pinned CA, or is not valid now: {0}")]
+    /// Not signed by a trusted CA, not for clients, or expired.
+    #[error("the certificate does not lead to a CA that this node trusts, or is not valid now: {0}")]
     Invalid(String),
 }
 
+/// The CAs in the PEM of an answer; what can vouch for nothing is left out.
+#[must_use]
+pub fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes())
+        .filter_map(Result::ok)
+        .filter(|c| RootCertStore::empty().add(c.clone()).is_ok())
+        .collect()
+}
+
+/// The CA among `sent` that a token pins.
+///
+/// # Errors
+/// [`IssuedError::OtherCa`].
+pub fn pinned(sent: &[CertificateDer<'static>], pin: CaPin) -> Result<CertificateDer<'static>, IssuedError> {
+    let found = sent.iter().find(|c| pin.matches(c)).cloned();
+    found.ok_or(IssuedError::OtherCa { pin })
+}
+
 /// Looks at a certificate that was issued for our key ([`Identity::from_pem`] has compared the two): its node, its
-/// chain to the pinned CA in `ca` (PEM), its use, and that it has not expired at `now` (UNIX seconds). One that begins
-/// in the future counts: our clock may be behind.
+/// chain to one of the CAs `trusted`, its use, and that it has not expired at `now` (UNIX seconds). One that begins in
+/// the future counts: our clock may be behind.
 ///
 /// # Errors
 /// See [`IssuedError`].
 pub fn check_issued(
     identity: &Identity,
-    ca: &str,
-    pin: CaPin,
+    trusted: &[CertificateDer<'static>],
     (cluster, node): (&ClusterId, &NodeId),
     now: u64,
 ) -> Result<(), IssuedError> {
     if identity.names().is_none_or(|(c, n)| c != cluster || n != node) {
         return Err(IssuedError::OtherNode);
     }
-    let sent: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(ca.as_bytes())
-        .filter_map(Result::ok)
-        .collect();
-    let ca = pin.find(sent.iter()).ok_or(IssuedError::OtherCa { pin })?;
     let invalid = |e: &dyn std::fmt::Display| IssuedError::Invalid(e.to_string());
     let mut roots = RootCertStore::empty();
-    roots.add(ca).map_err(|e| invalid(&e))?;
+    roots.add_parsable_certificates(trusted.iter().cloned());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .build()
         .map_err(|e| invalid(&e))?;

@@ -1,4 +1,4 @@
-//! Trust in one CA, known by its fingerprint: the registration token carries it, and it holds for the whole registration.
+//! Trust in CAs, known by their fingerprints: the registration token carries the first one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,17 +31,6 @@ impl CaPin {
     #[must_use]
     pub fn matches(&self, certificate: &CertificateDer<'_>) -> bool {
         Self::of(certificate) == *self
-    }
-
-    /// The certificate among `candidates`.
-    #[must_use]
-    pub fn find<'a>(
-        &self,
-        mut candidates: impl Iterator<Item = &'a CertificateDer<'a>>,
-    ) -> Option<CertificateDer<'static>> {
-        candidates
-            .find(|c| self.matches(c))
-            .map(|c| c.clone().into_owned())
     }
 }
 
@@ -78,23 +67,24 @@ impl fmt::Display for CaPin {
     }
 }
 
-/// Accepts a server whose chain holds the CA with this fingerprint, and leads to it by the usual rules (signatures,
-/// names, validity).
+/// Accepts a server whose chain leads to a CA with one of these fingerprints by the usual rules (signatures, names,
+/// validity).
 #[derive(Debug)]
 pub(super) struct PinnedCa {
-    pub(super) pin: CaPin,
+    pub(super) pins: Vec<CaPin>,
     /// CA certificates known from a file: a gateway need not send what we have.
     pub(super) known: Known,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
 impl PinnedCa {
-    fn pinned(&self, sent: &[CertificateDer<'_>]) -> Option<CertificateDer<'static>> {
-        self.pin.find(self.known.iter()).or_else(|| {
-            sent.iter()
-                .find(|c| self.pin.matches(c))
-                .map(|c| c.clone().into_owned())
-        })
+    /// Those of the CAs that are known, or sent along.
+    fn roots(&self, sent: &[CertificateDer<'_>]) -> RootCertStore {
+        let trusted = |c: &CertificateDer<'_>| self.pins.contains(&CaPin::of(c));
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(self.known.iter().filter(|c| trusted(c)).cloned());
+        roots.add_parsable_certificates(sent.iter().filter(|c| trusted(c)).map(|c| c.clone().into_owned()));
+        roots
     }
 }
 
@@ -107,11 +97,10 @@ impl ServerCertVerifier for PinnedCa {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let ca = self
-            .pinned(intermediates)
-            .ok_or(CertificateError::UnknownIssuer)?;
-        let mut roots = RootCertStore::empty();
-        roots.add(ca)?;
+        let roots = self.roots(intermediates);
+        if roots.is_empty() {
+            return Err(CertificateError::UnknownIssuer.into());
+        }
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
                 .build()

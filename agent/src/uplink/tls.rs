@@ -33,22 +33,22 @@ pub fn read_known(file: &Path) -> Option<Known> {
     Some(all.filter_map(Result::ok).collect())
 }
 
-/// What the gateway's certificate must lead to: one CA, sent by the gateway or known from a file.
+/// What the gateway's certificate must lead to: one of these CAs, sent by the gateway or known from a file.
 #[derive(Debug, Clone)]
 pub struct Trust {
-    /// Its fingerprint.
-    pub pin: CaPin,
-    /// Certificates of the CA file, if there is one; of them only the pinned one counts.
+    /// Their fingerprints.
+    pub pins: Vec<CaPin>,
+    /// Certificates of the CA file, if there is one; of them only the pinned ones count.
     pub known: Known,
 }
 
 impl Trust {
-    /// The CA with this fingerprint; `file` may hold it. A file that is missing or holds something else is no trouble:
-    /// the gateway sends its CA.
+    /// The CAs with these fingerprints; `file` may hold them. A file that is missing or holds something else is no
+    /// trouble: the gateway sends its CA.
     #[must_use]
-    pub fn new(pin: CaPin, file: &Path) -> Self {
+    pub fn new(pins: Vec<CaPin>, file: &Path) -> Self {
         Self {
-            pin,
+            pins,
             known: read_known(file).unwrap_or_default(),
         }
     }
@@ -75,10 +75,10 @@ pub fn client_config(
     identity: Option<&Identity>,
     clock: &Clock,
 ) -> Result<Arc<ClientConfig>, TlsError> {
-    let Trust { pin, known } = trust;
+    let Trust { pins, known } = trust;
     let provider = provider();
     let verifier = PinnedCa {
-        pin,
+        pins,
         known,
         provider: Arc::clone(&provider),
     };

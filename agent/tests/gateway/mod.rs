@@ -80,8 +80,12 @@ pub struct Behaviour {
     pub approval: bool,
     /// Answers nothing at all while set.
     pub hang: bool,
-    /// Hands out certificates and the CA of somebody else.
+    /// Hands out certificates of another CA.
     pub issue_by_another: bool,
+    /// Whether it names its own CA, and another.
+    pub names: (bool, bool),
+    /// Is another CA's itself.
+    pub shows_another: bool,
     /// Sends no CA along with its certificate.
     pub keeps_ca: bool,
     /// Of what it has seen, keeps the last heartbeat only.
@@ -110,6 +114,8 @@ impl Default for Behaviour {
             approval: false,
             hang: false,
             issue_by_another: false,
+            names: (true, false),
+            shows_another: false,
             keeps_ca: false,
             forgets: false,
             commands: Vec::new(),

@@ -36,17 +36,22 @@ impl Authority {
         hex::encode(Sha256::digest(self.ca.der()))
     }
 
-    /// TLS of the gateway: sends its CA, asks for a client certificate, does without one.
-    pub fn server(&self, clock: &Clock) -> Arc<rustls::ServerConfig> {
-        self.server_with(&[self.ca.der().clone()], clock)
+    /// TLS of the gateway: sends its CA, asks for a client certificate, of another CA too, does without one.
+    pub fn server(&self, another: &Self, clock: &Clock) -> Arc<rustls::ServerConfig> {
+        self.server_with(&[self.ca.der().clone()], another, clock)
     }
 
     /// The same, without its CA: a client must have it.
-    pub fn bare_server(&self, clock: &Clock) -> Arc<rustls::ServerConfig> {
-        self.server_with(&[], clock)
+    pub fn bare_server(&self, another: &Self, clock: &Clock) -> Arc<rustls::ServerConfig> {
+        self.server_with(&[], another, clock)
     }
 
-    fn server_with(&self, above: &[CertificateDer<'static>], clock: &Clock) -> Arc<rustls::ServerConfig> {
+    fn server_with(
+        &self,
+        above: &[CertificateDer<'static>],
+        another: &Self,
+        clock: &Clock,
+    ) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -56,6 +61,7 @@ impl Authority {
         let provider = virtengine_node_agent::uplink::provider();
         let mut roots = RootCertStore::empty();
         roots.add(self.ca.der().clone()).unwrap();
+        roots.add(another.ca.der().clone()).unwrap();
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .allow_unauthenticated()
             .build()

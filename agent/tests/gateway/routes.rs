@@ -38,7 +38,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{CHAIN, CLUSTER, CONTRACT, NODE, Shared};
+use super::{Authority, CHAIN, CLUSTER, CONTRACT, NODE, Shared};
 use hpc_schema::time::UnixSeconds;
 use virtengine_node_agent::clock::instant;
 use virtengine_node_agent::uplink::Stream;
@@ -73,8 +73,12 @@ impl Connected<IncomingStream<'_, Accepted>> for PeerId {
 
 pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared: Arc<Shared>) {
     let (sender, streams) = mpsc::channel(64);
-    let acceptor = TlsAcceptor::from(shared.authority.server(&shared.clock));
-    let bare = TlsAcceptor::from(shared.authority.bare_server(&shared.clock));
+    let acceptors = |by: &Authority, another: &Authority| {
+        let whole = TlsAcceptor::from(by.server(another, &shared.clock));
+        (whole, TlsAcceptor::from(by.bare_server(another, &shared.clock)))
+    };
+    let ours = acceptors(&shared.authority, &shared.another);
+    let anothers = acceptors(&shared.another, &shared.authority);
     let counted = Arc::clone(&shared);
     let router = Router::new()
         .route("/api/v1/hpc/nodes/register", post(register))
@@ -86,8 +90,12 @@ pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared:
     let accept = async {
         while let Some(stream) = incoming.recv().await {
             counted.seen.lock().unwrap().connections += 1;
-            let keeps_ca = counted.behaviour.lock().unwrap().keeps_ca;
-            let acceptor = if keeps_ca { bare.clone() } else { acceptor.clone() };
+            let (shows_another, keeps_ca) = {
+                let behaviour = counted.behaviour.lock().unwrap();
+                (behaviour.shows_another, behaviour.keeps_ca)
+            };
+            let (whole, bare) = if shows_another { &anothers } else { &ours };
+            let acceptor = if keeps_ca { bare.clone() } else { whole.clone() };
             let sender = sender.clone();
             tokio::spawn(async move {
                 if let Ok(tls) = acceptor.accept(stream).await {
@@ -371,14 +379,14 @@ async fn renew(
 }
 
 fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> CertificateResponse {
-    let (life, by) = {
+    let (life, by, names) = {
         let behaviour = s.behaviour.lock().unwrap();
         let by = if behaviour.issue_by_another {
             &s.another
         } else {
             &s.authority
         };
-        (behaviour.certificate_life, by)
+        (behaviour.certificate_life, by, behaviour.names)
     };
     CertificateResponse {
         certificate: by.issue_for(
@@ -388,7 +396,11 @@ fn certificate(s: &Shared, csr: &str, cluster: &ClusterId, node: &NodeId) -> Cer
             life,
             &s.clock,
         ),
-        ca: by.pem(),
+        ca: [(names.0, &s.authority), (names.1, &s.another)]
+            .iter()
+            .filter(|(named, _)| *named)
+            .map(|(_, ca)| ca.pem())
+            .collect(),
         registration: None,
     }
 }

@@ -1,7 +1,5 @@
-//! Entry points. Each only takes a message apart and hands it on.
+//! What the entry points do. Each only takes a message apart and hands it on.
 
-#[cfg(not(feature = "library"))]
-use cosmwasm_std::entry_point;
 use cosmwasm_std::{Binary, Deps, DepsMut, Env, MessageInfo, Response, to_json_binary};
 use hpc_schema::code::Code;
 use hpc_schema::registry::{ExecuteMsg, InstantiateMsg, MigrateMsg, QueryMsg};
@@ -17,7 +15,6 @@ use crate::{anchor, cluster, config, heartbeat, node, sweep};
 ///
 /// # Errors
 /// Parameters out of range, an admin that is no address.
-#[cfg_attr(not(feature = "library"), entry_point)]
 pub fn instantiate(
     deps: DepsMut<'_>,
     _env: Env,
@@ -31,7 +28,6 @@ pub fn instantiate(
 ///
 /// # Errors
 /// See [`ContractError`].
-#[cfg_attr(not(feature = "library"), entry_point)]
 pub fn execute(
     deps: DepsMut<'_>,
     env: Env,
@@ -144,7 +140,6 @@ pub fn execute(
 ///
 /// # Errors
 /// See [`ContractError`].
-#[cfg_attr(not(feature = "library"), entry_point)]
 pub fn query(deps: Deps<'_>, env: Env, msg: QueryMsg) -> Result<Binary, ContractError> {
     let answer = match msg {
         QueryMsg::Config {} => to_json_binary(&config::query::config(deps, &env)?),
@@ -224,7 +219,6 @@ pub fn query(deps: Deps<'_>, env: Env, msg: QueryMsg) -> Result<Binary, Contract
 ///
 /// # Errors
 /// Storage of another contract, or of a later layout.
-#[cfg_attr(not(feature = "library"), entry_point)]
 pub fn migrate(deps: DepsMut<'_>, env: Env, msg: MigrateMsg) -> Result<Response, ContractError> {
     config::migrate::migrate(deps, &env, &msg)
 }

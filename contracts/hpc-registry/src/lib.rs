@@ -12,6 +12,7 @@ mod cluster;
 mod config;
 pub mod contract;
 mod emit;
+pub mod entry;
 pub mod error;
 mod heartbeat;
 mod keys;

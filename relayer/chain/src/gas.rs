@@ -115,6 +115,12 @@ impl GasPrice {
         }
     }
 
+    /// Whether it is lower than `other`, of the same denomination.
+    #[must_use]
+    pub fn is_below(&self, other: &Self) -> bool {
+        self.denom == other.denom && self.atto < other.atto
+    }
+
     /// Denomination.
     #[must_use]
     pub fn denom(&self) -> &str {

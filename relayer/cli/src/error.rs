@@ -102,6 +102,7 @@ impl Failure {
     /// A file that cannot be read or written.
     pub(crate) fn file(path: &Path, e: &dyn fmt::Display) -> Self {
         Self::new(Exit::Failed, "file_error", format!("{}: {e}", path.display()))
+            .remedy("check the path, and that it may be read or written here")
     }
 
     #[must_use]

@@ -144,7 +144,10 @@ impl From<KeyringError> for Failure {
         let message = e.to_string();
         match e {
             KeyringError::File(e) => e.into(),
-            KeyringError::NotFound { .. } => Self::new(Exit::NotFound, "key_not_found", message),
+            KeyringError::NotFound { name, .. } => Self::new(Exit::NotFound, "key_not_found", message)
+                .remedy(format!(
+                    "create it: virtengine keys add {name}, or list them: virtengine keys list"
+                )),
             KeyringError::Exists(_) => Self::new(Exit::Failed, "key_exists", message),
             KeyringError::Busy(_) => Self::new(Exit::Failed, "keyring_busy", message),
             KeyringError::Name(_) => Self::usage("bad_key_name", message),

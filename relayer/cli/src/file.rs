@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
         .map_err(|e| Failure::file(path, &e))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
         let message = format!("{}: larger than {limit} bytes", path.display());
-        return Err(Failure::new(Exit::Failed, "file_too_large", message));
+        return Err(Failure::new(Exit::Failed, "file_too_large", message).remedy("name the right file"));
     }
     Ok(bytes)
 }

@@ -11,6 +11,8 @@ use crate::output::{Lines, Text};
 /// Largest file: a heartbeat, a transaction, ten thousand validators.
 const MOST: u64 = 16 << 20;
 
+const AS_WRITTEN: &str = "give the file as virtengine-provider heartbeat prove has written it";
+
 /// Runs the command.
 pub(crate) fn run(context: &Context, command: &ProofCommand) -> Result<(), Failure> {
     let ProofCommand::Verify {
@@ -23,7 +25,7 @@ pub(crate) fn run(context: &Context, command: &ProofCommand) -> Result<(), Failu
     let bytes = file::read(file, MOST)?;
     let proof: Proof = serde_json::from_slice(&bytes).map_err(|e| {
         let message = format!("{}: is no heartbeat's proof: {e}", file.display());
-        Failure::new(Exit::Failed, "proof_unreadable", message)
+        Failure::new(Exit::Failed, "proof_unreadable", message).remedy(AS_WRITTEN)
     })?;
     let trust = Trust {
         validators_hash: validators_hash.clone(),
@@ -36,12 +38,25 @@ pub(crate) fn run(context: &Context, command: &ProofCommand) -> Result<(), Failu
 }
 
 fn refused(e: &ProofError) -> Failure {
-    let (exit, code) = match e {
-        ProofError::Format(..) => (Exit::Failed, "proof_unreadable"),
-        ProofError::NotTrusted { .. } => (Exit::Refused, "proof_not_trusted"),
-        ProofError::Agent(_) | ProofError::Part(..) => (Exit::Refused, "proof_invalid"),
+    let (exit, code, remedy) = match e {
+        ProofError::Format(..) => (
+            Exit::Failed,
+            "proof_unreadable",
+            "give a file of virtengine-provider heartbeat prove to a program that checks its version",
+        ),
+        ProofError::NotTrusted { .. } => (
+            Exit::Refused,
+            "proof_not_trusted",
+            "look up again what is expected (--chain-id, --contract, --agent-key, --validators-hash); if it is right, the \
+             proof is of something else: do not rely on it",
+        ),
+        ProofError::Agent(_) | ProofError::Part(..) => (
+            Exit::Refused,
+            "proof_invalid",
+            "do not rely on it; have it made again: virtengine-provider heartbeat prove, and give that file unchanged",
+        ),
     };
-    Failure::new(exit, code, format!("the proof does not hold: {e}"))
+    Failure::new(exit, code, format!("the proof does not hold: {e}")).remedy(remedy)
 }
 
 impl Text for Found {
@@ -72,5 +87,49 @@ impl Text for Found {
             lines.line("not_proven", what);
         }
         lines.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::code::Code;
+    use hpc_schema::refusal::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn whatever_is_wrong_with_a_proof_has_its_code_and_a_remedy() {
+        let not_trusted = ProofError::NotTrusted {
+            what: "chain_id",
+            found: "a".into(),
+            wanted: "b".into(),
+        };
+        let signature = Refusal::field(Code::InvalidField, "auth", "is not the agent's");
+        for (error, code, exit, part) in [
+            (
+                ProofError::Format("x".into(), 9),
+                "proof_unreadable",
+                1,
+                "heartbeat prove",
+            ),
+            (not_trusted, "proof_not_trusted", 4, "--chain-id"),
+            (
+                ProofError::Agent(signature),
+                "proof_invalid",
+                4,
+                "heartbeat prove",
+            ),
+            (
+                ProofError::Part("tx", "is no base64".into()),
+                "proof_invalid",
+                4,
+                "heartbeat prove",
+            ),
+        ] {
+            let failure = refused(&error);
+            assert_eq!((failure.code.as_ref(), failure.exit.number()), (code, exit));
+            let remedy = failure.remedy.unwrap();
+            assert!(remedy.contains(part), "{code}: {remedy}");
+        }
     }
 }

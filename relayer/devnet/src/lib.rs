@@ -44,7 +44,7 @@ pub use state::Numbering;
 
 /// The natively linked contracts of this build, by code id − 1.
 pub fn codes() -> Vec<Arc<dyn NativeContract>> {
-    use hpc_registry::contract::{execute, instantiate, migrate, query};
+    use hpc_registry::entry::{execute, instantiate, migrate, query};
 
     vec![Arc::new(Typed::new(
         "hpc-registry",

@@ -87,16 +87,22 @@ impl Home {
         self.0.join("keys/token.former")
     }
 
+    /// The clusters' task keys.
+    #[must_use]
+    pub fn task_keys(&self) -> PathBuf {
+        self.0.join("keys/tasks")
+    }
+
     /// Seed of the key that signs a cluster's commands and tasks, base64.
     #[must_use]
     pub fn task_key(&self, cluster: &ClusterId) -> PathBuf {
-        self.0.join("keys/tasks").join(format!("{cluster}.key"))
+        self.task_keys().join(format!("{cluster}.key"))
     }
 
     /// Seed of the key that takes its place: drawn, and not yet in use.
     #[must_use]
     pub fn next_task_key(&self, cluster: &ClusterId) -> PathBuf {
-        self.0.join("keys/tasks").join(format!("{cluster}.key.next"))
+        self.task_keys().join(format!("{cluster}.key.next"))
     }
 
     /// The keyring with the chain keys.
@@ -231,7 +237,9 @@ fn locked(lock: fs::File) -> io::Result<Option<fs::File>> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    // That of a bare name is "".
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Reads a secret; refuses one that others may read, and what is too long to be one.
@@ -280,6 +288,17 @@ mod tests {
         replace_private(&path, b"two").unwrap();
         assert_eq!(&**read_secret(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_bare_name_is_a_file_of_the_present_folder() {
+        // No other test uses the name, and none may change the folder of all.
+        let name = PathBuf::from(format!("bare-{}.tmp", std::process::id()));
+        let made = create_private(&name, b"one").and_then(|()| replace_private(&name, b"two"));
+        let read = read_secret(&name);
+        remove(&name).unwrap();
+        made.unwrap();
+        assert_eq!(&**read.unwrap(), "two");
     }
 
     #[test]

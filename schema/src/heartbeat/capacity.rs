@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fields::Fields;
-use super::value::Label;
+use super::value::{Label, or_empty};
 use crate::code::Code;
 use crate::refusal::Refusal;
 
@@ -40,6 +40,7 @@ pub struct Capacity {
     pub gpus_allocated: Option<u32>,
     /// Such as `NVIDIA A100 80GB`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub gpu_type: Option<Label<64>>,
     /// Storage in GiB.
     #[serde(skip_serializing_if = "Option::is_none")]

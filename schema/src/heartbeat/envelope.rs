@@ -1,10 +1,13 @@
 //! The request around the payload: who signed it, and the report that goes on chain.
 
 use schemars::JsonSchema;
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use super::fields::Fields;
+use super::whole;
 use crate::code::Code;
 use crate::command::{Acknowledgement, MAX_ACKNOWLEDGEMENTS};
 use crate::refusal::Refusal;
@@ -21,36 +24,60 @@ pub struct HeartbeatRequest {
     #[schemars(with = "super::Heartbeat")]
     pub heartbeat: Box<RawValue>,
     /// Signatures and report.
+    #[serde(deserialize_with = "whole::object")]
     pub auth: HeartbeatAuth,
     /// What became of commands; at most [`MAX_ACKNOWLEDGEMENTS`], the rest with the next heartbeat.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<Acknowledgement>>")]
     pub acknowledgements: Vec<Acknowledgement>,
 }
 
-/// `auth` of a heartbeat. Base64 is the standard alphabet with padding.
+/// `auth` of a heartbeat. Base64 is the standard alphabet with padding; `null` and the empty text count as absent.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeartbeatAuth {
     /// Base64 Ed25519 signature over [`auth_message`].
+    #[serde(deserialize_with = "some_text")]
     pub signature: String,
     /// Base64 of 16 random bytes.
+    #[serde(deserialize_with = "some_text")]
     pub nonce: String,
     /// Whole seconds of `heartbeat.timestamp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<i64>,
     /// Same as `heartbeat.node_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub node_id: Option<String>,
     /// The registered key, base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub public_key: Option<String>,
     /// Base64 of the 70-byte report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub report: Option<String>,
     /// Base64 Ed25519 signature over tag ‖ report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub report_signature: Option<String>,
     /// Base64 of the second section, while the chain does not hold it yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub section: Option<String>,
 }
 
@@ -59,7 +86,7 @@ impl HeartbeatRequest {
     ///
     /// # Errors
     /// [`Code::BodyTooLarge`] above [`MAX_HEARTBEAT_BYTES`]; [`Code::Malformed`] if it is not JSON of this shape
-    /// or carries too many acknowledgements.
+    /// or carries too many acknowledgements, [`Code::NonceInvalid`] if it has no nonce; the field at fault where it is one.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         if body.len() > MAX_HEARTBEAT_BYTES {
             return Err(Refusal::whole(
@@ -70,14 +97,78 @@ impl HeartbeatRequest {
                 ),
             ));
         }
-        let request: Self =
-            serde_json::from_slice(body).map_err(|e| Refusal::whole(Code::Malformed, e).malformed())?;
+        let read = || whole::object(&mut serde_json::Deserializer::from_slice(body));
+        let request = match read() {
+            Ok(request) => request,
+            Err(error) => Self::in_parts(body, &error).map_err(Refusal::malformed)?,
+        };
         if request.acknowledgements.len() > MAX_ACKNOWLEDGEMENTS {
             let what = format!("has more than {MAX_ACKNOWLEDGEMENTS} entries");
             return Err(Refusal::field(Code::Malformed, "acknowledgements", what).malformed());
         }
         Ok(request)
     }
+
+    /// Reads member by member what does not read in one pass for `error`, to name the member at fault.
+    fn in_parts(body: &[u8], error: &serde_json::Error) -> Result<Self, Refusal> {
+        let unread = || Refusal::whole(Code::Malformed, error);
+        let raw: &RawValue = serde_json::from_slice(body).map_err(|_| unread())?;
+        let f = Fields::open("", Code::Malformed, raw).map_err(|_| unread())?;
+        let heartbeat = f.raw("heartbeat").ok_or_else(|| f.refuse("heartbeat", ABSENT))?;
+        let auth = f
+            .object("auth", Code::Malformed)?
+            .ok_or_else(|| f.refuse("auth", ABSENT))?;
+        let acknowledgements = f
+            .raw("acknowledgements")
+            .map(|raw| serde_json::from_str(raw.get()).map_err(|e| f.refuse("acknowledgements", e)))
+            .transpose()?;
+        Ok(Self {
+            heartbeat: heartbeat.to_owned(),
+            auth: HeartbeatAuth::in_parts(&auth)?,
+            acknowledgements: acknowledgements.unwrap_or_default(),
+        })
+    }
+}
+
+impl whole::Object for HeartbeatRequest {
+    fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        Self::deserialize(de)
+    }
+}
+
+impl whole::Object for HeartbeatAuth {
+    fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        Self::deserialize(de)
+    }
+}
+
+impl HeartbeatAuth {
+    fn in_parts(f: &Fields<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            signature: f
+                .text("signature")?
+                .ok_or_else(|| f.refuse("signature", ABSENT))?,
+            nonce: f
+                .text("nonce")?
+                .ok_or_else(|| Refusal::field(Code::NonceInvalid, f.path("nonce"), ABSENT))?,
+            timestamp: f.optional("timestamp", "an integer")?,
+            node_id: f.text("node_id")?,
+            public_key: f.text("public_key")?,
+            report: f.text("report")?,
+            report_signature: f.text("report_signature")?,
+            section: f.text("section")?,
+        })
+    }
+}
+
+const ABSENT: &str = "is absent";
+
+fn some_text<'de, D: Deserializer<'de>>(de: D) -> Result<String, D::Error> {
+    whole::text(de)?.ok_or_else(|| D::Error::custom(ABSENT))
+}
+
+fn list<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<Acknowledgement>, D::Error> {
+    Option::deserialize(de).map(Option::unwrap_or_default)
 }
 
 /// SHA-256 of the raw bytes of the `heartbeat` value.

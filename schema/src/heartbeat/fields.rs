@@ -66,10 +66,10 @@ impl<'a> Fields<'a> {
         Refusal::field(self.code, self.path(name), what)
     }
 
-    /// The raw value; `null` counts as absent.
+    /// The raw value; `null` counts as absent, and the empty text, as agents in Go write it.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
         let raw = *self.map.get(name)?;
-        (raw.get() != "null").then_some(raw)
+        (!matches!(raw.get(), "null" | "\"\"")).then_some(raw)
     }
 
     /// A value that is absent or a `T`; `expected` says what it should be.
@@ -114,17 +114,15 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// A text that parses as `T`; the empty string counts as absent, as agents in Go write it.
+    /// A text that parses as `T`, or absent.
     pub(crate) fn text<T>(&self, name: &str) -> Result<Option<T>, Refusal>
     where
         T: TryFrom<String>,
         T::Error: fmt::Display,
     {
-        let text: Option<String> = self.optional(name, "a string")?;
-        let Some(text) = text.filter(|text| !text.is_empty()) else {
-            return Ok(None);
-        };
-        T::try_from(text).map(Some).map_err(|e| self.refuse(name, e))
+        self.optional(name, "a string")?
+            .map(|text: String| T::try_from(text).map_err(|e| self.refuse(name, e)))
+            .transpose()
     }
 
     /// A list of at most `max` values; absent is empty.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
-use super::value::{FixedPoint6, Percent, Text};
+use super::value::{FixedPoint6, Percent, Text, or_empty};
 use crate::node::HealthStatus;
 use crate::refusal::Refusal;
 
@@ -36,12 +36,15 @@ pub struct Health {
     pub uptime_seconds: Option<u64>,
     /// Load average over 1 minute.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub load_average_1m: Option<FixedPoint6>,
     /// Load average over 5 minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub load_average_5m: Option<FixedPoint6>,
     /// Load average over 15 minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub load_average_15m: Option<FixedPoint6>,
     /// CPU busy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +81,7 @@ pub struct Health {
     pub last_error_message: Option<Text<256>>,
     /// What Slurm says.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub slurm_state: Option<SlurmState>,
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
-use super::value::Label;
+use super::value::{Label, or_empty};
 use crate::refusal::Refusal;
 
 /// Most job ids that one heartbeat may hold.
@@ -16,7 +16,8 @@ pub type JobId = Label<64>;
 /// Work on this node; absent is unknown.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Jobs {
-    /// What runs on this node: Slurm jobs, leased slices, VMs, containers, user allocations.
+    /// What runs on this node: Slurm jobs, leased slices, VMs, containers, user allocations. Where it is absent, what
+    /// `active_job_ids` names does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_count: Option<u32>,
     /// What is already assigned to this node and waits.
@@ -29,7 +30,7 @@ pub struct Jobs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_24h: Option<u32>,
     /// Ids of what runs, at most 512.
-    #[schemars(length(max = 512), default)]
+    #[schemars(with = "Option<Vec<JobId>>", length(max = 512), default)]
     pub active_job_ids: Vec<JobId>,
 }
 
@@ -78,15 +79,18 @@ pub struct Services {
     pub slurmd_running: Option<bool>,
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub slurmd_version: Option<Label<64>>,
     /// Whether munged runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub munge_running: Option<bool>,
     /// Which container runtime there is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub container_runtime: Option<ContainerRuntime>,
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub container_runtime_version: Option<Label<64>>,
 }
 

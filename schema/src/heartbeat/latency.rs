@@ -17,7 +17,7 @@ pub const MAX_MEASUREMENTS: usize = 64;
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Latency {
     /// One entry for each node measured, at most 64.
-    #[schemars(length(max = 64), default)]
+    #[schemars(with = "Option<Vec<LatencyMeasurement>>", length(max = 64), default)]
     pub measurements: Vec<LatencyMeasurement>,
     /// To the provider daemon, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The heartbeat of specification 000: payload, envelope, and the checks that admit it.
 //!
 //! A payload is read with [`Heartbeat::parse`]: what comes out has passed every rule, and every refusal
-//! names the JSON path of the field at fault. Unknown fields are ignored, `null` counts as absent.
+//! names the JSON path of the field at fault. Unknown fields are ignored, `null` and `""` count as absent.
 
 mod capacity;
 mod compare;
@@ -27,7 +27,7 @@ pub use jobs::{ContainerRuntime, JobId, Jobs, MAX_ACTIVE_JOBS, Services};
 pub use latency::{Latency, LatencyMeasurement, MAX_MEASUREMENTS};
 pub use payload::Heartbeat;
 pub use sign::{SignError, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat, sign_heartbeat};
-pub use summary::{body_of, section_of};
+pub use summary::{body_of, running, section_of};
 pub use value::{FixedPoint6, Label, Percent, Text, ValueError};
 pub use verify::{Admission, Registered, VerifiedHeartbeat, verify_heartbeat};
 pub use window::check_window;

@@ -113,17 +113,16 @@ impl<'a> Opened<'a> {
 }
 
 fn sequence(f: &Fields<'_>) -> Result<NonZeroU32, Refusal> {
-    let refuse = || {
-        Refusal::field(
-            Code::InvalidSequence,
-            "sequence_number",
-            "must be 1 to 4294967295",
-        )
-    };
-    let raw = f.raw("sequence_number").ok_or_else(refuse)?;
+    let refuse = |what: &str| Refusal::field(Code::InvalidSequence, "sequence_number", what);
+    let raw = f.raw("sequence_number").ok_or_else(|| refuse("is required"))?;
     // The specification's type is uint64; what a report can carry is 32 bits.
-    let n: u64 = serde_json::from_str(raw.get()).map_err(|_| refuse())?;
-    u32::try_from(n).ok().and_then(NonZeroU32::new).ok_or_else(refuse)
+    let n: u64 = serde_json::from_str(raw.get()).map_err(|_| {
+        refuse("must be an integer from 1 to 4294967295, without quotes, fraction or exponent")
+    })?;
+    u32::try_from(n)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .ok_or_else(|| refuse("must be 1 to 4294967295"))
 }
 
 impl Heartbeat {

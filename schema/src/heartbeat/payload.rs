@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::Label;
+use super::value::{Label, or_empty};
 use super::{Capacity, Health, Jobs, Latency, Services};
 use crate::code::Code;
 use crate::id::{ClusterId, NodeId};
@@ -25,6 +25,7 @@ pub struct Heartbeat {
     pub timestamp: Rfc3339,
     /// The agent's version (semver).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = or_empty)]
     pub agent_version: Option<Label<32>>,
     /// What the node has and what of it is free.
     pub capacity: Capacity,

@@ -8,23 +8,35 @@ use crate::id::ClusterId;
 use crate::registry::JobIds;
 use crate::report::{Body, Figures, Measurement, Section, hashed_job_id};
 
-/// The report's body; every figure saturates at its width, what is absent is 0.
+/// Whether anything runs on the node: by `jobs.running_count`, or where that is absent by what `jobs.active_job_ids` names.
+/// None if the payload says neither: it is not known (protocol decisions 18 and 23).
+#[must_use]
+pub fn running(heartbeat: &Heartbeat) -> Option<bool> {
+    let jobs = heartbeat.jobs.as_ref()?;
+    let named = (!jobs.active_job_ids.is_empty()).then_some(true);
+    jobs.running_count.map(|n| n > 0).or(named)
+}
+
+/// The report's body; every figure saturates at its width, what is absent is 0. Where it is not known whether anything runs,
+/// it says that something does: else a draining node would be taken for drained.
 #[must_use]
 pub fn body_of(heartbeat: &Heartbeat) -> Body {
     let c = &heartbeat.capacity;
     let latency = heartbeat.latency.as_ref();
+    let average = latency.and_then(|l| l.avg_cluster_latency_us);
+    // What was lost is no part of the mean, and without a mean there is nothing to weigh.
+    let measured = latency.filter(|_| average.is_some()).map_or(0, |l| {
+        l.measurements.iter().filter(|m| m.latency_us.is_some()).count()
+    });
     let figures = Figures {
-        running_count: heartbeat
-            .jobs
-            .as_ref()
-            .and_then(|j| j.running_count)
-            .map_or(0, u64::from),
+        // A body has room for whether, not for how many.
+        running_count: u64::from(running(heartbeat).unwrap_or(true)),
         cores_available: u64::from(c.cpu_cores_available),
         memory_gb_available: u64::from(c.memory_gb_available),
         gpus_available: c.gpus_available.map_or(0, u64::from),
         storage_gb_available: c.storage_gb_available.map_or(0, u64::from),
-        avg_cluster_latency_us: latency.and_then(|l| l.avg_cluster_latency_us).unwrap_or(0),
-        measurement_count: latency.map_or(0, |l| u64::try_from(l.measurements.len()).unwrap_or(u64::MAX)),
+        avg_cluster_latency_us: average.unwrap_or(0),
+        measurement_count: u64::try_from(measured).unwrap_or(u64::MAX),
     };
     Body::saturating(heartbeat.health.status, &figures)
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Why a value does not fit its field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum ValueError {
     #[error("must be an integer from 0 to 100")]
     NotAPercentage,
     /// Not an integer string of at most 15 digits.
-    #[error("must be an integer as a string, in millionths (\"16500000\" is 16.5)")]
+    #[error("must be an integer of at most 15 digits as a string, in millionths (\"16500000\" is 16.5)")]
     NotFixedPoint,
 }
 
@@ -275,6 +276,19 @@ impl JsonSchema for FixedPoint6 {
             "pattern": "^[0-9]{1,15}$",
             "description": "Fixed point with six decimals as an integer string: \"16500000\" is 16.5."
         })
+    }
+}
+
+/// Makes the schema of an optional text say that the empty one counts as absent, as `null` does.
+pub(super) fn or_empty(schema: &mut Schema) {
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.push(json!({"const": ""}));
+    }
+    schema.remove("minLength");
+    if let Some(Value::String(pattern)) = schema.get_mut("pattern")
+        && let Some(all) = pattern.strip_suffix("+$")
+    {
+        *pattern = format!("{all}*$");
     }
 }
 

@@ -85,7 +85,7 @@ pub fn verify_heartbeat(
     let opened = Opened::open(&request.heartbeat)?;
     let auth = DecodedAuth::read(&request.auth)?;
     let head = opened.head();
-    let registered = identify(head, &request.auth, against)?;
+    let registered = identify(head, &request.auth, auth.public_key, against)?;
     check_time(head, &request.auth, against.now)?;
 
     let payload_hash = payload_hash(&request.heartbeat);
@@ -115,14 +115,7 @@ pub fn verify_heartbeat(
             ));
         }
     };
-    let report = Report::decode(&report).map_err(|code| {
-        let refusal = Refusal::field(code, "auth.report", "is not a report of version 1");
-        if code == Code::Malformed {
-            refusal.malformed()
-        } else {
-            refusal
-        }
-    })?;
+    let report = Report::decode(&report).map_err(unreadable)?;
     if !verifier.verify(
         &report.message(registered.tag),
         &report_signature,
@@ -156,6 +149,7 @@ pub fn verify_heartbeat(
 struct DecodedAuth {
     signature: [u8; 64],
     nonce: [u8; 16],
+    public_key: Option<[u8; 32]>,
     report: Option<[u8; REPORT_LEN]>,
     report_signature: Option<[u8; 64]>,
     section: Option<Vec<u8>>,
@@ -168,6 +162,11 @@ impl DecodedAuth {
             nonce: base64_exact(&auth.nonce).ok_or_else(|| {
                 Refusal::field(Code::NonceInvalid, "auth.nonce", "must be base64 of 16 bytes").malformed()
             })?,
+            public_key: auth
+                .public_key
+                .as_deref()
+                .map(|k| exact("auth.public_key", k))
+                .transpose()?,
             report: auth
                 .report
                 .as_deref()
@@ -194,6 +193,16 @@ fn exact<const N: usize>(field: &str, text: &str) -> Result<[u8; N], Refusal> {
     })
 }
 
+/// A report that has its length, and yet says nothing.
+fn unreadable(code: Code) -> Refusal {
+    let what = if code == Code::InvalidHealth {
+        "has a status that is none of 1 to 5 (bits 0 to 2 of byte 8)"
+    } else {
+        "has bits set that must be 0 (bits 4 to 7 of byte 8)"
+    };
+    Refusal::field(code, "auth.report", what).malformed()
+}
+
 fn section_bytes(text: &str) -> Result<Vec<u8>, Refusal> {
     let refuse = || {
         Refusal::field(
@@ -213,6 +222,7 @@ fn section_bytes(text: &str) -> Result<Vec<u8>, Refusal> {
 fn identify<'a>(
     head: Head<'_>,
     auth: &HeartbeatAuth,
+    public_key: Option<[u8; 32]>,
     against: &Admission<'a>,
 ) -> Result<Registered<'a>, Refusal> {
     let certified = against.certificate_node_id;
@@ -249,11 +259,7 @@ fn identify<'a>(
             format_args!("{certified} is not on record"),
         )
     })?;
-    if auth
-        .public_key
-        .as_deref()
-        .is_some_and(|key| key.parse().ok() != Some(*registered.key))
-    {
+    if public_key.is_some_and(|key| key != *registered.key.as_bytes()) {
         return Err(Refusal::field(
             Code::KeyMismatch,
             "auth.public_key",

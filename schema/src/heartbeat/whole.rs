@@ -29,7 +29,7 @@ pub(super) fn read(raw: &RawValue) -> Option<Heartbeat> {
 }
 
 /// What a JSON object says. A list is none, though serde would take one for a struct.
-trait Object: Sized {
+pub(super) trait Object: Sized {
     fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error>;
 }
 
@@ -196,7 +196,7 @@ struct WholeServices {
     container_runtime_version: Option<Label<64>>,
 }
 
-fn object<'de, T: Object, D: Deserializer<'de>>(de: D) -> Result<T, D::Error> {
+pub(super) fn object<'de, T: Object, D: Deserializer<'de>>(de: D) -> Result<T, D::Error> {
     struct Map<T>(PhantomData<T>);
     impl<'de, T: Object> Visitor<'de> for Map<T> {
         type Value = T;
@@ -248,7 +248,7 @@ fn some_amount<'de, D: Deserializer<'de>>(de: D) -> Result<Option<u64>, D::Error
 }
 
 /// A text, of which the empty one counts as absent.
-fn text<'de, T, D>(de: D) -> Result<Option<T>, D::Error>
+pub(super) fn text<'de, T, D>(de: D) -> Result<Option<T>, D::Error>
 where
     T: TryFrom<String, Error: fmt::Display>,
     D: Deserializer<'de>,

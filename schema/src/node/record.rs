@@ -32,7 +32,7 @@ pub struct HotRecord {
     pub status: Option<HealthStatus>,
     /// Whether a provider's drain is in force.
     pub drain: bool,
-    /// Whether jobs run, as last reported.
+    /// Whether jobs run or may run (nothing is known of them), as last reported.
     pub has_jobs: bool,
     /// Available cores.
     pub cores: u16,

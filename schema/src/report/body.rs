@@ -29,7 +29,7 @@ pub struct Figures {
     pub storage_gb_available: u64,
     /// Mean latency to the probed peers, µs.
     pub avg_cluster_latency_us: u64,
-    /// Measurements behind that mean.
+    /// Measurements behind that mean: those with a round trip.
     pub measurement_count: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Figures {
 pub struct Body {
     /// `health.status`.
     pub status: HealthStatus,
-    /// `jobs.running_count` > 0.
+    /// Whether anything runs on the node, or may.
     pub has_jobs: bool,
     /// `capacity.cpu_cores_available`, 16 bits.
     pub cores_available: u16,
@@ -50,7 +50,7 @@ pub struct Body {
     pub storage_gb_available: u32,
     /// `latency.avg_cluster_latency_us`, µs, 24 bits.
     pub avg_cluster_latency_us: u32,
-    /// Number of `latency.measurements`, 8 bits.
+    /// Number of `latency.measurements` behind that mean, 8 bits.
     pub measurement_count: u8,
 }
 

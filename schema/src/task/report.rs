@@ -134,13 +134,14 @@ pub fn verify_result(
     if result.outcome == TaskOutcome::Completed && result.code.is_some() {
         return malformed("code", "must be absent when the task was completed");
     }
+    let Some(signature) = base64_exact::<64>(&result.signature) else {
+        return malformed("signature", "must be base64 of 64 bytes");
+    };
     if TaskHash::from_hex(&result.task_hash) != Some(hash) {
         let what = "is not the hash of the task that the path names";
         return Err(Refusal::field(Code::TaskMismatch, "task_hash", what));
     }
-    let good = base64_exact::<64>(&result.signature)
-        .is_some_and(|s| verifier.verify(&result_message(hash, result), &s, agent_key.as_bytes()));
-    if good {
+    if verifier.verify(&result_message(hash, result), &signature, agent_key.as_bytes()) {
         return Ok(());
     }
     Err(Refusal::field(

@@ -8,6 +8,7 @@ use super::*;
 use crate::code::Code;
 use crate::id::{ClusterId, NodeId};
 use crate::key::{AgentKey, ZebraVerifier};
+use crate::refusal::RefusalKind;
 use crate::time::{Rfc3339, UnixSeconds};
 
 const NOW: u64 = 1_769_781_900;
@@ -213,9 +214,54 @@ fn a_result_is_of_its_task_and_by_its_node() {
     let odd = TaskResult {
         code: Some("no_such".into()),
         outcome: TaskOutcome::Failed,
-        ..result
+        ..result.clone()
     };
     assert_eq!(check(&odd, hash), Err(Code::Malformed));
+    for signature in ["", "*", "AAAA", result.signature.trim_end_matches('=')] {
+        let odd = TaskResult {
+            signature: signature.to_owned(),
+            ..result.clone()
+        };
+        let refusal = verify_result(&odd, hash, &key, &ZebraVerifier).unwrap_err();
+        assert_eq!(refusal.field.as_deref(), Some("signature"));
+        assert_eq!(
+            (refusal.code, refusal.kind),
+            (Code::Malformed, RefusalKind::Malformed)
+        );
+    }
+}
+
+#[test]
+fn a_completed_task_s_result_is_by_its_type_s_schema_and_may_say_more() {
+    let check = |kind: TaskType, text: &str| {
+        check_output(kind, &RawValue::from_string(text.to_owned()).unwrap())
+            .map_err(|r| (r.code, r.field, r.kind))
+    };
+    let refused = Err((
+        Code::InvalidField,
+        Some("result".to_owned()),
+        RefusalKind::Malformed,
+    ));
+    for kind in TaskType::ALL.iter().copied() {
+        assert_eq!(check(kind, r#"{"x":"not the schema"}"#), refused, "{kind}");
+    }
+    let probed = HealthProbed {
+        status: CheckStatus::Pass,
+        checks: Vec::new(),
+        kernel_version: None,
+        memory_available_mib: None,
+        kvm_present: true,
+        vfio_loaded: false,
+        gpus: Vec::new(),
+        fabric_links: Vec::new(),
+    };
+    let text = serde_json::to_string(&probed).unwrap();
+    assert_eq!(check(TaskType::DiagHealthProbe, &text), Ok(()));
+    let more = text.replacen('{', r#"{"of_tomorrow":[],"#, 1);
+    assert_eq!(check(TaskType::DiagHealthProbe, &more), Ok(()));
+    assert_eq!(check(TaskType::VmLaunch, &text), refused);
+    let wrong = text.replace("true", "1");
+    assert_eq!(check(TaskType::DiagHealthProbe, &wrong), refused);
 }
 
 #[test]

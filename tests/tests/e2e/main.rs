@@ -1,6 +1,7 @@
 //! The end-to-end suite: real processes, on the chain that `HPC_TEST_CHAIN` names.
 
 mod attestation;
+mod change_of_ca;
 mod closing;
 mod crash;
 mod drain;

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_zebra::{SigningKey, VerificationKey};
 use hpc_schema::key::AgentKey;
-use hpc_schema::task::{Delivered, NodeMode, Task, TaskOutcome, TaskResult, task_message};
+use hpc_schema::task::{Delivered, NodeMode, Task, TaskOutcome, TaskResult, check_output, task_message};
 use hpc_schema::time::Rfc3339;
 use hpc_tests::deadline::Deadline;
 use serde_json::value::RawValue;
@@ -212,6 +212,7 @@ impl Node {
             "{result:?} {:?}",
             result.detail
         );
+        check_output(kind.parse().unwrap(), &result.result).unwrap();
         serde_json::from_str(result.result.get()).unwrap()
     }
 

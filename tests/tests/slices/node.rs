@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_zebra::{SigningKey, VerificationKey};
 use hpc_schema::key::AgentKey;
-use hpc_schema::task::{Delivered, Task, TaskResult, task_message};
+use hpc_schema::task::{Delivered, Task, TaskOutcome, TaskResult, check_output, task_message};
 use hpc_schema::time::Rfc3339;
 use hpc_tests::deadline::Deadline;
 use serde_json::Value;
@@ -113,6 +113,9 @@ impl Node {
                 self.said.recv_timeout(left).expect("no result in time")
                 && task_id == task.task_id
             {
+                if result.outcome == TaskOutcome::Completed {
+                    check_output(task.task_type.parse().unwrap(), &result.result).unwrap();
+                }
                 return *result;
             }
         }

@@ -4,7 +4,7 @@ use hpc_schema::time::UnixSeconds;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::output::say;
+use crate::cli::output::{counted, say};
 use crate::config::{Config, SamplingConfig};
 use crate::history::{History, Sample, fields};
 use crate::sample::Category;
@@ -53,7 +53,7 @@ pub(super) fn text_samples((category, samples): &Samples) {
     if samples.is_empty() {
         return;
     }
-    say!("\n{category:?}: {} samples", samples.len());
+    say!("\n{category:?}: {}", counted(samples.len(), "sample"));
     say!("{:<22}{}", "at", fields(*category).join("  "));
     for s in samples {
         let row: Vec<String> = fields(*category)

@@ -1,7 +1,7 @@
 mod history;
 mod text;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::json;
 use history::{json_samples, oldest, samples, text_samples};
 use text::{text, text_outages};
 
-use super::output::{print, say};
+use super::output::{is_lost, print, say};
 use super::{ConfigArguments, Failure, Format};
 use crate::clock::unix_seconds;
 use crate::config::{Config, DEFAULT_STATE_DIR};
@@ -60,7 +60,7 @@ struct Seen {
 impl StatusCommand {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         // Without a readable file the default place is as good a guess as any.
-        let config = match (&self.state_dir, self.config.config.exists()) {
+        let config = match (&self.state_dir, self.config.is_there()?) {
             (None, true) => Some(self.config.load()?),
             _ => None,
         };
@@ -146,11 +146,11 @@ fn watch(state: &StateDir, config: Option<&Config>) -> Result<ExitCode, Failure>
     let mut about = checks(config);
     for turn in 1u32.. {
         let seen = look(state, &about)?;
-        // Nobody reads any more.
-        if writeln!(std::io::stdout(), "{before}{}", UnixSeconds(seen.now)).is_err() {
+        say!("{before}{}", UnixSeconds(seen.now));
+        show(&seen);
+        if is_lost() {
             break;
         }
-        show(&seen);
         std::thread::sleep(PERIOD);
         // Programs of the batch system are asked for some of it.
         if turn % RARELY == 0 {

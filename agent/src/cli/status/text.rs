@@ -2,7 +2,7 @@
 
 use hpc_schema::time::UnixSeconds;
 
-use crate::cli::output::say;
+use crate::cli::output::{counted, say};
 use crate::state::{Outages, Status};
 use crate::status::Verdict;
 
@@ -26,10 +26,12 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
         );
     }
     if let Some(t) = s.last_accepted_at {
+        let number = s
+            .last_accepted_sequence
+            .map_or(String::new(), |n| format!(", sequence {n}"));
         say!(
-            "last heartbeat:  accepted {}, sequence {}, every {} s",
+            "last heartbeat:  accepted {}{number}, every {} s",
             ago(t),
-            s.sequence,
             s.interval_seconds
         );
     }
@@ -44,9 +46,9 @@ pub(super) fn text(status: Option<&Status>, verdict: &Verdict, now: u64) {
     }
     if let Some(e) = &s.errors_24h {
         say!(
-            "errors, 24 h:    {}, and {} warnings, counted since {}",
+            "errors, 24 h:    {}, and {}, counted since {}",
             e.errors,
-            e.warnings,
+            counted(e.warnings, "warning"),
             UnixSeconds(e.since)
         );
     }
@@ -128,10 +130,10 @@ pub(super) fn text_outages(outages: &Outages, now: u64) {
         let lasted = end.saturating_sub(o.from);
         let state = if o.until.is_some() { "" } else { ", goes on" };
         say!(
-            "not delivered:   from {} for {lasted} s: {} ({} attempts{state})",
+            "not delivered:   from {} for {lasted} s: {} ({}{state})",
             UnixSeconds(o.from),
             o.code,
-            o.attempts
+            counted(o.attempts, "attempt")
         );
     }
 }

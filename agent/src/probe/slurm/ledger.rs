@@ -22,6 +22,8 @@ pub struct Ledger {
     counted: BTreeMap<u64, u64>,
     /// Jobs that ran at the last look.
     active: Vec<u64>,
+    /// Whether the controller has shown what runs here, and nothing ran since that it did not show.
+    told: bool,
 }
 
 /// Counts of 24 hours.
@@ -71,10 +73,15 @@ impl Ledger {
         *self != before
     }
 
-    /// Jobs that ran at the last look, rising.
+    /// Jobs that ran at the last look, rising; none if what ran is not known.
     #[must_use]
-    pub fn active(&self) -> &[u64] {
-        &self.active
+    pub fn active(&self) -> Option<&[u64]> {
+        (self.told || !self.active.is_empty()).then_some(self.active.as_slice())
+    }
+
+    /// Whether jobs that the controller does not list are known not to run; true if the memory changed.
+    pub fn tell(&mut self, told: bool) -> bool {
+        std::mem::replace(&mut self.told, told) != told
     }
 
     /// The last 24 hours.

@@ -183,23 +183,29 @@ impl JobsProbe {
     }
 
     fn follow(&mut self, queue: Queue, unix: u64) -> SlurmJobs {
-        let ledger = self.ledger(unix);
-        let changed = ledger.update(&queue, unix);
-        let (ended, since) = (ledger.ended(unix), ledger.since);
-        if changed && let Some(Err(e)) = self.ledger.as_ref().map(|l| self.kept.save(l)) {
-            tracing::warn!("transitions of jobs are not kept over a restart: {e}");
-        }
         let shows = !queue.active.is_empty() || !queue.ended.is_empty() || queue.pending > 0;
-        let active = if queue.active.is_empty() {
+        let unlisted = if queue.active.is_empty() {
             running_here(&mut self.steps, &self.client.roots.proc)
         } else {
-            queue.active
+            Vec::new()
         };
-        self.hidden = !shows && (self.hidden || !active.is_empty());
+        self.hidden = !shows && (self.hidden || !unlisted.is_empty());
+        let told = !self.hidden && unlisted.is_empty();
+        let ledger = self.ledger(unix);
+        let updated = ledger.update(&queue, unix);
+        let changed = ledger.tell(told) || updated;
+        let (ended, since) = (ledger.ended(unix), ledger.since);
+        if changed {
+            self.keep();
+        }
         SlurmJobs {
             ended: (!self.hidden).then_some(ended),
             since,
-            active,
+            active: if unlisted.is_empty() {
+                queue.active
+            } else {
+                unlisted
+            },
             pending: (!self.hidden).then_some(queue.pending),
         }
     }
@@ -216,12 +222,24 @@ impl JobsProbe {
         if active.is_empty() {
             return None;
         }
+        // What the controller has shown before holds no more.
+        let changed = ledger.tell(false);
+        let (ended, since) = (ledger.ended(unix), ledger.since);
+        if changed {
+            self.keep();
+        }
         Some(SlurmJobs {
             active,
             pending: None,
-            ended: Some(ledger.ended(unix)),
-            since: ledger.since,
+            ended: Some(ended),
+            since,
         })
+    }
+
+    fn keep(&self) {
+        if let Some(Err(e)) = self.ledger.as_ref().map(|l| self.kept.save(l)) {
+            tracing::warn!("transitions of jobs are not kept over a restart: {e}");
+        }
     }
 
     fn ledger(&mut self, unix: u64) -> &mut Ledger {
@@ -248,13 +266,12 @@ pub fn ledger_path(state_dir: &Path) -> PathBuf {
     state_dir.join(LEDGER)
 }
 
-/// What ran here when an agent last looked; none if nothing did.
+/// What ran here when an agent last looked, which may be nothing; none if the controller has not shown it.
 #[must_use]
 pub fn remembered(state_dir: &Path, unix: u64) -> Option<SlurmJobs> {
     let ledger: Ledger = Kept::read_only(ledger_path(state_dir)).load()?;
-    let active = ledger.active().to_vec();
-    (!active.is_empty()).then(|| SlurmJobs {
-        active,
+    Some(SlurmJobs {
+        active: ledger.active()?.to_vec(),
         pending: None,
         ended: Some(ledger.ended(unix)),
         since: ledger.since,

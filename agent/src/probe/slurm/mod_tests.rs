@@ -227,6 +227,38 @@ fn without_the_controller_running_jobs_are_known_from_their_processes() {
     assert!(jobs.ended.is_some());
 }
 
+#[test]
+fn a_restart_remembers_that_nothing_ran_only_if_the_controller_has_shown_it() {
+    let site = Site::configured();
+    let now = Instant::now();
+    let active = || remembered(site.dir.path(), UNIX).map(|jobs| jobs.active);
+    assert_eq!(active(), None);
+    site.does("squeue", "exit 1");
+    assert_eq!(site.jobs().read(now, UNIX), Answer::Silent);
+    assert!(site.path("jobs.json").exists());
+    assert_eq!(active(), None);
+    site.does("squeue", "echo '9|RUNNING|NONE|vm||(null)'");
+    assert_eq!(said(site.jobs().read(now, UNIX)).active, [9]);
+    assert_eq!(active(), Some(vec![9]));
+    site.does("squeue", "exit 0");
+    assert!(said(site.jobs().read(now, UNIX)).active.is_empty());
+    assert_eq!(active(), Some(Vec::new()));
+    // The controller is silent: nothing has changed until a job's process shows that something runs.
+    site.does("squeue", "exit 1");
+    assert_eq!(site.jobs().read(now, UNIX), Answer::Silent);
+    assert_eq!(active(), Some(Vec::new()));
+    site.runs(50, "slurmstepd", "slurmstepd: [4711.batch]");
+    assert_eq!(said(site.jobs().read(now, UNIX)).active, [4711]);
+    assert_eq!(active(), None);
+    // Nor does an empty list of a controller that hides jobs say that nothing runs.
+    site.does("squeue", "exit 0");
+    assert_eq!(said(site.jobs().read(now, UNIX)).active, [4711]);
+    assert_eq!(active(), None);
+    site.ends(50);
+    assert!(said(site.jobs().read(now, UNIX)).active.is_empty());
+    assert_eq!(active(), Some(Vec::new()));
+}
+
 /// Configless: the controller gives slurmd its configuration, and no file of it lies on the node.
 #[test]
 fn a_node_without_a_configuration_belongs_to_slurm_while_its_daemon_is_down() {

@@ -10,6 +10,8 @@ use crate::uplink::{Answer, Backoff, Client, UplinkError};
 /// The way to the gateway: one connection, made with the newest certificate when it is needed.
 pub(super) struct Way {
     client: Option<Client>,
+    /// The client's trust and certificate may be of a former registration or CA.
+    outdated: bool,
     config: Config,
     identities: Arc<Mutex<Identities>>,
 }
@@ -18,6 +20,7 @@ impl Way {
     pub(super) fn new(config: &Config, identities: Arc<Mutex<Identities>>) -> Self {
         Self {
             client: None,
+            outdated: false,
             config: config.clone(),
             identities,
         }
@@ -41,21 +44,29 @@ impl Way {
 
     async fn client(&mut self) -> Result<&mut Client, UplinkError> {
         let client = match self.client.take() {
-            Some(client) => client,
-            None => {
+            Some(client) if !self.outdated => client,
+            former => {
                 let tls = self.identities.lock().await.tls();
                 let tls = tls.map_err(|e| UplinkError::Connect {
                     endpoint: String::new(),
                     message: e.to_string(),
                 })?;
-                Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
+                self.outdated = false;
+                match former {
+                    // The gateway in use stays: another may have failed.
+                    Some(mut client) => {
+                        client.set_tls(tls);
+                        client
+                    }
+                    None => Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout),
+                }
             }
         };
         Ok(self.client.insert(client))
     }
 
     /// A gateway that fails is followed by the next; one that refuses the certificate, by a newer one: the heartbeat sees
-    /// to it.
+    /// to it. Where TLS fails otherwise the gateway's CA may have changed: trust is read anew, too.
     fn judge(&mut self, answer: Result<Answer, UplinkError>) -> Result<Answer, UplinkError> {
         let refused = match &answer {
             Ok(answer) => matches!(answer.status, 401 | 403),
@@ -63,7 +74,8 @@ impl Way {
         };
         if refused {
             self.client = None;
-        } else if let (Err(_), Some(client)) = (&answer, &mut self.client) {
+        } else if let (Err(e), Some(client)) = (&answer, &mut self.client) {
+            self.outdated |= matches!(e, UplinkError::Tls { .. });
             client.fail_over();
         }
         answer

@@ -13,7 +13,7 @@ use hpc_schema::id::TaskId;
 use hpc_schema::key::{AgentKey, ZebraVerifier};
 use hpc_schema::task::{
     Cancellation, Delivered, HostPath, KeyRotation, NodeMode, Task, TaskOutcome, TaskResult, TaskType,
-    cancel_message, rotation_message, task_message, verify_result,
+    cancel_message, check_output, rotation_message, task_message, verify_result,
 };
 use hpc_schema::time::Rfc3339;
 use serde_json::Value;
@@ -198,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The next result of this task; its signature is good.
+    /// The next result of this task; its signature is good, and its form what a gateway takes.
     pub(super) fn result(&self, task: &Task) -> TaskResult {
         let result = self.wait_for(&format!("a result of {}", task.task_id), |said| match said {
             Output::Result { task_id, result } if task_id == task.task_id => Some(*result),
@@ -206,6 +206,11 @@ impl Node {
         });
         let hash = hash_of(task, &self.site.authority).unwrap();
         verify_result(&result, hash, &self.site.agent_key(), &ZebraVerifier).unwrap();
+        assert!(result.finished_at.seconds() >= task.issued_at.seconds() || result.code.is_some());
+        // Machines are files here, and their results others.
+        if result.outcome == TaskOutcome::Completed && !task.task_type.starts_with("vm.") {
+            check_output(task.task_type.parse().unwrap(), &result.result).unwrap();
+        }
         result
     }
 

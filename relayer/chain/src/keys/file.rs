@@ -21,7 +21,10 @@ pub enum FileError {
         want: u32,
     },
     /// It belongs to somebody else.
-    #[error("{path}: belongs to user id {owner}, not to the present user {user}; change its owner")]
+    #[error(
+        "{path}: belongs to user id {owner}, not to the present user {user}; {}",
+        owner_remedy(path, *owner, *user)
+    )]
     Owner {
         /// Which.
         path: PathBuf,
@@ -60,6 +63,14 @@ pub enum FileError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// Another user's file is that user's to work with; only what root has left among a user's own changes hands.
+fn owner_remedy(path: &Path, owner: u32, user: u32) -> String {
+    match owner {
+        0 => format!("run, as root: chown {user} {}", path.display()),
+        _ => format!("run this as that user: sudo -u '#{owner}' …"),
+    }
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FileError {

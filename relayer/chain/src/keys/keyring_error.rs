@@ -13,9 +13,7 @@ pub enum KeyringError {
     #[error(transparent)]
     File(#[from] FileError),
     /// No such key.
-    #[error(
-        "no key {name:?} in {dir}; create it: virtengine keys add {name}, or list them: virtengine keys list"
-    )]
+    #[error("no key {name:?} in {dir}")]
     NotFound {
         /// Name asked for.
         name: String,

@@ -80,11 +80,12 @@ impl Printer {
     pub(crate) fn raw(self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
-                Exit::Failed,
-                "file_error",
-                format!("standard output: {e}"),
-            )),
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                Err(
+                    Failure::new(Exit::Failed, "file_error", format!("standard output: {e}"))
+                        .remedy("the answer is not complete: write it elsewhere"),
+                )
+            }
             _ => Ok(()),
         }
     }

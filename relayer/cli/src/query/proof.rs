@@ -79,12 +79,17 @@ pub(super) async fn run(printer: Printer, registry: &RegistryClient, path: &Path
     let proof: TaskProof = serde_json::from_slice(&bytes).map_err(|e| {
         let message = format!("{}: is no task's proof: {e}", path.display());
         Failure::new(Exit::Failed, "proof_unreadable", message)
+            .remedy("give the file as virtengine-provider task prove has written it")
     })?;
     let refused = |what: String| {
         Failure::new(
             Exit::Refused,
             "proof_invalid",
             format!("the proof does not hold: {what}"),
+        )
+        .remedy(
+            "check chain and contract that are asked; if they are right, do not rely on the proof, and have it made again: \
+             virtengine-provider task prove",
         )
     };
     let found = proof.verify(&ZebraVerifier).map_err(|e| refused(e.to_string()))?;

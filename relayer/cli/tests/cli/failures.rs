@@ -41,6 +41,22 @@ fn wrong_usage_is_2_also_in_json() {
 }
 
 #[test]
+fn a_proof_that_cannot_be_read_is_1_with_a_remedy() {
+    let program = Program::new();
+    let junk = program.path("junk.json");
+    std::fs::write(&junk, "{}").unwrap();
+    for (path, word, part) in [
+        (program.path("none.json"), "file_error", "check the path"),
+        (junk, "proof_unreadable", "heartbeat prove"),
+    ] {
+        let error = program.error(1, &["proof", "verify", path.to_str().unwrap()]);
+        assert_eq!(code(&error), word);
+        let remedy = error["remedy"].as_str().unwrap();
+        assert!(remedy.contains(part), "{remedy}");
+    }
+}
+
+#[test]
 fn a_node_that_is_not_there_is_5() {
     let program = Program::new();
     let query = ["query", "hpc", "params", "--contract", "wasm1x", "--node"];

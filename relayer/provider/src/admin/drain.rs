@@ -19,7 +19,7 @@ use super::error::AdminError;
 use super::pay::{otherwise, pay};
 use super::{Admin, node};
 use crate::audit::Actor;
-use crate::daemon::{client, load_key, prefix_of};
+use crate::daemon::{client, named_key, not_found, prefix_of};
 use crate::settle::fit;
 
 /// How long the key's turn is waited for, and after that the transaction.
@@ -103,7 +103,7 @@ impl Admin {
         let prefix = prefix_of(&config.chain.contract).map_err(|e| chain(&e))?;
         let key = match &self.operator {
             Some(opened) => Arc::clone(opened),
-            None => load_key(&self.home, &config.keys.operator).map_err(|e| chain(&e))?,
+            None => named_key(&self.home, "keys.operator", &config.keys.operator).map_err(|e| chain(&e))?,
         };
         let address = key.address(&prefix).map_err(|e| chain(&e))?;
         let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
@@ -166,7 +166,10 @@ impl Admin {
         let prefix = prefix_of(&self.config.chain.contract).map_err(|e| fail(&e))?;
         let keyring = hpc_chain::keys::Keyring::open(&self.home.keyring(), hpc_chain::keys::Backend::Test)
             .map_err(|e| fail(&e))?;
-        let info = keyring.info(&self.config.keys.operator).map_err(|e| fail(&e))?;
+        let name = &self.config.keys.operator;
+        let info = keyring
+            .info(name)
+            .map_err(|e| fail(&not_found("keys.operator", name, e)))?;
         info.address(&prefix).map_err(|e| fail(&e))
     }
 }

@@ -3,6 +3,7 @@
 
 mod act;
 mod certificate;
+mod cluster;
 pub mod credential;
 mod drain;
 mod error;

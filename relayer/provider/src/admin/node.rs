@@ -64,7 +64,7 @@ pub struct NodeRow {
     /// Where peers reach that port, if the node has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_address: Option<String>,
-    /// The newest refusal, here or on chain.
+    /// The newest refusal, here or on chain; absent once a later heartbeat was accepted there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refusal: Option<Refused>,
 }
@@ -260,8 +260,13 @@ fn row(listed: &Listed) -> NodeRow {
         at: UnixSeconds(at_ms / 1000).to_string(),
         remedy: code.remedy().into(),
     };
-    let here = known.contact.refusal.map(|r| (r.1, refused(r, "gateway")));
-    let there = listed.refusal.map(|r| (r.1, refused(r, "chain")));
+    // One that something accepted has followed says nothing of the node as it is.
+    let accepted_ms = listed.intake.map_or(0, |(.., at)| at);
+    let counted_ms = known.chain.last_heartbeat.0.saturating_mul(1_000);
+    let here = known.contact.refusal.filter(|r| r.1 >= accepted_ms);
+    let here = here.map(|r| (r.1, refused(r, "gateway")));
+    let there = listed.refusal.filter(|r| r.1 >= counted_ms);
+    let there = there.map(|r| (r.1, refused(r, "chain")));
     let newest = here.into_iter().chain(there).max_by_key(|(at, _)| *at);
     let last_received = intake.map_or(0, |(_, sequence, _)| sequence);
     let heartbeat = known.chain.last_heartbeat;
@@ -280,5 +285,42 @@ fn row(listed: &Listed) -> NodeRow {
         probe_port: known.contact.probe_port,
         probe_address: known.contact.probe_address.map(|a| a.to_string()),
         last_refusal: newest.map(|(_, r)| r),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Contact, scene};
+
+    /// The refusals shown of a node whose last report counts at 1,000 s on chain, and which was accepted at `accepted_ms`.
+    fn shown(here: Option<u64>, there: Option<u64>, accepted_ms: u64) -> Option<Code> {
+        let listed = Listed {
+            known: Known {
+                cluster_id: "hpc-cluster-1".parse().unwrap(),
+                node_id: "node-a".parse().unwrap(),
+                chain: scene::view(),
+                height: 1,
+                contact: Contact {
+                    refusal: here.map(|at| (Code::NodeDisabled, at)),
+                    ..Contact::default()
+                },
+            },
+            intake: Some((1, 7, accepted_ms)),
+            refusal: there.map(|at| (Code::TimestampExpired, at)),
+            disabled: None,
+        };
+        row(&listed).last_refusal.map(|r| r.code)
+    }
+
+    #[test]
+    fn a_refusal_is_shown_until_something_later_was_accepted() {
+        let (here, there) = (Some(Code::NodeDisabled), Some(Code::TimestampExpired));
+        assert_eq!(shown(Some(1_500_000), None, 1_400_000), here);
+        assert_eq!(shown(Some(1_500_000), None, 1_500_001), None);
+        // What the chain refuses was accepted here, and goes on being so.
+        assert_eq!(shown(None, Some(1_500_000), 1_600_000), there);
+        assert_eq!(shown(None, Some(999_999), 1_600_000), None);
+        assert_eq!(shown(Some(1_500_000), Some(1_600_000), 1_550_000), there);
     }
 }

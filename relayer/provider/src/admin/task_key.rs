@@ -75,9 +75,24 @@ impl Admin {
             let what = "has no task key here that could be replaced (virtengine-provider keys task)";
             return Err(AdminError::field(Code::InvalidState, "cluster_id", what));
         };
-        let new = keys.next(cluster).map_err(home)?;
+        // First: of what is refused no key stays.
+        let there = self.key_on_chain(cluster).await?;
+        let drawn = keys.drawn(cluster).map_err(home)?;
+        let known = |key: &AgentKey| key == old.public() || drawn.as_ref().is_some_and(|d| key == d.public());
+        if let Some(there) = there.filter(|key| !known(key)) {
+            let what = format!(
+                "the chain has the task key {there}, which is neither the one that this gateway signs with, {}, nor its successor; \
+                 restore the key's file from where it was rotated",
+                old.public()
+            );
+            return Err(AdminError::field(Code::InvalidState, "cluster_id", what));
+        }
+        let new = match drawn {
+            Some(drawn) => drawn,
+            None => keys.next(cluster).map_err(home)?,
+        };
         fault::point("task_key.drawn");
-        let tx = self.on_chain(cluster, &old, new.public()).await?;
+        let tx = self.on_chain(cluster, &old, new.public(), there.as_ref()).await?;
         fault::point("task_key.on_chain");
         let Some((chain_id, contract)) = self.store.bound().await? else {
             let text = "the store belongs to no contract; start the daemon once";
@@ -143,29 +158,24 @@ impl Admin {
         Ok(task::rotations(&mut conn, cluster).await?.pop())
     }
 
-    /// Puts the new key on chain, if it does not stand there.
+    /// The cluster's task key as the chain has it.
+    async fn key_on_chain(&self, cluster: &ClusterId) -> Result<Option<AgentKey>, AdminError> {
+        let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
+        let client = client(&self.config).map_err(|e| chain(&e))?;
+        let asked = client.cluster(cluster.clone()).await.map_err(|e| chain(&e))?;
+        Ok(asked.value.cluster.task_public_key)
+    }
+
+    /// Puts the new key on chain, if it does not stand `there`.
     async fn on_chain(
         &self,
         cluster: &ClusterId,
         old: &crate::identity::Seed,
         new: &AgentKey,
+        there: Option<&AgentKey>,
     ) -> Result<Option<String>, AdminError> {
-        let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
-        let client = client(&self.config).map_err(|e| chain(&e))?;
-        let there = client.cluster(cluster.clone()).await.map_err(|e| chain(&e))?;
-        let there = there.value.cluster.task_public_key;
-        if there.as_ref() == Some(new) {
+        if there == Some(new) {
             return Ok(None);
-        }
-        if let Some(there) = there
-            && there != *old.public()
-        {
-            let what = format!(
-                "the chain has the task key {there}, which is neither the one that this gateway signs with, {}, nor its successor; \
-                 restore the key's file from where it was rotated",
-                old.public()
-            );
-            return Err(AdminError::field(Code::InvalidState, "cluster_id", what));
         }
         let config = &self.config.chain;
         let message = task_key_rotation_message(&config.id, &config.contract, cluster, new);

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
@@ -119,6 +121,10 @@ impl Admin {
             return Err(AdminError::field(Code::InvalidField, "attestation_key", what));
         }
         let mut made = Vec::with_capacity(wanted.len());
+        let clusters: BTreeSet<&ClusterId> = wanted.iter().map(|w| &w.cluster_id).collect();
+        for cluster in clusters {
+            self.known_cluster(cluster).await?;
+        }
         for one in wanted {
             let claims = Claims {
                 iss: TokenKey::ISSUER.to_owned(),
@@ -179,6 +185,7 @@ impl Admin {
             return Err(AdminError::field(Code::InvalidField, "uses", what));
         }
         let maker = self.maker(expires_seconds).await?;
+        self.known_cluster(&cluster_id).await?;
         let now = clock::now();
         let claims = JoinClaims {
             iss: TokenKey::ISSUER.to_owned(),

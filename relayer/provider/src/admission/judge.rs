@@ -34,6 +34,16 @@ struct Ready<'a> {
     accept: Accept,
 }
 
+/// Judges a heartbeat as if all its signatures were good, and notes them; none if something cannot even be a key or signature.
+fn unsigned(
+    request: &HeartbeatRequest,
+    against: &Admission<'_>,
+) -> (Result<VerifiedHeartbeat, Refusal>, Option<Signatures>) {
+    let notes = Notes::default();
+    let judged = verify_heartbeat(request, against, &notes);
+    (judged, notes.into_signatures())
+}
+
 /// Decides on heartbeats.
 #[derive(Debug)]
 pub struct Judge {
@@ -116,22 +126,34 @@ impl Judge {
         // In one pass with the signatures taken to be good; then they are verified, together with those of others.
         let cluster = self.registry.cluster(&peer.cluster_id);
         // Once: the owner may change it at any moment, and what is stored must be what was verified.
-        let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
+        let mut job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
         let registered = node.as_deref().map(|n| Registered {
             key: n.key(),
             tag: &n.tag,
             job_ids,
         });
-        let against = Admission {
+        let mut against = Admission {
             path_node_id: path_node,
             certificate_node_id: &peer.node_id,
             certificate_cluster_id: &peer.cluster_id,
             registered,
             now,
         };
-        let notes = Notes::default();
-        let first = verify_heartbeat(request, &against, &notes);
-        let noted = notes.into_signatures();
+        let (mut first, mut noted) = unsigned(request, &against);
+        // An agent that has not heard of a change yet goes by the setting before it.
+        if first.as_ref().is_err_and(|r| r.code == Code::ReportMismatch)
+            && let Some(former) = self.registry.former_job_ids(&peer.cluster_id)
+        {
+            let before = Admission {
+                registered: registered.map(|r| Registered { job_ids: former, ..r }),
+                ..against
+            };
+            let again = unsigned(request, &before);
+            if again.0.is_ok() {
+                (first, noted) = again;
+                (against, job_ids) = (before, former);
+            }
+        }
         let ready = match (first, &node) {
             (Ok(verified), Some(node)) => self.ready(node, (request, job_ids), verified, now_ms),
             (Ok(_), None) => {

@@ -56,7 +56,7 @@ impl Verdict {
 pub(super) fn stale(acked: u32) -> Refusal {
     Refusal::field(
         Code::StaleSequence,
-        "heartbeat.sequence_number",
+        "sequence_number",
         format_args!("must be above {acked}, which has been accepted"),
     )
 }

@@ -132,6 +132,18 @@ pub(super) async fn raise(conn: &mut Conn, a: &Alert) -> Result<(), StoreError> 
     Ok(())
 }
 
+/// Forgets an alert that nobody was told of: it is over, and its end says nothing to anybody.
+pub(super) async fn forget_untold(conn: &mut Conn, key: &str) -> Result<(), StoreError> {
+    db::query(
+        "DELETE FROM alert WHERE key = ? AND NOT EXISTS
+           (SELECT 1 FROM alert_told t WHERE t.key = alert.key AND t.state = 'firing')",
+    )
+    .bind(key)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// It is right again since `ended_at`.
 pub(super) async fn resolve(
     conn: &mut Conn,

@@ -15,8 +15,10 @@ use crate::store::{Store, StoreError};
 /// What cannot be written into the store that fails: receivers are told directly.
 pub(super) const UNWRITABLE: &str = "store_failing";
 
+const SINK_FAILING: &str = "alert_sink_failing";
+
 /// Troubles that each of several gateways has for itself; of the others the one that settles knows.
-const OF_EACH: [&str; 11] = [
+const OF_EACH: [&str; 12] = [
     "certificate_expiring",
     "certificate_unused",
     "controls_failing",
@@ -27,6 +29,7 @@ const OF_EACH: [&str; 11] = [
     "reload_failed",
     "row_unreadable",
     "server_certificate",
+    "task_key_unusable",
     UNWRITABLE,
 ];
 
@@ -99,6 +102,24 @@ pub(super) fn alert(t: &Trouble, instance: &str, now_ms: u64) -> Alert {
     }
 }
 
+/// Raises again what was said of these receivers before a restart: only a delivery shows that it is over.
+pub(super) async fn still_failing(
+    store: &Store,
+    health: &Health,
+    receivers: &[String],
+) -> Result<(), StoreError> {
+    let mut conn = store.reader().acquire().await?;
+    for before in book::troubles(&mut conn, "").await? {
+        let Some(receiver) = subject(&before).filter(|_| before.name == SINK_FAILING) else {
+            continue;
+        };
+        if receivers.iter().any(|known| known == receiver) {
+            health.raise_of("alert_sink_failing", receiver, before.summary.clone());
+        }
+    }
+    Ok(())
+}
+
 /// What can only be found by looking: reports that wait for long.
 pub(super) fn look(alerts: &Alerts, metrics: &Metrics, health: &Health) {
     let age = metrics.oldest_unsettled_seconds.get();
@@ -169,11 +190,17 @@ fn expires((from, until): (u64, u64), before: u64, now_s: u64) -> Option<String>
 pub(super) struct Written {
     whose: Whose,
     last: Option<BTreeMap<String, String>>,
+    /// What was wrong before a restart and has not been found so since.
+    unseen: BTreeSet<String>,
 }
 
 impl Written {
     pub(super) fn new(whose: Whose) -> Self {
-        Self { whose, last: None }
+        Self {
+            whose,
+            last: None,
+            unseen: BTreeSet::new(),
+        }
     }
 
     /// Says that what was written goes on. What was ended for silence meanwhile, while the store could not be reached, is
@@ -192,11 +219,13 @@ impl Written {
         Ok(())
     }
 
-    /// Brings the store up to what is wrong now. Writes only what has changed.
+    /// Brings the store up to what is wrong now. Writes only what has changed. What was wrong before a restart is kept until
+    /// it was `looked` in this process; what is over by then, and was told to nobody, is not told any more.
     pub(super) async fn update(
         &mut self,
         store: &Store,
         troubles: &[Trouble],
+        looked: bool,
         now_ms: u64,
     ) -> Result<(), StoreError> {
         let instance = self.whose.instance();
@@ -204,6 +233,7 @@ impl Written {
             // Of the time before a restart.
             let mut conn = store.reader().acquire().await?;
             let active = book::troubles(&mut conn, instance).await?;
+            self.unseen = active.iter().map(|a| a.key.clone()).collect();
             self.last = Some(active.into_iter().map(|a| (a.key, a.summary)).collect());
         }
         let before = self.last.clone().unwrap_or_default();
@@ -212,7 +242,11 @@ impl Written {
             .filter(|t| t.code != UNWRITABLE && self.whose.has(t.code))
             .map(|t| (key(t, instance), t))
             .collect();
-        let gone: Vec<&String> = before.keys().filter(|k| !now.contains_key(*k)).collect();
+        self.unseen.retain(|k| !now.contains_key(k));
+        let gone: Vec<&String> = before
+            .keys()
+            .filter(|k| !now.contains_key(*k) && (looked || !self.unseen.contains(*k)))
+            .collect();
         // Its words may change with every second: they count as they were when it began.
         let new: Vec<&&Trouble> = now
             .iter()
@@ -224,13 +258,24 @@ impl Written {
         }
         let mut tx = store.begin().await?;
         for key in gone {
+            if self.unseen.contains(key) {
+                book::forget_untold(&mut tx, key).await?;
+            }
             book::resolve(&mut tx, key, now_ms, now_ms).await?;
         }
         for trouble in new {
             book::raise(&mut tx, &alert(trouble, instance, now_ms)).await?;
         }
         tx.commit().await?;
-        self.last = Some(now.into_iter().map(|(k, t)| (k, t.message.clone())).collect());
+        let mut last: BTreeMap<String, String> =
+            now.into_iter().map(|(k, t)| (k, t.message.clone())).collect();
+        if looked {
+            self.unseen.clear();
+        } else {
+            let kept = before.into_iter().filter(|(k, _)| self.unseen.contains(k));
+            last.extend(kept);
+        }
+        self.last = Some(last);
         Ok(())
     }
 }
@@ -316,7 +361,10 @@ mod tests {
             if round == 5 || round == 15 {
                 written = Written::new(Whose::Alone); // a restart
             }
-            written.update(&store, &health.troubles(), now).await.unwrap();
+            written
+                .update(&store, &health.troubles(), true, now)
+                .await
+                .unwrap();
             while let Some(message) = next(&store).await {
                 assert_eq!(
                     next(&store).await.as_ref(),
@@ -341,6 +389,79 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_wrong_before_a_restart_is_neither_told_nor_over_before_it_was_looked() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let health = Health::default();
+        for subject in ["told", "untold", "lasting"] {
+            health.raise_of("key_unusable", subject, "the HSM is gone");
+        }
+        let mut before = Written::new(Whose::Alone);
+        before
+            .update(&store, &health.troubles(), true, 1_000)
+            .await
+            .unwrap();
+        let mut tx = store.begin().await.unwrap();
+        db::query(
+            "INSERT INTO alert_told (sink, key, state) VALUES ('webhook-1', 'key_unusable/told', 'firing')",
+        )
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        let active = async || {
+            let mut conn = store.reader().acquire().await.unwrap();
+            let all = book::troubles(&mut conn, "").await.unwrap();
+            let mut keys: Vec<String> = all.iter().filter_map(subject).map(str::to_owned).collect();
+            keys.sort();
+            keys
+        };
+
+        let (health, mut after) = (Health::default(), Written::new(Whose::Alone));
+        health.raise_of("key_unusable", "lasting", "the HSM is gone");
+        for _ in 0..2 {
+            after
+                .update(&store, &health.troubles(), false, 60_000)
+                .await
+                .unwrap();
+            assert_eq!(active().await, ["lasting", "told", "untold"]);
+        }
+        after
+            .update(&store, &health.troubles(), true, 61_000)
+            .await
+            .unwrap();
+        assert_eq!(active().await, ["lasting"]);
+        let rows = db::query("SELECT key FROM alert ORDER BY key").fetch_all(store.reader());
+        let keys: Vec<String> = rows.await.unwrap().iter().map(|r| r.get(0)).collect();
+        assert_eq!(keys, ["key_unusable/lasting", "key_unusable/told"]);
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_failed_before_a_restart_fails_until_it_takes_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("p.db")).await.unwrap();
+        let (before, after) = (Health::default(), Health::default());
+        for (code, receiver) in [(SINK_FAILING, "webhook a"), (SINK_FAILING, "webhook gone")] {
+            before.set_of(code, receiver, Some("HTTP 500".to_owned()));
+        }
+        before.raise("chain_halted", "no blocks");
+        let mut written = Written::new(Whose::Alone);
+        written
+            .update(&store, &before.troubles(), true, 1_000)
+            .await
+            .unwrap();
+        still_failing(&store, &after, &["webhook a".to_owned()])
+            .await
+            .unwrap();
+        let said: Vec<_> = after
+            .troubles()
+            .into_iter()
+            .map(|t| (t.code, t.subject))
+            .collect();
+        assert_eq!(said, [(SINK_FAILING, "webhook a".to_owned())]);
+    }
+
+    #[tokio::test]
     async fn reports_that_wait_for_too_long_are_told_once_and_once_that_they_are_settled() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
@@ -355,7 +476,10 @@ mod tests {
             metrics.oldest_unsettled_seconds.set(age);
             look(&alerts, &metrics, &health);
             assert!(health.readiness().ready, "heartbeats are taken all the same");
-            written.update(&store, &health.troubles(), now).await.unwrap();
+            written
+                .update(&store, &health.troubles(), true, now)
+                .await
+                .unwrap();
             while let Some(message) = next(&store).await {
                 outbox::delivered(&store, "webhook-1", &message.id).await.unwrap();
                 let body: serde_json::Value = serde_json::from_str(&message.body).unwrap();
@@ -393,9 +517,9 @@ mod tests {
             let rows = rows.fetch_all(store.reader()).await.unwrap();
             rows.iter().map(|r| Alert::read(r).unwrap()).collect::<Vec<_>>()
         };
-        site.update(&store, &one.troubles(), 1_000).await.unwrap();
-        first.update(&store, &one.troubles(), 1_000).await.unwrap();
-        second.update(&store, &two.troubles(), 1_000).await.unwrap();
+        site.update(&store, &one.troubles(), true, 1_000).await.unwrap();
+        first.update(&store, &one.troubles(), true, 1_000).await.unwrap();
+        second.update(&store, &two.troubles(), true, 1_000).await.unwrap();
         let found = active().await;
         let keys: Vec<_> = found
             .iter()
@@ -411,7 +535,7 @@ mod tests {
         );
         // The settling one changes: nothing of the others' is ended by it.
         Written::new(Whose::Site)
-            .update(&store, &one.troubles(), 2_000)
+            .update(&store, &one.troubles(), true, 2_000)
             .await
             .unwrap();
         assert_eq!(active().await.len(), 3);
@@ -427,7 +551,10 @@ mod tests {
         );
         // It was only cut off: what is wrong there is told again.
         second.goes_on(&store, 92_000).await.unwrap();
-        second.update(&store, &two.troubles(), 92_000).await.unwrap();
+        second
+            .update(&store, &two.troubles(), true, 92_000)
+            .await
+            .unwrap();
         assert_eq!(active().await.len(), 3);
     }
 }

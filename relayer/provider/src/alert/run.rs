@@ -18,6 +18,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const RARELY: Duration = Duration::from_secs(10);
 /// What a gateway says of itself ends when it was not heard of for so long.
 const SILENT_MS: u64 = 60_000;
+/// After so long the chain has had time to answer: what was wrong before a restart, and is not found so, is over.
+const LOOKED: Duration = Duration::from_secs(30);
 /// How long a stop waits for a delivery.
 const LAST: Duration = Duration::from_secs(3);
 
@@ -28,12 +30,28 @@ const LAST: Duration = Duration::from_secs(3);
 pub fn start(parts: &Parts, stop: &watch::Receiver<bool>) -> Result<Vec<JoinHandle<()>>, SinkError> {
     super::check(&parts.config)?;
     let sinks = sinks(&parts.config)?;
-    let ids: Vec<String> = sinks.iter().map(|s| s.id.clone()).collect();
-    let mut tasks = vec![tokio::spawn(look(parts.clone(), ids, stop.clone()))];
+    let receivers = Receivers {
+        ids: sinks.iter().map(|s| s.id.clone()).collect(),
+        names: sinks.iter().map(|s| s.name.clone()).collect(),
+    };
+    let (begin, begun) = watch::channel(false);
+    let mut tasks = vec![tokio::spawn(look(parts.clone(), receivers, begin, stop.clone()))];
     for sink in sinks {
-        tasks.push(tokio::spawn(tell(parts.clone(), sink, stop.clone())));
+        tasks.push(tokio::spawn(tell(
+            parts.clone(),
+            sink,
+            begun.clone(),
+            stop.clone(),
+        )));
     }
     Ok(tasks)
+}
+
+/// Those that alerts go to.
+struct Receivers {
+    ids: Vec<String>,
+    /// As troubles name them.
+    names: Vec<String>,
 }
 
 /// Starts what each of several gateways does for itself, whether or not it settles: its own troubles are written for the one
@@ -53,8 +71,10 @@ pub fn start_of_each(parts: &Parts, stop: &watch::Receiver<bool>) -> Result<Vec<
 async fn look_at_own(parts: Parts, mut stop: watch::Receiver<bool>) {
     let mut written = Written::new(Whose::Each(parts.instance.clone().unwrap_or_default()));
     let mut rarely: Option<Instant> = None;
+    let since = Instant::now();
     loop {
         let now = clock::now_ms();
+        let looked = parts.health.has_looked() || since.elapsed() >= LOOKED;
         let due = rarely.is_none_or(|at| at.elapsed() >= RARELY);
         if due {
             rarely = Some(Instant::now());
@@ -62,7 +82,7 @@ async fn look_at_own(parts: Parts, mut stop: watch::Receiver<bool>) {
         }
         let turn = async {
             written
-                .update(&parts.store, &parts.health.troubles(), now)
+                .update(&parts.store, &parts.health.troubles(), looked, now)
                 .await?;
             if due {
                 written.goes_on(&parts.store, now).await?;
@@ -93,37 +113,45 @@ async fn tell_directly(parts: Parts, sink: Sink, mut stop: watch::Receiver<bool>
     }
 }
 
-async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>) {
+async fn look(parts: Parts, sinks: Receivers, begin: watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
     let alone = parts.instance.is_none();
     let mut written = Written::new(if alone { Whose::Alone } else { Whose::Site });
     let mut rarely: Option<Instant> = None;
     let mut purged = false;
+    let since = Instant::now();
     loop {
+        let now = clock::now_ms();
+        let looked = parts.health.has_looked() || since.elapsed() >= LOOKED;
         own::look(&parts.config, &parts.metrics, &parts.health);
         let due = rarely.is_none_or(|at| at.elapsed() >= RARELY);
+        if due && alone {
+            own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
+        }
         let turn = async {
             if !purged {
-                let ids: Vec<&str> = sinks.iter().map(String::as_str).collect();
+                let ids: Vec<&str> = sinks.ids.iter().map(String::as_str).collect();
                 outbox::keep_only(&parts.store, &ids).await?;
+                own::still_failing(&parts.store, &parts.health, &sinks.names).await?;
             }
-            let now = clock::now_ms();
             written
-                .update(&parts.store, &parts.health.troubles(), now)
+                .update(&parts.store, &parts.health.troubles(), looked, now)
                 .await?;
             if due {
-                if alone {
-                    own::look_at_certificates(&parts.config, &parts.home, &parts.health, now / 1000);
-                }
                 nodes::compare(&parts.store, &parts.registry, now).await?;
                 let mut tx = parts.store.begin().await?;
                 book::end_silent(&mut tx, now.saturating_sub(SILENT_MS), now).await?;
-                book::forget(&mut tx, sinks.len(), parts.wait_ms(), now).await?;
+                book::forget(&mut tx, sinks.ids.len(), parts.wait_ms(), now).await?;
                 tx.commit().await?;
             }
             Ok::<(), StoreError>(())
         };
         match turn.await {
-            Ok(()) => purged = true,
+            Ok(()) => {
+                purged = true;
+                if looked {
+                    begin.send_replace(true);
+                }
+            }
             Err(e) => tracing::debug!(error = %e, "alerts cannot be written"),
         }
         if due {
@@ -136,8 +164,20 @@ async fn look(parts: Parts, sinks: Vec<String>, mut stop: watch::Receiver<bool>)
     }
 }
 
-async fn tell(parts: Parts, sink: Sink, mut stop: watch::Receiver<bool>) {
+async fn tell(parts: Parts, sink: Sink, mut begun: watch::Receiver<bool>, mut stop: watch::Receiver<bool>) {
     let mut teller = Teller::new(parts, sink);
+    // What the store says of the time before a restart may be over.
+    loop {
+        tokio::select! {
+            () = teller.alone_past_the_store() => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+        tokio::select! {
+            _ = begun.wait_for(|b| *b) => break,
+            () = sleep(EVERY) => {}
+            _ = stop.wait_for(|s| *s) => return,
+        }
+    }
     loop {
         let more = tokio::select! {
             more = teller.turn() => more,

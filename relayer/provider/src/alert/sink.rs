@@ -106,7 +106,23 @@ pub(super) fn sinks(alerts: &Alerts) -> Result<Vec<Sink>, SinkError> {
         let http = client("alerts.alertmanagers.ca_file", &a.url, a.ca_file.as_deref())?;
         sinks.push(remote(Kind::Alertmanager, &a.url, a.token_file.as_ref(), http));
     }
+    tell_apart(&mut sinks);
     Ok(sinks)
+}
+
+/// Those of one host have the name with their place in the configuration: what one takes says nothing of another.
+fn tell_apart(sinks: &mut [Sink]) {
+    let names: Vec<String> = sinks.iter().map(|s| s.name.clone()).collect();
+    for (kind, key) in [
+        (Kind::Webhook, "alerts.webhooks"),
+        (Kind::Alertmanager, "alerts.alertmanagers"),
+    ] {
+        for (at, sink) in sinks.iter_mut().filter(|s| s.kind == kind).enumerate() {
+            if names.iter().filter(|n| **n == sink.name).count() > 1 {
+                sink.name = format!("{} ({key}[{at}])", sink.name);
+            }
+        }
+    }
 }
 
 fn remote(kind: Kind, url: &str, secret: Option<&PathBuf>, http: reqwest::Client) -> Sink {
@@ -277,6 +293,28 @@ fn log(body: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn receivers_on_one_host_have_names_of_their_own() {
+        let sink = |kind, url| remote(kind, url, None, client("alerts", url, None).unwrap());
+        let mut sinks = [
+            sink(Kind::Webhook, "http://a/1"),
+            sink(Kind::Webhook, "http://b/1"),
+            sink(Kind::Webhook, "http://a/2"),
+            sink(Kind::Alertmanager, "http://a"),
+        ];
+        tell_apart(&mut sinks);
+        let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "webhook a (alerts.webhooks[0])",
+                "webhook b",
+                "webhook a (alerts.webhooks[2])",
+                "alertmanager a"
+            ]
+        );
+    }
 
     #[test]
     fn the_signature_is_that_of_time_and_body() {

@@ -65,10 +65,7 @@ impl Teller {
 
     /// Delivers what there is; whether there may be more.
     pub(super) async fn turn(&mut self) -> bool {
-        // Of several gateways each does so for itself.
-        if self.parts.instance.is_none() {
-            self.past_the_store().await;
-        }
+        self.alone_past_the_store().await;
         let wait_ms = self.parts.wait_ms();
         match outbox::next(
             &self.parts.store,
@@ -81,9 +78,8 @@ impl Teller {
         {
             Ok(Some(message)) => self.deliver(message).await,
             Ok(None) => {
-                if self.dropped_at.is_some() {
-                    self.nothing_fails();
-                }
+                // Whatever it was sent it has taken, or that was dropped.
+                self.nothing_fails();
                 self.again().await;
                 false
             }
@@ -165,6 +161,13 @@ impl Teller {
         }
         *times = times.saturating_add(1);
         is_too_often(*times, code, age_ms)
+    }
+
+    /// The same of the only gateway: of several each does so for itself.
+    pub(super) async fn alone_past_the_store(&mut self) {
+        if self.parts.instance.is_none() {
+            self.past_the_store().await;
+        }
     }
 
     /// The store that fails cannot hold the alert that it does.

@@ -1,4 +1,5 @@
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -17,13 +18,13 @@ pub(super) async fn run(desk: &Desk, command: AdminTokenCommand, out: Output) ->
             expires,
             token_file,
         } => {
-            refuse_existing(token_file.as_deref())?;
+            let file = token_file.map(TokenFile::reserve).transpose()?;
             let new = NewCredential {
                 name,
                 role,
                 expires_seconds: expires.as_secs(),
             };
-            hand_out(&desk.make_credential(&new).await?, token_file.as_deref(), out)
+            hand_out(&desk.make_credential(&new).await?, file, out)
         }
         AdminTokenCommand::Rotate {
             id,
@@ -31,11 +32,11 @@ pub(super) async fn run(desk: &Desk, command: AdminTokenCommand, out: Output) ->
             overlap,
             token_file,
         } => {
-            refuse_existing(token_file.as_deref())?;
+            let file = token_file.map(TokenFile::reserve).transpose()?;
             let made = desk
                 .rotate_credential(&id, expires.as_secs(), overlap.as_secs())
                 .await?;
-            hand_out(&made, token_file.as_deref(), out)
+            hand_out(&made, file, out)
         }
         AdminTokenCommand::List => {
             let head = ["ID", "NAME", "ROLE", "STATE", "EXPIRES", "REVOKED", "BY"];
@@ -61,23 +62,52 @@ pub(super) async fn run(desk: &Desk, command: AdminTokenCommand, out: Output) ->
     }
 }
 
-/// Before anything is made that could not be handed out.
-fn refuse_existing(file: Option<&Path>) -> anyhow::Result<()> {
-    if let Some(file) = file.filter(|f| f.exists()) {
-        anyhow::bail!(
-            "--token-file: {} is there already; name a new file",
-            file.display()
-        );
-    }
-    Ok(())
+/// A file that a credential is to be written into, there and empty before one is made. Dropped without one, it is gone.
+struct TokenFile {
+    path: PathBuf,
+    written: bool,
 }
 
-fn hand_out(made: &Made, file: Option<&Path>, out: Output) -> anyhow::Result<()> {
-    let Some(file) = file else {
+impl TokenFile {
+    fn reserve(path: PathBuf) -> anyhow::Result<Self> {
+        match home::create_private(&path, b"") {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => anyhow::bail!(
+                "--token-file: {} is there already; name a new file",
+                path.display()
+            ),
+            made => made.with_context(|| format!("--token-file: {}", path.display()))?,
+        }
+        Ok(Self { path, written: false })
+    }
+
+    fn write(&mut self, secret: &str) -> std::io::Result<()> {
+        home::replace_private(&self.path, secret.as_bytes())?;
+        self.written = true;
+        Ok(())
+    }
+}
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        if !self.written {
+            // Best effort: it is empty.
+            std::fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+fn hand_out(made: &Made, file: Option<TokenFile>, out: Output) -> anyhow::Result<()> {
+    let Some(mut file) = file else {
         return out.done(&made.token, made);
     };
-    home::create_private(file, made.token.as_bytes())
-        .with_context(|| format!("--token-file: {}", file.display()))?;
-    let text = format!("admin token {} is in {}", made.credential.id, file.display());
+    let id = &made.credential.id;
+    file.write(&made.token).with_context(|| {
+        format!(
+            "--token-file: {} cannot be written, and admin token {id} has been made; take it back: \
+             virtengine-provider admin-token revoke {id}",
+            file.path.display()
+        )
+    })?;
+    let text = format!("admin token {id} is in {}", file.path.display());
     out.done(&text, &made.credential)
 }

@@ -2,7 +2,7 @@ use super::args::ConfigCommand;
 use super::load;
 use super::output::{Output, line};
 use crate::config;
-use crate::daemon::{StartError, check_keys};
+use crate::daemon::{StartError, check_files};
 use crate::home::Home;
 
 pub(super) fn run(home: &Home, command: &ConfigCommand, out: Output) -> anyhow::Result<()> {
@@ -10,7 +10,7 @@ pub(super) fn run(home: &Home, command: &ConfigCommand, out: Output) -> anyhow::
         ConfigCommand::Check => {
             let config = load(home)?;
             config.require_chain().map_err(StartError::from)?;
-            check_keys(home, &config)?;
+            check_files(home, &config)?;
             let path = home.config().display().to_string();
             out.done(
                 &format!("{path} is in order"),

@@ -1,7 +1,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use hpc_chain::keys::{Backend, KeyInfo, Keyring, KeyringError, Resealed};
 use hpc_schema::code::Code;
 use serde::Serialize;
@@ -46,6 +46,10 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
         let info = Keyring::open(&home.keyring(), Backend::Test)?.info(name)?;
         Row::new(info, &configured.clone().unwrap_or(prefix))
     };
+    let absent = |e: KeyringError| match e {
+        KeyringError::NotFound { .. } => anyhow!("{e}; those that are there: virtengine-provider keys list"),
+        other => other.into(),
+    };
     match command {
         KeysCommand::List => {
             let prefix = configured.unwrap_or_else(|| "wasm".into());
@@ -63,7 +67,7 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             address,
             prefix,
         } => {
-            let row = find(&name, prefix)?;
+            let row = find(&name, prefix).map_err(absent)?;
             if address {
                 line(&row.address)
             } else {
@@ -77,9 +81,14 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             prefix,
         } => {
             place.check()?;
-            let relayer = Keyring::open(&home.keyring(), Backend::Test)?.info(&config.keys.relayer)?;
+            let present = Keyring::open(&home.keyring(), Backend::Test)?;
+            // What is added may be the very key that the configuration names.
+            let beside = match present.info(&config.keys.relayer) {
+                Err(KeyringError::NotFound { .. }) => present.info(&config.keys.operator),
+                found => found,
+            };
             // Beside one that is not in the keyring itself another is sealed.
-            let backend = match relayer.backend {
+            let backend = match beside.map_err(absent)?.backend {
                 Backend::Pkcs11 | Backend::Credential => Backend::File,
                 other => other,
             };
@@ -112,7 +121,7 @@ pub(super) async fn run(desk: &Admin, command: KeysCommand, out: Output) -> anyh
             out.value(&row)
         }
         KeysCommand::Address { name, prefix } => {
-            let row = find(&name, prefix)?;
+            let row = find(&name, prefix).map_err(absent)?;
             out.done(&row.address, &json!({ "name": row.name, "address": row.address }))
         }
         KeysCommand::RotateTask { cluster_id } => {

@@ -16,6 +16,7 @@ mod log;
 mod node;
 mod nodes;
 mod output;
+mod owner;
 mod run;
 mod slot;
 mod status;
@@ -23,6 +24,7 @@ mod task;
 mod token;
 mod watch;
 
+use std::io::ErrorKind;
 use std::sync::Weak;
 
 use anyhow::bail;
@@ -36,9 +38,9 @@ use crate::config::{Config, ConfigError};
 use crate::daemon::StartError;
 use crate::home::Home;
 use crate::store::{Store, StoreError};
-use args::{Args, Command, TaskCommand};
+use args::{Args, Command, ConfigCommand, TaskCommand};
 use desk::Desk;
-use output::Output;
+use output::{Output, Unwritten};
 
 /// Runs the program; gives its exit code.
 #[must_use]
@@ -47,14 +49,51 @@ pub fn main() -> u8 {
     if matches!(args.command, Command::SignPkcs11) {
         return sign_pkcs11();
     }
+    let home = args.home.clone();
+    let became = match works_on_home(&args).then(|| owner::become_owner(&home)) {
+        None => None,
+        Some(Ok(became)) => became,
+        Some(Err(e)) => {
+            let home = home.display();
+            return fail(
+                &format!("root cannot become the user to whom {home} belongs: {e}; run this as that user"),
+                71,
+            );
+        }
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return fail(&e, 71),
     };
     match runtime.block_on(dispatch(args)) {
         Ok(()) => 0,
-        Err(e) => fail(&format!("{e:#}"), exit_code(&e)),
+        Err(e) => {
+            let denied = |e: &(dyn std::error::Error + 'static)| {
+                e.downcast_ref::<std::io::Error>()
+                    .is_some_and(|e| e.kind() == ErrorKind::PermissionDenied && e.raw_os_error().is_some())
+            };
+            let remedy = became
+                .filter(|_| e.chain().any(denied))
+                .map(|became| format!("; {}", became.remedy(&home)))
+                .unwrap_or_default();
+            fail(&format!("{}{remedy}", output::words(&e)), exit_code(&e))
+        }
     }
+}
+
+/// Whether the directory is read or written, and nobody else asked. The daemon stays who starts it, who may have given it
+/// rights that the user has not: a port below 1024, credentials of the unit.
+fn works_on_home(args: &Args) -> bool {
+    args.elsewhere.admin.is_none()
+        && !matches!(
+            args.command,
+            Command::Run
+                | Command::SignPkcs11
+                | Command::Openapi
+                | Command::Completions { .. }
+                | Command::Config(ConfigCommand::Schema | ConfigCommand::Keys)
+                | Command::Task(TaskCommand::Catalog)
+        )
 }
 
 /// Without a runtime: the HSM's library has a process of its own, with one thread. What is wrong is told on the pipe.
@@ -74,7 +113,7 @@ fn exit_code(e: &anyhow::Error) -> u8 {
         Some(AdminError::Store(_) | AdminError::Random(_)) => return 74,
         _ => {}
     }
-    if e.is::<StoreError>() {
+    if e.is::<StoreError>() || e.is::<Unwritten>() {
         return 74;
     }
     if e.is::<ConfigError>() {
@@ -136,7 +175,19 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
             Box::pin(backup::run(home, command, out)).await
         }
         Command::Reload => {
-            desk().await?.reload().await?;
+            let desk = desk().await?;
+            // One that starts later reads all anew by itself. Of a shared store other gateways hear as well.
+            if let Desk::Here(admin, _) = &desk
+                && !admin.store.is_shared()
+                && !crate::daemon::runs(&admin.home)?
+            {
+                let what = format!(
+                    "no daemon runs on {}; it reads all of it when it starts",
+                    admin.home.dir().display()
+                );
+                return Err(AdminError::Unreachable(what).into());
+            }
+            desk.reload().await?;
             let text = "the daemon reads certificates and configuration anew; status says if something cannot be used";
             out.done(text, &json!({ "reload": "asked for" }))
         }
@@ -145,13 +196,10 @@ async fn dispatch(args: Args) -> anyhow::Result<()> {
         Command::Status => Box::pin(status::run(&desk().await?, out)).await,
         Command::Openapi => output::line(&serde_json::to_string_pretty(&crate::openapi::document())?),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Args::command(),
-                "virtengine-provider",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            // The library panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "virtengine-provider", &mut script);
+            output::line(String::from_utf8(script)?.trim_end())
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::{ErrorKind, IsTerminal as _, Write as _, stdout};
 use std::time::Duration;
 
 use hpc_schema::id::NodeId;
@@ -6,9 +6,10 @@ use rustix::termios::tcgetwinsize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use super::args::Whose;
 use super::desk::Desk;
 use super::nodes::{HEAD, cells};
-use super::output::{Output, line, table};
+use super::output::{Output, Unwritten, table};
 use crate::admin::NodeRow;
 use crate::clock;
 
@@ -34,16 +35,23 @@ pub(super) async fn run(
             Ok(rows) => rows,
             Err(e) => break Err(e),
         };
+        if rows.is_empty()
+            && let Some(node) = node
+            && let Err(e) = unknown(desk, node).await
+        {
+            break Err(e);
+        }
         let written = if screen {
             let size = tcgetwinsize(stdout()).map(|s| (usize::from(s.ws_col), usize::from(s.ws_row)));
             write(&frame(&rows, size.unwrap_or((80, 24))))
         } else if out.is_text() {
-            line(&format!("-- {}", clock::now())).and_then(|()| out.list(&rows, &HEAD, cells))
+            let lines = table(&rows, &HEAD, cells).join("\n");
+            write(&format!("-- {}\n{lines}\n", clock::now()))
         } else {
             out.compact(&rows)
         };
-        if written.is_err() {
-            break written;
+        if let Err(e) = written {
+            break if nobody_reads(&e) { Ok(()) } else { Err(e) };
         }
         tokio::select! {
             () = sleep(every.max(SHORTEST)) => {}
@@ -58,10 +66,26 @@ pub(super) async fn run(
     shown
 }
 
+/// Says of a node that is not on record what `node show` does.
+async fn unknown(desk: &Desk, node: &NodeId) -> anyhow::Result<()> {
+    let whose = Whose {
+        node_id: node.clone(),
+        cluster_id: None,
+    };
+    desk.node(&whose, 0).await?;
+    Ok(())
+}
+
 fn write(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(written.map_err(Unwritten)?)
+}
+
+/// Whoever read has seen enough.
+fn nobody_reads(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<Unwritten>()
+        .is_some_and(|Unwritten(e)| e.kind() == ErrorKind::BrokenPipe)
 }
 
 /// One screen: each line over the one that was there and cut to the width; what does not fit is counted.

@@ -1,4 +1,5 @@
-use hpc_chain::gas::GasPrice;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::{Config, ConfigError, Span, apart};
 use crate::store::{StoreError, check_url};
@@ -27,14 +28,7 @@ impl Config {
                 fail("chain.rpc", format!("{url:?} is no http:// or https:// URL"))?;
             }
         }
-        for (key, price) in [
-            ("chain.gas_price", Some(&self.chain.gas_price)),
-            ("chain.gas_price_max", self.chain.gas_price_max.as_ref()),
-        ] {
-            if let Some(Err(e)) = price.map(|text| text.parse::<GasPrice>()) {
-                fail(key, e.to_string())?;
-            }
-        }
+        self.check_prices()?;
         self.tasks.check()?;
         range("chain.poll", self.chain.poll, Span::millis(50), Span::seconds(30))?;
         range(
@@ -93,7 +87,7 @@ impl Config {
         range(
             "gateway.certificate_lifetime",
             self.gateway.certificate_lifetime,
-            Span::seconds(1),
+            Span::seconds(30),
             Span::seconds(30 * 24 * 3600),
         )?;
         range(
@@ -177,12 +171,7 @@ impl Config {
         if self.agents.probe_neighbours > 16 {
             fail("agents.probe_neighbours", "must be 0 to 16")?;
         }
-        if let Err(e) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
-            fail(
-                "log.level",
-                format!("{e}; write error, warn, info, debug or trace"),
-            )?;
-        }
+        log_level(&self.log.level)?;
         if !(6..=60_000).contains(&self.admin.requests_per_minute) {
             fail("admin.requests_per_minute", "must be 6 to 60000")?;
         }
@@ -204,6 +193,7 @@ impl Config {
                 "must be a loopback address: it has no authentication",
             )?;
         }
+        self.check_listeners()?;
         self.alerts.check()
     }
 
@@ -236,6 +226,23 @@ impl Config {
     }
 }
 
+/// Every directive must say a level: a word that is none would be taken for the name of a part of the program, the only one to
+/// be logged then.
+fn log_level(text: &str) -> Result<(), ConfigError> {
+    let levels = "write off, error, warn, info, debug or trace, or parts with levels of their own such as info,hpc_chain=debug";
+    let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+    let bad = text
+        .split(',')
+        .find(|directive| !is_level(directive.rsplit_once('=').map_or(*directive, |(_, level)| level)));
+    if let Some(bad) = bad {
+        fail("log.level", format!("{bad:?} says no level; {levels}"))?;
+    }
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(()),
+        Err(e) => fail("log.level", format!("{e}; {levels}")),
+    }
+}
+
 pub(super) fn range(key: &'static str, value: Span, min: Span, max: Span) -> Result<(), ConfigError> {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -259,6 +266,7 @@ mod tests {
         assert!(error("chain: {gas_price: abc}").starts_with("chain.gas_price"));
         assert!(error("chain: {gas_price_max: abc}").starts_with("chain.gas_price_max"));
         assert!(error("chain: {rpc: ['tcp://x']}").starts_with("chain.rpc"));
+        assert!(error("gateway: {certificate_lifetime: 1s}").contains("must be 30s to 720h"));
         assert!(error("batch: {max_size: 0}").starts_with("batch.max_size"));
         assert!(error("batch: {submit_interval: 10m}").contains("must be 100ms to 4m"));
         assert!(error("ops: {listen: '0.0.0.0:9464'}").starts_with("ops.listen"));
@@ -279,6 +287,34 @@ mod tests {
         assert!(Config::parse("admin: {listen: null}", "c", std::iter::empty()).is_ok());
         assert!(error("audit: {anchor_interval: 200h}").starts_with("audit.anchor_interval"));
         assert!(error("gateway: {max_body_bytes: 32767}").starts_with("gateway.max_body_bytes"));
+    }
+
+    #[test]
+    fn a_log_level_that_is_none_is_refused_with_those_that_are() {
+        for bad in [
+            "inof",
+            "",
+            "info,hpc_chain",
+            "hpc_chain=",
+            "hpc_chain=loud",
+            "info,,debug",
+        ] {
+            let said = error(&format!("log: {{level: '{bad}'}}"));
+            assert!(
+                said.starts_with("log.level: ") && said.contains("error, warn, info, debug or trace"),
+                "{bad}: {said}"
+            );
+        }
+        for good in [
+            "info",
+            "WARN",
+            "off",
+            "info,hpc_chain=debug",
+            "hpc_chain::rpc[send]=trace",
+        ] {
+            let text = format!("log: {{level: '{good}'}}");
+            assert!(Config::parse(&text, "c", std::iter::empty()).is_ok(), "{good}");
+        }
     }
 
     #[test]

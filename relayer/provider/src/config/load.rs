@@ -1,6 +1,5 @@
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize as _;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::{Config, suggest};
@@ -71,7 +70,7 @@ impl Config {
         };
         // First the file alone, so that its errors carry line and column.
         if !text.trim().is_empty() {
-            serde_yaml_ng::from_str::<Self>(text).map_err(|e| fail(origin, &e))?;
+            read(serde_yaml_ng::Deserializer::from_str(text)).map_err(|e| fail(origin, &e))?;
         }
         let mut value: Value = serde_yaml_ng::from_str(text).map_err(|e| fail(origin, &e))?;
         if value.is_null() {
@@ -91,12 +90,35 @@ impl Config {
                     &"does not name a key; write e.g. VIRTENGINE_PROVIDER__CHAIN__ID",
                 )
             })?;
-            Self::deserialize(value.clone()).map_err(|e| fail(&name, &e))?;
+            read(value.clone()).map_err(|e| fail(&name, &e))?;
         }
-        let config = Self::deserialize(value).map_err(|e| fail(origin, &e))?;
+        let config = read(value).map_err(|e| fail(origin, &e))?;
         config.check()?;
         Ok(config)
     }
+}
+
+/// The configuration; what cannot be read is named with the full key at which reading stopped.
+fn read<'de, D>(from: D) -> Result<Config, String>
+where
+    D: serde::Deserializer<'de, Error = serde_yaml_ng::Error>,
+{
+    serde_path_to_error::deserialize(from).map_err(|e| {
+        let message = e.inner().to_string();
+        // Of the root there are no segments.
+        if e.path().iter().next().is_none() {
+            return message;
+        }
+        let path = e.path().to_string();
+        // The library names a part of the key by itself.
+        let (named, rest) = message.split_once(": ").unwrap_or(("", message.as_str()));
+        let rest = if path.starts_with(named) {
+            rest
+        } else {
+            message.as_str()
+        };
+        format!("{path}: {rest}")
+    })
 }
 
 /// Sets `a__b` within nested mappings; none if something on the way is no mapping.
@@ -164,6 +186,51 @@ mod tests {
             "{e}"
         );
         assert!(parse(GOOD, &[("VIRTENGINE_PROVIDER__X", "3")]).is_err());
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_named_with_its_full_key_and_once() {
+        for (text, key, word) in [
+            (
+                "batch:\n  submit_interval: \"60\"\n",
+                "batch.submit_interval: ",
+                "is not a length of time",
+            ),
+            (
+                "chain:\n  gas_price: 0.025\n",
+                "chain.gas_price: ",
+                "floating point",
+            ),
+            (
+                "alerts:\n  certificate_before: soon\n",
+                "alerts.certificate_before: ",
+                "is not a length of time",
+            ),
+            (
+                "alerts:\n  webhooks:\n  - url: 7\n    secret_file: a\n",
+                "alerts.webhooks[0].url: ",
+                "integer",
+            ),
+            ("batch: 7\n", "batch: ", "integer"),
+        ] {
+            let e = parse(text, &[]).unwrap_err().to_string();
+            assert!(
+                e.starts_with(&format!("config.yaml: {key}")) && e.contains(word),
+                "{e}"
+            );
+            let section = key.split(['.', ':']).next().unwrap();
+            assert_eq!(
+                e.matches(&format!("{section}: ")).count(),
+                usize::from(key == "batch: "),
+                "{e}"
+            );
+        }
+        let variable = "VIRTENGINE_PROVIDER__BATCH__SUBMIT_INTERVAL";
+        let e = parse(GOOD, &[(variable, "soon")]).unwrap_err().to_string();
+        assert!(
+            e.starts_with(&format!("{variable}: batch.submit_interval: \"soon\"")),
+            "{e}"
+        );
     }
 
     #[test]

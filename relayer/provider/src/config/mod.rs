@@ -1,6 +1,7 @@
 //! One YAML file says how the daemon runs. Unknown keys are refused with a suggestion; environment
 //! variables `VIRTENGINE_PROVIDER__SECTION__KEY` override single keys.
 
+mod agree;
 mod alerts;
 mod check;
 mod keys;

@@ -1,9 +1,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::{SignedDuration, SpanRelativeTo};
 use serde::{Deserialize, Serialize};
 
-/// A length of time in the configuration: `500ms`, `30s`, `5m`, `24h`.
+/// A length of time in configuration and flags: `500ms`, `30s`, `5m`, `24h`, `14d`. A day has 24 hours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Span(Duration);
@@ -16,8 +17,8 @@ impl schemars::JsonSchema for Span {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A length of time, such as 500ms, 30s, 5m or 24h.",
-            "examples": ["500ms", "30s", "5m", "24h"],
+            "description": "A length of time, such as 500ms, 30s, 5m, 24h or 14d.",
+            "examples": ["500ms", "30s", "5m", "24h", "14d"],
         })
     }
 }
@@ -51,9 +52,16 @@ impl Span {
 impl TryFrom<String> for Span {
     type Error = String;
     fn try_from(s: String) -> Result<Self, String> {
-        let bad = || format!("{s:?} is not a length of time; write e.g. 500ms, 30s, 5m or 24h");
-        let span: jiff::SignedDuration = s.trim().parse().map_err(|_| bad())?;
-        Duration::try_from(span).map(Self).map_err(|_| bad())
+        let bad = || format!("{s:?} is not a length of time; write e.g. 500ms, 30s, 5m, 24h or 14d");
+        let text = s.trim();
+        let span = text.parse::<SignedDuration>().or_else(|_| {
+            // The library's durations have no days, for they may be longer or shorter than 24 hours.
+            text.parse::<jiff::Span>()?
+                .to_duration(SpanRelativeTo::days_are_24_hours())
+        });
+        Duration::try_from(span.map_err(|_| bad())?)
+            .map(Self)
+            .map_err(|_| bad())
     }
 }
 
@@ -107,7 +115,18 @@ mod tests {
             assert_eq!(span, Span::millis(ms));
             assert_eq!(span.to_string(), text);
         }
-        for bad in ["", "30", "-5s", "soon"] {
+        for (text, hours) in [
+            ("14d", 336),
+            ("1d12h", 36),
+            ("2 days 3h", 51),
+            ("1 hour", 1),
+            ("P1D", 24),
+            ("PT2H", 2),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span, Span::seconds(hours * 3600), "{text}");
+        }
+        for bad in ["", "30", "-5s", "-1d", "soon", "1mo", "1y"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
     }

@@ -28,12 +28,13 @@ pub enum StartError {
         message: String,
     },
     /// A file of the daemon's directory is missing or broken.
-    #[error("cannot use {}, which `virtengine-provider init` makes", path.display())]
+    #[error("cannot use {}, which `virtengine-provider init` makes: {cause}", path.display())]
     File {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        #[source]
+        cause: std::io::Error,
     },
     /// Another daemon runs on this directory.
     #[error("{}: another virtengine-provider runs on this directory", .0.display())]

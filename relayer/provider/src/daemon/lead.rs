@@ -197,6 +197,7 @@ impl Duties {
         self.shared.metrics.settles.set(0);
         // Of these only the gateway that settles knows.
         self.shared.health.forget(|code| !alert::is_of_each(code));
+        self.shared.health.stands_by();
     }
 
     /// Does the duties as long as the lease holds; how settlement ended, if not with the lease or the store.

@@ -16,6 +16,7 @@ mod running;
 mod signers;
 mod start;
 mod stop;
+mod task_keys;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use tokio::task::JoinHandle;
 
 pub use alive::Alive;
 pub use error::StartError;
-pub(crate) use open::{check_keys, client, load_ca};
+pub(crate) use open::{check_files, client, load_ca, named_key, not_found, runs};
 pub use open::{load_key, prefix_of};
 pub(crate) use passphrase::{next_passphrase, passphrase};
 use reload::Reload;

@@ -10,6 +10,7 @@ use hpc_chain::registry::RegistryClient;
 use hpc_chain::rpc::{ClientOptions, Endpoints, RpcError, Trust};
 use hpc_schema::time::UnixSeconds;
 use tokio::time::{Instant, sleep};
+use zeroize::Zeroizing;
 
 use super::check::{ServerState, server_state};
 use super::error::StartError;
@@ -17,9 +18,10 @@ use super::passphrase::passphrase;
 use crate::alert;
 use crate::clock;
 use crate::config::{Config, apart};
-use crate::gateway::ServerCertificate;
+use crate::gateway::{ServerCertificate, check_server};
 use crate::home::{self, Home};
-use crate::identity::{Ca, Verifying};
+use crate::identity::{Anchors, Ca, Verifying};
+use crate::registry::TaskKeys;
 use crate::settle::Signers;
 
 /// The keys that the daemon works with.
@@ -37,9 +39,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
     let path = home.dir().join("lock");
-    let file = |source| StartError::File {
+    let file = |cause| StartError::File {
         path: path.clone(),
-        source,
+        cause,
     };
     let lock = fs::OpenOptions::new()
         .create(true)
@@ -61,21 +63,48 @@ pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
     }
 }
 
-/// Whether the directory's keys can be used: there, closed to others, readable.
+/// Whether a daemon runs on this directory.
 ///
 /// # Errors
-/// What `run` would say.
-pub(crate) fn check_keys(home: &Home, config: &Config) -> Result<(), StartError> {
+/// If its lock cannot be looked at.
+pub(crate) fn runs(home: &Home) -> Result<bool, StartError> {
+    let path = home.dir().join("lock");
+    let tried = match fs::OpenOptions::new().write(true).open(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(cause) => return Err(StartError::File { path, cause }),
+        Ok(lock) => lock.try_lock(),
+    };
+    match tried {
+        Ok(()) => Ok(false),
+        Err(fs::TryLockError::WouldBlock) => Ok(true),
+        Err(fs::TryLockError::Error(cause)) => Err(StartError::File { path, cause }),
+    }
+}
+
+/// Whether the directory's keys and certificates can be used: there, closed to others, readable, fitting.
+///
+/// # Errors
+/// What `run` or a reload would say.
+pub(crate) fn check_files(home: &Home, config: &Config) -> Result<(), StartError> {
     alert::check(&config.alerts)?;
     client(config)?;
-    keys(home, config).map(drop)
+    let (ca, now) = (keys(home, config)?.ca, clock::now());
+    let anchors = Anchors::load(&ca, &home.trusted_cas(), now)?;
+    let chain = read_chain(home)?;
+    let names = &config.gateway.names;
+    // One that the start makes anew is not looked at there.
+    if server_state(&chain, &ca, names, now) != ServerState::Ours {
+        check_server(&chain, &read_server_key(home)?, &anchors, names, now)?;
+    }
+    // `run` starts without: a cluster whose key is of no use is a trouble of its orders alone.
+    Ok(TaskKeys::check(home)?)
 }
 
 pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let ca = load_ca(home)?;
     Verifying::load(home)?;
     let prefix = prefix_of(&config.chain.contract)?;
-    let operator = load_key(home, &config.keys.operator)?;
+    let operator = named_key(home, "keys.operator", &config.keys.operator)?;
     let price = gas_price("chain.gas_price", &config.chain.gas_price)?;
     let ceiling = match &config.chain.gas_price_max {
         Some(text) => Some(gas_price("chain.gas_price_max", text)?),
@@ -84,7 +113,7 @@ pub(super) fn keys(home: &Home, config: &Config) -> Result<Keys, StartError> {
     let of_operator = operator.address(&prefix)?;
     let mut signers = Vec::new();
     for (named_by, name) in config.keys.paying() {
-        let relayer = load_key(home, name)?;
+        let relayer = named_key(home, named_by, name)?;
         let address = relayer.address(&prefix)?;
         // The name may be another one and the key the same.
         if address == of_operator {
@@ -136,10 +165,46 @@ fn gas_price(key: &'static str, text: &str) -> Result<GasPrice, StartError> {
 /// # Errors
 /// If a file is missing, open to others or broken.
 pub(crate) fn load_ca(home: &Home) -> Result<Ca, StartError> {
-    let file = |path: PathBuf| move |source| StartError::File { path, source };
     let cert = fs::read_to_string(home.ca_cert()).map_err(file(home.ca_cert()))?;
     let key = home::read_secret(&home.ca_key()).map_err(file(home.ca_key()))?;
     Ok(Ca::from_pem(&cert, &key)?)
+}
+
+fn file(path: PathBuf) -> impl FnOnce(std::io::Error) -> StartError {
+    move |cause| StartError::File { path, cause }
+}
+
+/// The gateway's certificate with those that lead to its CA, PEM.
+pub(super) fn read_chain(home: &Home) -> Result<String, StartError> {
+    let path = home.server_cert();
+    fs::read_to_string(&path).map_err(file(path))
+}
+
+/// The gateway's key, PEM.
+pub(super) fn read_server_key(home: &Home) -> Result<Zeroizing<String>, StartError> {
+    let path = home.server_key();
+    home::read_secret(&path).map_err(file(path))
+}
+
+/// The key that the configuration names under `named_by`.
+///
+/// # Errors
+/// As [`load_key`]; of one that is not there with what helps.
+pub(crate) fn named_key(home: &Home, named_by: &'static str, name: &str) -> Result<SharedSigner, StartError> {
+    load_key(home, name).map_err(|e| not_found(named_by, name, e))
+}
+
+/// Of a key that is not there with the key of the configuration that names it, and what helps.
+pub(crate) fn not_found(named_by: &'static str, name: &str, e: KeyringError) -> StartError {
+    match e {
+        KeyringError::NotFound { .. } => StartError::Value {
+            key: named_by,
+            message: format!(
+                "{e}; make it: virtengine-provider keys add {name}, or name one of: virtengine-provider keys list"
+            ),
+        },
+        other => other.into(),
+    }
 }
 
 /// A key of the directory's keyring; a sealed one is opened with the passphrase file that the environment
@@ -214,15 +279,13 @@ pub(super) fn server_certificate(
     ca: &Ca,
     now: UnixSeconds,
 ) -> Result<ServerCertificate, StartError> {
-    let file = |path: PathBuf| move |source| StartError::File { path, source };
-    let cert = fs::read_to_string(home.server_cert()).map_err(file(home.server_cert()))?;
+    let cert = read_chain(home)?;
     let state = server_state(&cert, ca, &config.gateway.names, now);
     if let ServerState::Theirs(why) = &state {
         tracing::warn!("{why}");
     }
     if state != ServerState::Ours {
-        let key = home::read_secret(&home.server_key()).map_err(file(home.server_key()))?;
-        return Ok(ServerCertificate::new(&cert, &key)?);
+        return Ok(ServerCertificate::new(&cert, &read_server_key(home)?)?);
     }
     let serial = clock::random().map_err(std::io::Error::other)?;
     let (issued, key) = ca.issue_server(&config.gateway.names, now, serial)?;

@@ -1,19 +1,18 @@
 use std::fmt;
-use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hpc_chain::rpc::Endpoints;
 use serde_json::json;
 
 use super::error::StartError;
+use super::open;
 use super::renew::renew;
 use crate::admin::Act;
 use crate::audit::Actor;
 use crate::clock;
 use crate::config::{Change, Config, Live};
 use crate::gateway::{Gateway, ServerCertificate, Tls, check_server, client_verifier, server_config};
-use crate::home::{self, Home};
+use crate::home::Home;
 use crate::identity::{Anchors, Verifying};
 use crate::ops::Health;
 use crate::store::Store;
@@ -148,11 +147,9 @@ impl Reload {
             return Ok(());
         };
         let now = clock::now();
-        let ca = super::open::load_ca(&self.home)?;
+        let ca = open::load_ca(&self.home)?;
         let anchors = Anchors::load(&ca, &self.home.trusted_cas(), now)?;
-        let file = |path: PathBuf| move |source| StartError::File { path, source };
-        let chain = fs::read_to_string(self.home.server_cert()).map_err(file(self.home.server_cert()))?;
-        let key = home::read_secret(&self.home.server_key()).map_err(file(self.home.server_key()))?;
+        let (chain, key) = (open::read_chain(&self.home)?, open::read_server_key(&self.home)?);
         check_server(&chain, &key, &anchors, &gateway.config.gateway.names, now)?;
         let config = server_config(&anchors, Arc::clone(&self.certificate))?;
         let verifier = client_verifier(&anchors)?;

@@ -18,6 +18,7 @@ use crate::store::{Store, StoreError};
 use crate::{clock, command, enrol, events, prove, slot, spool, task};
 
 use super::reload::Reload;
+use super::task_keys;
 
 /// How often it is asked which nodes there are at all.
 const DISCOVER_EVERY: Duration = Duration::from_secs(600);
@@ -213,6 +214,7 @@ pub(super) async fn keep(
         if let Some(gateway) = gateway.upgrade() {
             gateway.judge.prune(clock::now());
             shared.health.set("row_unreadable", gateway.judge.mended());
+            task_keys::look(&shared.home, &shared.store, &shared.health, &gateway).await;
             // Leases that are over.
             wake(&shared.store, &Arc::downgrade(&gateway)).await;
             if looked.elapsed() >= CERTIFICATE_EVERY {

@@ -49,6 +49,13 @@ impl Failure {
         Self::new(403, Refusal::whole(code, what))
     }
 
+    /// The same, for this member of the request.
+    #[must_use]
+    pub(super) fn of(mut self, field: &str) -> Self {
+        self.refusal.field = Some(field.to_owned());
+        self
+    }
+
     /// 401: a certificate that counts no more; `told` is what the log says of it. The agent's key gets a new one.
     pub(super) fn certificate(told: &'static str, what: impl std::fmt::Display) -> Self {
         let what = format!("{what}; recover it at …/certificate/challenge");

@@ -8,6 +8,7 @@ use hpc_schema::code::Code;
 use hpc_schema::refusal::Refusal;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 use tokio::time::timeout;
 
 use super::answer::Failure;
@@ -115,7 +116,58 @@ fn too_large(limit: usize) -> Failure {
     Failure::new(413, Refusal::whole(Code::BodyTooLarge, what))
 }
 
-/// The body as JSON of a known shape.
+/// The body as JSON of a known shape; a refusal names the member at fault.
 pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(bytes).map_err(|e| Failure::malformed("body", e))
+    serde_json::from_slice(bytes).map_err(|e| match member::<T>(bytes) {
+        Some(member) => Failure::malformed(&member, e),
+        None => Failure::malformed("body", e),
+    })
+}
+
+/// Path of the member at which reading stops; none if it is the whole.
+fn member<T: DeserializeOwned>(bytes: &[u8]) -> Option<String> {
+    let json = &mut serde_json::Deserializer::from_slice(bytes);
+    let at = serde_path_to_error::deserialize::<_, T>(json).err()?;
+    // Of the whole there are none.
+    let named = at.path().iter().any(|s| !matches!(s, Segment::Unknown));
+    named.then(|| at.path().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use hpc_schema::gateway::RegisterRequest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_body_that_cannot_be_read_names_the_member_at_fault() {
+        let key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+        let sound = json!({
+            "token": "a.b.c", "public_key": key, "csr": "x", "csr_signature": "x", "probe_address": "10.0.0.7",
+            "attestation": { "public": "", "quote": "", "signature": "", "pcrs": [{ "index": 0, "sha256": "" }] },
+        });
+        let read = |value: &serde_json::Value| json::<RegisterRequest>(value.to_string().as_bytes());
+        assert!(read(&sound).is_ok());
+        for (at, value, field) in [
+            ("/public_key", json!("x"), "public_key"),
+            ("/probe_address", json!("nowhere"), "probe_address"),
+            ("/csr", json!(7), "csr"),
+            (
+                "/attestation/pcrs/0/index",
+                json!(256),
+                "attestation.pcrs[0].index",
+            ),
+        ] {
+            let mut broken = sound.clone();
+            *broken.pointer_mut(at).unwrap() = value;
+            let failure = read(&broken).unwrap_err();
+            assert_eq!((failure.status, failure.refusal.code), (400, Code::Malformed));
+            assert_eq!(failure.refusal.field.as_deref(), Some(field));
+        }
+        for whole in ["", "{", "[]x", "7"] {
+            let failure = json::<RegisterRequest>(whole.as_bytes()).unwrap_err();
+            assert_eq!(failure.refusal.field.as_deref(), Some("body"), "{whole}");
+        }
+    }
 }

@@ -169,10 +169,9 @@ pub(super) async fn recover(
         .ok_or_else(|| Failure::malformed("signature", "must be base64 of 64 bytes"))?;
     let csr = NodeCsr::from_pem(&request.csr).map_err(|e| Failure::malformed("csr", e))?;
     if !gateway.challenges.take(&challenge, &node_id, clock::now()) {
-        return Err(Failure::forbidden(
-            Code::NonceReused,
-            "the challenge is not this node's, was used, or is older than two minutes",
-        ));
+        let what = "the challenge is not this node's, was used, or is older than two minutes";
+        let remedy = "ask for a new one: POST …/certificate/challenge";
+        return Err(Failure::new(403, Refusal::advised(Code::NonceReused, what, remedy)).of("challenge"));
     }
     // A node id is unique only within its cluster; the signature tells which of its namesakes asks.
     let message = recover_message(&challenge, csr.der());

@@ -20,7 +20,11 @@ pub(super) async fn record(
     let Some(cluster) = registry.cluster(cluster_id) else {
         return Ok(None);
     };
-    let highest = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
+    let intake = spool::intake_of(gateway.store.reader(), cluster_id, node_id).await?;
+    // Each registration counts anew.
+    let acked = intake
+        .filter(|i| i.epoch == node.chain.epoch)
+        .map_or(0, |i| i.acked_sequence);
     let mut conn = gateway.store.reader().acquire().await.map_err(StoreError::from)?;
     let key = task_key::of(gateway, &mut conn, cluster_id).await.ok().flatten();
     drop(conn);
@@ -34,7 +38,7 @@ pub(super) async fn record(
         chain_id: registry.chain_id().to_owned(),
         contract: registry.contract().to_owned(),
         epoch: node.chain.epoch,
-        last_sequence: highest.map_or(0, |i| i.highest_sequence).max(node.floor()),
+        last_sequence: acked.max(node.floor()),
         params: registry.params(),
         job_ids: cluster.job_ids,
         task_public_key: here.or(cluster.task_public_key),

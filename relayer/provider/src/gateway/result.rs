@@ -50,14 +50,19 @@ pub(super) async fn result(
     let (mut tx, told) = gateway.store.begin_together(questions).await?;
     let [row, head] = db::each(told).map_err(StoreError::from)?;
     let row = task::told_task(&row)?;
-    let taken = task::judge(row.as_ref(), &result, known.key());
-    if let (Taken::Recorded, Some(row)) = (&taken, &row) {
-        let entries = entries(&mut tx, (cluster, node), row, &result).await?;
-        let mut last = vec![task::ended(row, &result, known.key(), clock::now_ms())?];
-        last.extend(audit::after(audit::told_head(&head)?, &entries));
-        tx.commit_together(last).await.map_err(StoreError::from)?;
-    } else {
-        tx.rollback().await.map_err(StoreError::from)?;
+    let taken = task::judge(row.as_ref(), &result, known.key(), clock::now());
+    match (&taken, &row) {
+        (Taken::Recorded, Some(row)) => {
+            let entries = entries(&mut tx, (cluster, node), row, &result).await?;
+            let mut last = vec![task::ended(row, &result, known.key(), clock::now_ms())?];
+            last.extend(audit::after(audit::told_head(&head)?, &entries));
+            tx.commit_together(last).await.map_err(StoreError::from)?;
+        }
+        (Taken::Unusable(refusal), Some(row)) => {
+            let last = vec![task::ended_unknown(row, refusal, clock::now_ms())];
+            tx.commit_together(last).await.map_err(StoreError::from)?;
+        }
+        _ => tx.rollback().await.map_err(StoreError::from)?,
     }
     match taken {
         Taken::Recorded => {
@@ -69,6 +74,12 @@ pub(super) async fn result(
             Ok(StatusCode::OK)
         }
         Taken::Known => Ok(StatusCode::OK),
+        Taken::Unusable(refusal) => {
+            tracing::warn!(%cluster, %node, task = %id, "how a task ended is unknown, its result is refused: {refusal}");
+            gateway.waiting.tell(cluster, &id);
+            gateway.waiting.wake(cluster, node);
+            Err(refused(refusal))
+        }
         Taken::Refused(refusal) => {
             tracing::warn!(%cluster, %node, task = %id, "a result is refused: {refusal}");
             Err(refused(refusal))

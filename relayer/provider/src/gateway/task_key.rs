@@ -31,7 +31,8 @@ pub(super) fn counting(
         .tasks
         .counts(cluster, steps.last().map(|s| &s.new_key))
         .map_err(|e| {
-            tracing::error!(%cluster, error = %e, "the cluster's task key cannot be used");
+            // Operators are told once, as of a trouble: with each request it would be too often.
+            tracing::debug!(%cluster, error = %e, "the cluster's task key cannot be used");
             Failure::unavailable(60, "the cluster's task key cannot be read")
         })
 }

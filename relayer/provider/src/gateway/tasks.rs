@@ -20,7 +20,7 @@ use super::{Gateway, body};
 use crate::clock;
 use crate::identity::PeerIdentity;
 use crate::store::StoreError;
-use crate::task::{self, Given, Woken};
+use crate::task::{self, Given, Noted, Woken};
 
 /// The longest that a node may wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -155,12 +155,18 @@ pub(super) async fn progress(
     let mut tx = gateway.store.begin().await?;
     let noted = task::note(&mut tx, of, &id, hash, &progress, times).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    if noted {
-        gateway.waiting.tell(of.0, &id);
-        return Ok(StatusCode::OK);
-    }
-    let what = "is not under way here";
-    Err(refused(Refusal::field(Code::UnknownTask, "task_id", what)))
+    let refusal = match noted {
+        Noted::Yes => {
+            gateway.waiting.tell(of.0, &id);
+            return Ok(StatusCode::OK);
+        }
+        Noted::OtherTask => {
+            let what = "is not the hash of the task that the path names";
+            Refusal::field(Code::TaskMismatch, "task_hash", what)
+        }
+        Noted::NotUnderWay => Refusal::field(Code::UnknownTask, "task_id", "is not under way here"),
+    };
+    Err(refused(refusal))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig};
+use rustls::{CertificateError, CipherSuite, NamedGroup, RootCertStore, ServerConfig};
 
 use super::certificate_cache::CachingVerifier;
 use super::key_exchange::FastX25519;
@@ -26,9 +26,37 @@ pub enum TlsError {
     /// The verifier of client certificates refuses the CA.
     #[error("TLS: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
-    /// A PEM file without what it should hold.
-    #[error("{0} is not readable as PEM")]
-    Pem(&'static str),
+    /// No certificate where one should be.
+    #[error("gateway/server.crt: holds no certificate in PEM")]
+    NoCertificate,
+    /// The gateway's certificate cannot be read.
+    #[error("gateway/server.crt: {0}")]
+    Certificate(rustls::Error),
+    /// No key where one should be.
+    #[error("gateway/server.key: holds no private key in PEM (PKCS#8, SEC1 or PKCS#1)")]
+    NoKey,
+    /// The gateway's key cannot sign.
+    #[error("gateway/server.key: {0}")]
+    Key(rustls::Error),
+    /// Key and certificate are of different pairs.
+    #[error(
+        "gateway/server.key: is not the key of the certificate in gateway/server.crt; put the pair in place"
+    )]
+    Mismatch,
+    /// No CA that counts has issued the certificate.
+    #[error("gateway/server.crt: leads neither to ca/ca.crt nor to a CA in ca/trusted")]
+    Issuer,
+    /// An agent would refuse the certificate.
+    #[error("gateway/server.crt: agents that connect to {name} would refuse it: {why}")]
+    Refused {
+        /// A name of `gateway.names`.
+        name: String,
+        /// Why; part of the text, and so no source, which would be told twice.
+        why: rustls::Error,
+    },
+    /// A name that no certificate can carry.
+    #[error("gateway.names: {0:?} is neither a host name nor an IP address")]
+    Name(String),
 }
 
 /// The gateway's certificate, which can be replaced while connections are open.
@@ -65,11 +93,18 @@ impl ServerCertificate {
 fn certified(chain: &str, key: &str) -> Result<CertifiedKey, TlsError> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|_| TlsError::Pem("the server certificate"))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| TlsError::Pem("the server key"))?;
-    let certified = CertifiedKey::new(chain, ring::sign::any_supported_type(&key)?);
-    certified.keys_match()?;
-    Ok(certified)
+        .map_err(|_| TlsError::NoCertificate)?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| TlsError::NoKey)?;
+    let key = ring::sign::any_supported_type(&key).map_err(TlsError::Key)?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) => Ok(certified),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(TlsError::Mismatch),
+        Err(e) => Err(TlsError::Certificate(e)),
+    }
 }
 
 impl fmt::Debug for ServerCertificate {
@@ -186,15 +221,19 @@ pub fn check_server(
     let certified = certified(chain, key)?;
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(anchors)?, provider).build()?;
-    let (leaf, rest) = certified
-        .cert
-        .split_first()
-        .ok_or(TlsError::Pem("the server certificate"))?;
+    let (leaf, rest) = certified.cert.split_first().ok_or(TlsError::NoCertificate)?;
     let time = UnixTime::since_unix_epoch(Duration::from_secs(now.0));
     for name in names {
-        let name =
-            ServerName::try_from(name.as_str()).map_err(|_| TlsError::Pem("a name of gateway.names"))?;
-        verifier.verify_server_cert(leaf, rest, &name, &[], time)?;
+        let server = ServerName::try_from(name.as_str()).map_err(|_| TlsError::Name(name.clone()))?;
+        verifier
+            .verify_server_cert(leaf, rest, &server, &[], time)
+            .map_err(|e| match e {
+                rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => TlsError::Issuer,
+                why => TlsError::Refused {
+                    name: name.clone(),
+                    why,
+                },
+            })?;
     }
     Ok(())
 }
@@ -222,6 +261,54 @@ mod tests {
             .map(|g| format!("{g:?}"))
             .collect();
         assert_eq!(groups, ["FastX25519", "secp256r1", "secp384r1"]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_gateways_certificate_is_told_with_its_file() {
+        let now = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(now, [1; 16]).unwrap();
+        let (other, _) = Ca::create(now, [9; 16]).unwrap();
+        let names = ["gw.example".to_owned()];
+        let issue = |by: &Ca, serial| by.issue_server(&names, now, serial).unwrap();
+        let ((good, key), (next, _), (foreign, foreign_key)) =
+            (issue(&ca, [2; 16]), issue(&ca, [3; 16]), issue(&other, [4; 16]));
+        let folder = tempfile::tempdir().unwrap();
+        let anchors = Anchors::load(&ca, folder.path(), now).unwrap();
+        let check = |chain: &str, key: &str, names: &[String]| {
+            check_server(chain, key, &anchors, names, now).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&good.pem, &key, &names), Ok(()));
+        let elsewhere = ["elsewhere.example".to_owned()];
+        for (chain, key, names, says) in [
+            ("junk", &**key, &names, "gateway/server.crt: holds no certificate"),
+            (
+                &good.pem,
+                "junk",
+                &names,
+                "gateway/server.key: holds no private key",
+            ),
+            (
+                &next.pem,
+                &key,
+                &names,
+                "gateway/server.key: is not the key of the certificate",
+            ),
+            (
+                &foreign.pem,
+                &foreign_key,
+                &names,
+                "gateway/server.crt: leads neither to ca/ca.crt",
+            ),
+            (
+                &good.pem,
+                &key,
+                &elsewhere,
+                "gateway/server.crt: agents that connect to elsewhere.example",
+            ),
+        ] {
+            let said = check(chain, key, names).unwrap_err();
+            assert!(said.starts_with(says), "{said}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hpc_schema::time::UnixSeconds;
 
 use super::Ca;
@@ -43,7 +45,7 @@ impl Anchors {
     pub fn load(ca: &Ca, dir: &Path, now: UnixSeconds) -> Result<Self, AnchorError> {
         let mut anchors = Self {
             ders: vec![ca.der().to_vec()],
-            bundle: ca.pem().to_owned(),
+            bundle: pem(ca.der()),
         };
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -54,16 +56,16 @@ impl Anchors {
             return Err(AnchorError::TooMany(dir.to_owned()));
         }
         for path in paths {
-            let pem = std::fs::read_to_string(&path).map_err(failed(&path))?;
-            let read = first_certificate(&pem).and_then(|der| Some((ca_until(&der)?, der)));
+            let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
+            let read = first_certificate(&text).and_then(|der| Some((ca_until(&der)?, der)));
             let Some((until, der)) = read else {
                 return Err(AnchorError::Content(path));
             };
             if until <= now {
                 tracing::warn!(path = %path.display(), %until, "a trusted CA has ended and is left out; remove its file");
             } else if !anchors.ders.contains(&der) {
+                anchors.bundle.push_str(&pem(&der));
                 anchors.ders.push(der);
-                anchors.bundle.push_str(&pem);
             }
         }
         Ok(anchors)
@@ -75,7 +77,7 @@ impl Anchors {
         &self.ders
     }
 
-    /// All of them, PEM, the gateway's own first: what agents are told to trust.
+    /// All of [`Self::ders`], PEM, the gateway's own first: what agents are told to trust. Nothing else of their files.
     #[must_use]
     pub fn bundle(&self) -> &str {
         &self.bundle
@@ -102,6 +104,17 @@ pub(crate) fn trusted_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// RFC 7468, section 5.
+fn pem(der: &[u8]) -> String {
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in STANDARD.encode(der).as_bytes().chunks(64) {
+        pem.extend(line.iter().map(|b| char::from(*b)));
+        pem.push('\n');
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
+}
+
 /// Until when a CA's certificate counts; none if it is no CA's.
 fn ca_until(der: &[u8]) -> Option<UnixSeconds> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
@@ -112,6 +125,26 @@ fn ca_until(der: &[u8]) -> Option<UnixSeconds> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_are_told_of_the_cas_that_count_and_of_nothing_else_in_their_files() {
+        let now = UnixSeconds(1_800_000_000);
+        let dir = tempfile::tempdir().unwrap();
+        let (ca, key) = Ca::create(now, [1; 16]).unwrap();
+        let ours = Ca::from_pem(ca.pem().trim_end(), &key).unwrap();
+        let (next, _) = Ca::create(now, [2; 16]).unwrap();
+        let (other, _) = Ca::create(now, [3; 16]).unwrap();
+        let (last, _) = Ca::create(now, [4; 16]).unwrap();
+        let two = format!("of two\n{}{}", next.pem(), other.pem());
+        std::fs::write(dir.path().join("a.crt"), two.trim_end()).unwrap();
+        std::fs::write(dir.path().join("b.crt"), last.pem()).unwrap();
+        let anchors = Anchors::load(&ours, dir.path(), now).unwrap();
+        assert_eq!(anchors.ders().len(), 3);
+        assert_eq!(
+            anchors.bundle(),
+            format!("{}{}{}", ca.pem(), next.pem(), last.pem())
+        );
+    }
 
     #[test]
     fn a_ca_whose_time_is_over_is_left_out_and_what_is_no_ca_refuses_all() {

@@ -5,8 +5,9 @@ use hpc_schema::gateway::certificate_uri;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, DnValue,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    SerialNumber,
 };
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -36,6 +37,9 @@ pub enum CaError {
         /// Which.
         what: &'static str,
     },
+    /// Key and certificate are of different pairs.
+    #[error("ca/ca.key: is not the key of the certificate in ca/ca.crt; put the pair in place")]
+    Mismatch,
     /// A name that no certificate can carry.
     #[error("{name:?} is neither an IP address nor a host name")]
     Name {
@@ -127,14 +131,17 @@ impl Ca {
     /// # Errors
     /// [`CaError`].
     pub fn from_pem(cert: &str, key: &str) -> Result<Self, CaError> {
-        let der = first_certificate(cert).ok_or(CaError::Pem {
-            what: "CA certificate",
-        })?;
-        let key = KeyPair::from_pem(key).map_err(|_| CaError::Pem { what: "CA key" })?;
-        let issuer = Issuer::from_ca_cert_der(&der.as_slice().into(), key)?;
-        let itself = itself(&der).ok_or(CaError::Pem {
-            what: "CA certificate",
-        })?;
+        let certificate = || CaError::Pem { what: "ca/ca.crt" };
+        let der = first_certificate(cert).ok_or_else(certificate)?;
+        let key = KeyPair::from_pem(key).map_err(|_| CaError::Pem { what: "ca/ca.key" })?;
+        {
+            let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|_| certificate())?;
+            if *parsed.public_key().subject_public_key.data != *key.public_key_raw() {
+                return Err(CaError::Mismatch);
+            }
+        }
+        let issuer = Issuer::from_ca_cert_der(&der.as_slice().into(), key).map_err(|_| certificate())?;
+        let itself = itself(&der).ok_or_else(certificate)?;
         Ok(Self {
             issuer,
             pem: cert.to_owned(),
@@ -177,7 +184,9 @@ impl Ca {
         let mut params = base(now, lifetime, serial)?;
         params.distinguished_name.push(DnType::CommonName, node.as_str());
         let kind = DnType::CustomDnType(SUBJECT_SERIAL_NUMBER.to_vec());
-        params.distinguished_name.push(kind, epoch.to_string());
+        // X.520 and RFC 5280, appendix A.1 have it so.
+        let epoch = DnValue::PrintableString(epoch.to_string().try_into()?);
+        params.distinguished_name.push(kind, epoch);
         let uri = certificate_uri(cluster, node)
             .try_into()
             .map_err(CaError::Rcgen)?;
@@ -307,6 +316,9 @@ pub(super) fn first_certificate(pem: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use x509_parser::asn1_rs::Tag;
+    use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
+
     use super::*;
     use crate::identity::PeerIdentity;
 
@@ -345,6 +357,8 @@ mod tests {
             .map(|n| n.as_str().unwrap())
             .collect();
         assert_eq!(names, ["node-hpc1-compute-042"]);
+        let epoch = x.subject().iter_by_oid(&OID_X509_SERIALNUMBER).next().unwrap();
+        assert_eq!(epoch.attr_value().tag(), Tag::PrintableString);
         assert_eq!(
             x.subject_alternative_name()
                 .unwrap()

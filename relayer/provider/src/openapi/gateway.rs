@@ -74,7 +74,7 @@ pub const GATEWAY_PATHS: &[GatewayPath] = &[
         id: "taskProgress",
         summary: "How far a task is",
         mutual: true,
-        also: &[404],
+        also: &[404, 409],
     },
     GatewayPath {
         path: "/internal/v1/nodes/{node_id}/tasks/{task_id}/result",

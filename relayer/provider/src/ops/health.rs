@@ -51,6 +51,7 @@ pub const TROUBLES: &[(&str, Severity, bool)] = &[
     ("server_certificate", Severity::Critical, true),
     ("simulation_missing", Severity::Warning, false),
     ("store_failing", Severity::Critical, true),
+    ("task_key_unusable", Severity::Warning, true),
     ("transactions_refused", Severity::Critical, true),
 ];
 
@@ -102,6 +103,7 @@ pub struct Trouble {
 pub struct Health {
     wrong: RwLock<BTreeMap<(&'static str, String), String>>,
     starting: AtomicBool,
+    heard: AtomicBool,
 }
 
 impl Health {
@@ -117,6 +119,22 @@ impl Health {
     /// The chain has been read once, or it is said why not.
     pub fn started(&self) {
         self.starting.store(false, Ordering::Relaxed);
+    }
+
+    /// The chain's condition is known, be it that it does not answer.
+    pub fn heard(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+
+    /// Another gateway looks at the chain from here on: what was known of its condition grows old.
+    pub fn stands_by(&self) {
+        self.heard.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether everything has been looked at once since the start, or since this gateway stood by: what is not wrong now is over.
+    #[must_use]
+    pub fn has_looked(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) && !self.starting.load(Ordering::Relaxed)
     }
 
     /// Something is wrong; logged when it begins.
@@ -261,6 +279,11 @@ mod tests {
         assert!(said.notices.is_empty() && health.troubles().is_empty());
         health.started();
         assert!(health.readiness().ready);
+        assert!(!health.has_looked(), "the chain may be about to answer");
+        health.heard();
+        assert!(health.has_looked());
+        health.stands_by();
+        assert!(!health.has_looked(), "another gateway looks");
     }
 
     /// The codes that the sources of `dir` raise.

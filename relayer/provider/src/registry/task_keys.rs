@@ -72,6 +72,45 @@ impl TaskKeys {
         Err(SeedError::Former { path, now: *newest })
     }
 
+    /// The clusters that have a key's file in this directory.
+    ///
+    /// # Errors
+    /// If the directory is there and cannot be read.
+    pub fn clusters(home: &Home) -> Result<Vec<ClusterId>, SeedError> {
+        let dir = home.task_keys();
+        let entries = match std::fs::read_dir(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(SeedError::File { path: dir, source }),
+            Ok(entries) => entries,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = match entry {
+                Ok(entry) => entry.file_name(),
+                Err(source) => return Err(SeedError::File { path: dir, source }),
+            };
+            let name = name.to_string_lossy();
+            found.extend(
+                name.strip_suffix(".key")
+                    .and_then(|id| id.parse::<ClusterId>().ok()),
+            );
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Whether the key files in this directory can be used.
+    ///
+    /// # Errors
+    /// The first that cannot.
+    pub fn check(home: &Home) -> Result<(), SeedError> {
+        let keys = Self::new(home.clone());
+        for cluster in Self::clusters(home)? {
+            keys.get(&cluster)?;
+        }
+        Ok(())
+    }
+
     /// The cluster's key, made now if there is none.
     ///
     /// # Errors
@@ -84,6 +123,15 @@ impl TaskKeys {
         let key = Arc::new(Seed::load_or_create(&path)?);
         self.keep(cluster, &key);
         Ok(key)
+    }
+
+    /// The key that is to take the cluster's key's place, if one is drawn.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be used.
+    pub fn drawn(&self, cluster: &ClusterId) -> Result<Option<Seed>, SeedError> {
+        let next = self.home.next_task_key(cluster);
+        next.exists().then(|| Seed::load(&next)).transpose()
     }
 
     /// The key that is to take the cluster's key's place; drawn now if none is.
@@ -130,6 +178,28 @@ impl TaskKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_others_may_read_is_found_by_looking_at_all() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        assert!(TaskKeys::clusters(&home).unwrap().is_empty());
+        let all: Vec<ClusterId> = ["hpc-cluster-1", "hpc-cluster-2"]
+            .map(|c| c.parse().unwrap())
+            .into();
+        for cluster in &all {
+            TaskKeys::new(home.clone()).get_or_create(cluster).unwrap();
+            TaskKeys::new(home.clone()).next(cluster).unwrap();
+        }
+        assert_eq!(TaskKeys::clusters(&home).unwrap(), all);
+        TaskKeys::check(&home).unwrap();
+        let path = home.task_key(&all[0]);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let e = TaskKeys::check(&home).unwrap_err().to_string();
+        assert!(e.contains("hpc-cluster-1.key"), "{e}");
+    }
 
     #[test]
     fn the_key_of_the_newest_rotation_counts_wherever_its_file_is_by_then() {

@@ -1,3 +1,4 @@
+mod former;
 mod ids;
 mod members;
 mod restore;
@@ -6,6 +7,7 @@ mod unread;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
 use hpc_schema::code::Code;
 use hpc_schema::gateway::Peer;
@@ -17,6 +19,7 @@ use hpc_schema::time::UnixSeconds;
 use super::node::{Contact, Node, Order, ProbeEndpoint};
 use super::peers;
 use crate::spool::Intake;
+use former::Former;
 use members::Members;
 
 /// A node that has not been heard of for so long is nobody's neighbour.
@@ -46,6 +49,7 @@ struct Inner {
     tip: Tip,
     params: Option<Params>,
     clusters: HashMap<ClusterId, Arc<Cluster>>,
+    former: Former,
     /// By cluster: whoever looks one up has its two names, and no pair of them.
     nodes: HashMap<ClusterId, Members>,
     /// Of these nodes, in their order.
@@ -153,9 +157,12 @@ impl Registry {
 
     /// A cluster as read.
     pub fn set_cluster(&self, cluster: Cluster) {
-        self.write()
-            .clusters
-            .insert(cluster.cluster_id.clone(), Arc::new(cluster));
+        let (id, job_ids) = (cluster.cluster_id.clone(), cluster.job_ids);
+        let mut inner = self.write();
+        let before = inner.clusters.insert(id.clone(), Arc::new(cluster));
+        if let Some(before) = before.filter(|b| b.job_ids != job_ids) {
+            inner.former.note(id, before.job_ids, job_ids, Instant::now());
+        }
     }
 
     /// A node as read at `height`; gives it back if that is news to be stored.

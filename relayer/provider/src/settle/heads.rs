@@ -45,6 +45,19 @@ impl Heads {
         self.seen.borrow().iter().any(|s| s.head.is_some())
     }
 
+    /// Whether it is known if one does: one does, or each has failed.
+    pub(super) fn heard(&self) -> bool {
+        let seen = self.seen.borrow();
+        let failed = |s: &Seen| s.failure.is_some() || s.gone || s.foreign.is_some();
+        seen.iter().any(|s| s.head.is_some()) || (!seen.is_empty() && seen.iter().all(failed))
+    }
+
+    /// The newest block of all.
+    pub(super) fn top(&self) -> Option<SeenBlock> {
+        let seen = self.seen.borrow();
+        seen.iter().filter_map(|s| s.head).max_by_key(|b| b.height)
+    }
+
     /// Why an endpoint does not answer, after a colon; nothing if none has said why.
     pub(super) fn why(&self) -> String {
         let seen = self.seen.borrow();

@@ -2,7 +2,11 @@ use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId, TaskId};
 use hpc_schema::key::{AgentKey, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
-use hpc_schema::task::{TaskHash, TaskResult, TaskState, result_message, verify_result};
+use hpc_schema::report::MAX_AHEAD_SECONDS;
+use hpc_schema::task::{
+    TaskHash, TaskOutcome, TaskResult, TaskState, check_output, result_message, verify_result,
+};
+use hpc_schema::time::UnixSeconds;
 
 use super::row::TaskRow;
 use crate::db::{self, Conn, Query, Row};
@@ -17,6 +21,8 @@ pub enum Taken {
     Known,
     /// It is refused.
     Refused(Refusal),
+    /// It is refused though the node signed it, and will say nothing else: nobody knows how the task ended.
+    Unusable(Refusal),
 }
 
 /// Asks for a node's task.
@@ -35,10 +41,11 @@ pub fn told_task(rows: &[Row]) -> Result<Option<TaskRow>, StoreError> {
     rows.first().map(TaskRow::read).transpose()
 }
 
-/// What is to become of a node's result. It is checked against the task on record and the node's key; the first one counts,
-/// but that a task of which nobody knew the end is resolved by a result that comes after all.
+/// What is to become of a node's result. It is checked against the task on record, the node's key and, of a completed task,
+/// the type's schema; the first one counts, but that a task of which nobody knew the end is resolved by a result that comes
+/// after all.
 #[must_use]
-pub fn judge(row: Option<&TaskRow>, result: &TaskResult, key: &AgentKey) -> Taken {
+pub fn judge(row: Option<&TaskRow>, result: &TaskResult, key: &AgentKey, now: UnixSeconds) -> Taken {
     let Some(row) = row else {
         let what = "is not on record for this node";
         return Taken::Refused(Refusal::field(Code::UnknownTask, "task_id", what));
@@ -56,7 +63,31 @@ pub fn judge(row: Option<&TaskRow>, result: &TaskResult, key: &AgentKey) -> Take
         let what = format!("the task is {}", row.state);
         return Taken::Refused(Refusal::whole(Code::InvalidState, what));
     }
-    Taken::Recorded
+    match completed(row, result, now) {
+        Ok(()) => Taken::Recorded,
+        // Its time will come.
+        Err(refusal) if refusal.code == Code::TimestampInFuture => Taken::Refused(refusal),
+        Err(refusal) => Taken::Unusable(refusal),
+    }
+}
+
+/// Whether a task can have been completed so: by its type's schema, not before it was issued, and not in the future, both
+/// but for what clocks may differ. Of other ends the node says what it can, whatever its clock.
+fn completed(row: &TaskRow, result: &TaskResult, now: UnixSeconds) -> Result<(), Refusal> {
+    if result.outcome != TaskOutcome::Completed {
+        return Ok(());
+    }
+    check_output(row.kind, &result.result)?;
+    let finished = result.finished_at.seconds();
+    if row.issued_at.since(finished) > MAX_AHEAD_SECONDS {
+        let what = format!("is {finished}, the task was issued at {}", row.issued_at);
+        return Err(Refusal::field(Code::InvalidField, "finished_at", what).malformed());
+    }
+    if finished.since(now) > MAX_AHEAD_SECONDS {
+        let what = format!("is {finished}, it is {now}");
+        return Err(Refusal::field(Code::TimestampInFuture, "finished_at", what));
+    }
+    Ok(())
 }
 
 /// Puts a result on record that was judged so.
@@ -83,6 +114,19 @@ pub fn ended<'q>(
     .bind(key.to_base64())
     .bind(row.cluster_id.as_str())
     .bind(row.task_id.as_str()))
+}
+
+/// Ends a task whose result was judged unusable; a better one still takes that place.
+pub fn ended_unknown<'q>(row: &'q TaskRow, refusal: &Refusal, now_ms: u64) -> Query<'q> {
+    db::query(
+        "UPDATE task SET state = 'failed', ended_ms = ?, code = ?, detail = ?, lease_until_ms = NULL
+         WHERE cluster_id = ? AND task_id = ? AND state IN ('dispatched', 'running')",
+    )
+    .bind(int(now_ms))
+    .bind(Code::OutcomeUnknown.as_str())
+    .bind(format!("the node's result is refused: {}", refusal.message))
+    .bind(row.cluster_id.as_str())
+    .bind(row.task_id.as_str())
 }
 
 /// The same words may come twice; others may not.

@@ -13,9 +13,9 @@ mod waiters;
 
 pub use claim::{Claimed, ask_claim, give_back, told_claim, waiting_nodes, waits_for};
 pub use deliver::{answer, dispatched, signed_cancellation};
-pub use end::{Taken, ask_task, cancel, ended, judge, told_task};
+pub use end::{Taken, ask_task, cancel, ended, ended_unknown, judge, told_task};
 pub use keep::{Swept, keep, prune};
-pub use progress::{MAX_EVENTS, ProgressRow, note, progress_of};
+pub use progress::{MAX_EVENTS, Noted, ProgressRow, note, progress_of};
 pub use rotation::{ask_rotations, record_rotation, rotation, rotations, told_rotations};
 pub use row::{Approval, TaskRow, find, history};
 pub use submit::{NewTask, Room, Submitted, admit, approve, ask_room, record, told_room, unsigned_of};

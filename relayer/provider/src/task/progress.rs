@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::db::{self, Conn, Pool};
-use crate::store::{StoreError, int, uint};
+use crate::store::{StoreError, bytes, int, uint};
 
 /// Events kept of one task.
 pub const MAX_EVENTS: i64 = 256;
@@ -25,7 +25,18 @@ pub struct ProgressRow {
     pub received_ms: u64,
 }
 
-/// Notes that a task is under way, and how far; its lease begins anew. Whether there is such a task.
+/// What became of a word of how far a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// It is noted.
+    Yes,
+    /// Another task has this id.
+    OtherTask,
+    /// The node has no such task under way.
+    NotUnderWay,
+}
+
+/// Notes that a task is under way, and how far; its lease begins anew.
 ///
 /// # Errors
 /// If the store fails.
@@ -36,7 +47,7 @@ pub async fn note(
     hash: TaskHash,
     progress: &ProgressRequest,
     (lease_ms, now_ms): (u64, u64),
-) -> Result<bool, StoreError> {
+) -> Result<Noted, StoreError> {
     let printable = |text: &str| -> String {
         let mut out: String = text.chars().filter(|c| !c.is_control()).collect();
         while out.len() > MAX_PROGRESS_MESSAGE {
@@ -46,12 +57,18 @@ pub async fn note(
     };
     let phase = printable(&progress.phase);
     let message = progress.message.as_deref().map(printable);
-    let row = db::query("SELECT phase FROM task WHERE cluster_id = ? AND task_id = ?")
+    let row = db::query("SELECT phase, hash FROM task WHERE cluster_id = ? AND task_id = ? AND node_id = ?")
         .bind(cluster.as_str())
         .bind(id.as_str())
+        .bind(node.as_str())
         .fetch_optional(&mut *conn)
         .await?;
-    let Some(row) = row else { return Ok(false) };
+    let Some(row) = row else {
+        return Ok(Noted::NotUnderWay);
+    };
+    if TaskHash(bytes(&row, "hash")?) != hash {
+        return Ok(Noted::OtherTask);
+    }
     let before: Option<String> = row.try_get("phase")?;
     let done = db::query(
         "UPDATE task SET state = 'running', phase = ?, began_ms = coalesce(began_ms, ?), lease_until_ms = ?
@@ -67,11 +84,11 @@ pub async fn note(
     .execute(&mut *conn)
     .await?;
     if done.rows_affected() == 0 {
-        return Ok(false);
+        return Ok(Noted::NotUnderWay);
     }
     // A word that only keeps the lease is no event.
     if before.as_deref() == Some(phase.as_str()) && message.is_none() {
-        return Ok(true);
+        return Ok(Noted::Yes);
     }
     db::query(
         "INSERT INTO task_progress (cluster_id, task_id, n, phase, message, at, received_ms)
@@ -87,7 +104,7 @@ pub async fn note(
     .bind(MAX_EVENTS)
     .execute(conn)
     .await?;
-    Ok(true)
+    Ok(Noted::Yes)
 }
 
 /// How far a task was, oldest first, from its n-th event on.

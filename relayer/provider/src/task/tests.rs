@@ -70,7 +70,7 @@ pub(super) async fn taken(conn: &mut Conn, id: &str, result: &TaskResult, key: &
     let ((cluster, node), id) = (of(), id.parse().unwrap());
     let asked = ask_task((&cluster, &node), &id);
     let row = told_task(&asked.fetch_all(&mut *conn).await.unwrap()).unwrap();
-    let taken = judge(row.as_ref(), result, key);
+    let taken = judge(row.as_ref(), result, key, UnixSeconds(NOW / 1000));
     if let (Taken::Recorded, Some(row)) = (&taken, &row) {
         let last = ended(row, result, key, NOW).unwrap();
         last.execute(conn).await.unwrap();

@@ -1,6 +1,7 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use hpc_chain::keys::{Backend, Keyring, Passphrase};
 use serde_json::Value;
@@ -8,6 +9,10 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::site::deadline::Deadline;
 use crate::site::{CHAIN_ID, Site, run};
+
+const BIN: &str = env!("CARGO_BIN_EXE_virtengine-provider");
+/// An address of a contract that nobody asks.
+const CONTRACT: &str = "wasm1qg5ega6dykkxc307y25pecuufrjkxkaggkkxh7nad0vhyhtuhw3sqaa3c5";
 
 fn modes(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -88,8 +93,7 @@ fn one_key_as_operator_and_as_payer_is_refused_under_whatever_names() {
     std::fs::write(&words, "abandon ".repeat(11) + "about\n").unwrap();
     std::fs::set_permissions(&words, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (home, words) = (dir.path().join("provider"), words.to_str().unwrap());
-    let contract = "wasm1qg5ega6dykkxc307y25pecuufrjkxkaggkkxh7nad0vhyhtuhw3sqaa3c5";
-    let init = ["init", "--chain-id", CHAIN_ID, "--contract", contract];
+    let init = ["init", "--chain-id", CHAIN_ID, "--contract", CONTRACT];
     let same = ["--import-operator", words, "--import", words];
     let (_, err, code) = run(&home, &[], &[&init[..], &same[..]].concat());
     assert_eq!(code, 0, "{err}");
@@ -177,8 +181,7 @@ async fn another_chain_or_a_missing_contract_refuses_to_start() {
     let (_, err, code) = with("CHAIN__ID", "other-chain-1");
     assert_eq!(code, 78, "{err}");
     assert!(err.contains("chain.id") && err.contains(CHAIN_ID), "{err}");
-    let missing = "wasm1qg5ega6dykkxc307y25pecuufrjkxkaggkkxh7nad0vhyhtuhw3sqaa3c5";
-    let (_, err, code) = with("CHAIN__CONTRACT", missing);
+    let (_, err, code) = with("CHAIN__CONTRACT", CONTRACT);
     assert_eq!(code, 78, "{err}");
     assert!(err.contains("virtengine deploy"), "{err}");
 }
@@ -298,4 +301,215 @@ fn the_keyrings_passphrase_is_changed_by_a_verb_and_the_former_one_opens_nothing
         "{log}"
     );
     assert!(!log.contains("staple") && !log.contains("horse"), "{log}");
+}
+
+#[test]
+fn a_completion_script_that_cannot_be_written_is_no_panic_and_one_that_is_read_no_more_no_error() {
+    let _deadline = Deadline::of_test();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let to = |out: Stdio| {
+        let mut command = Command::new(BIN);
+        command
+            .args(["completions", "bash"])
+            .stdout(out)
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let out = to(full.into()).wait_with_output().unwrap();
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(74), "{err}");
+    assert!(err.contains("standard output"), "{err}");
+    let mut unread = to(Stdio::piped());
+    drop(unread.stdout.take());
+    let out = unread.wait_with_output().unwrap();
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.success() && err.is_empty(), "{err}");
+}
+
+#[test]
+fn a_credential_is_made_only_where_its_file_can_be_and_a_bare_name_is_one() {
+    let _deadline = Deadline::of_test();
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("provider");
+    let (_, err, code) = run(&home, &[], &["init"]);
+    assert_eq!(code, 0, "{err}");
+    let create = |more: &[&str]| {
+        let mut command = Command::new(BIN);
+        command.args(["admin-token", "create", "--name", "alice", "--role", "viewer"]);
+        command
+            .args(more)
+            .arg("--home")
+            .arg(&home)
+            .current_dir(dir.path());
+        let out = command.output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let made = || {
+        let list = run(&home, &[], &["admin-token", "list", "-o", "json"]).0;
+        serde_json::from_str::<Value>(&list)
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    let (code, err) = create(&["--token-file", "absent/alice.token"]);
+    assert!(code == Some(1) && err.contains("absent/alice.token"), "{err}");
+    let (code, err) = create(&["--token-file", "alice.token", "--expires", "400d"]);
+    assert!(code == Some(1) && err.contains("expires"), "{err}");
+    assert_eq!((made(), dir.path().join("alice.token").exists()), (0, false));
+    let (code, err) = create(&["--token-file", "alice.token", "--expires", "7d"]);
+    assert_eq!(code, Some(0), "{err}");
+    let file = dir.path().join("alice.token");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!fs::read_to_string(&file).unwrap().is_empty());
+    let (code, err) = create(&["--token-file", "alice.token"]);
+    assert!(code == Some(1) && err.contains("is there already"), "{err}");
+    assert_eq!(made(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_keys_and_certificates_is_told_with_its_key_or_file_and_what_helps() {
+    let _deadline = Deadline::of_test();
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("provider");
+    let init = ["init", "--chain-id", CHAIN_ID, "--contract", CONTRACT];
+    let (_, err, code) = run(&home, &[], &init);
+    assert_eq!(code, 0, "{err}");
+    let with = |key: &str, value: &str, args: &[&str]| {
+        let env = [(format!("VIRTENGINE_PROVIDER__{key}"), value.to_owned())];
+        run(&home, &env, args)
+    };
+    let check = ["config", "check"];
+    let (_, err, code) = with("ALERTS__CERTIFICATE_BEFORE", "14d", &check);
+    assert_eq!(code, 0, "{err}");
+    let (_, err, code) = with("LOG__LEVEL", "inof", &check);
+    assert!(
+        code == 78 && err.contains("log.level") && err.contains("inof"),
+        "{err}"
+    );
+    let (_, err, code) = with("KEYS__RELAYER", "relayer-3", &check);
+    assert!(
+        code == 78 && err.contains("keys.relayer") && err.contains("virtengine-provider keys add relayer-3"),
+        "{err}"
+    );
+    // What it says helps, with the configuration as it is.
+    let (_, err, code) = with("KEYS__RELAYER", "relayer-3", &["keys", "add", "relayer-3"]);
+    assert_eq!(code, 0, "{err}");
+    let (_, err, code) = with("KEYS__RELAYER", "relayer-3", &check);
+    assert_eq!(code, 0, "{err}");
+    let key = home.join("gateway/server.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+    let (_, err, code) = run(&home, &[], &check);
+    assert!(
+        code == 78 && err.contains("gateway/server.key") && err.matches("mode 640").count() == 1,
+        "{err}"
+    );
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&key, fs::read(home.join("ca/ca.key")).unwrap()).unwrap();
+    let (_, err, code) = run(&home, &[], &check);
+    assert!(
+        code == 78 && err.contains("gateway/server.key: is not the key"),
+        "{err}"
+    );
+    // Nobody hears it.
+    let (out, err, code) = run(&home, &[], &["reload"]);
+    assert!(code == 69 && err.contains("no daemon runs on"), "{out}{err}");
+}
+
+#[test]
+fn what_root_makes_in_the_home_of_another_user_belongs_to_that_user() {
+    const SERVICE: u32 = 4711;
+    let _deadline = Deadline::of_test();
+    let dir = tempfile::tempdir().unwrap();
+    if dir.path().metadata().unwrap().uid() != 0 {
+        // Nobody else's files can be made.
+        return;
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let home = dir.path().join("provider");
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(SERVICE), Some(SERVICE)).unwrap();
+    for command in [
+        &["init"][..],
+        &["keys", "add", "relayer-2"],
+        &["keys", "task", "--cluster-id", "hpc-cluster-1"],
+        &["keys", "rotate-token"],
+    ] {
+        let (_, err, code) = run(&home, &[], command);
+        assert_eq!(code, 0, "{command:?}: {err}");
+        assert!(err.contains("as user id 4711"), "{err}");
+    }
+    let mut folders = vec![home.clone()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            assert_eq!(meta.uid(), SERVICE, "{:?}", entry.path());
+            if meta.is_dir() {
+                folders.push(entry.path());
+            }
+            files += 1;
+        }
+    }
+    assert!(files > 10, "{files}");
+    // What is root's alone is not open to it, which is said.
+    let ours = dir.path().join("ours");
+    fs::create_dir(&ours).unwrap();
+    fs::set_permissions(&ours, fs::Permissions::from_mode(0o700)).unwrap();
+    let file = ours.join("alice.token");
+    let create = ["admin-token", "create", "--name", "alice", "--role", "viewer"];
+    let to = ["--token-file", file.to_str().unwrap()];
+    let (_, err, code) = run(&home, &[], &[&create[..], &to[..]].concat());
+    assert!(code == 1 && err.contains("must be open to user id 4711"), "{err}");
+    // So is what root has left in the home.
+    let lock = home.join("lock");
+    fs::write(&lock, "").unwrap();
+    chown(&lock, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+    let (_, err, code) = run(&home, &[], &["reload"]);
+    assert!(code == 78 && err.contains("chown -R 4711:4711"), "{err}");
+    // The daemon stays root; it ends for want of a chain.
+    let (_, err, code) = run(&home, &[], &["run"]);
+    assert!(code == 78 && !err.contains("user id 4711"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slip_in_a_clusters_name_makes_neither_a_token_nor_a_task_key() {
+    const SLIP: &str = "hpc-cluster-l";
+    let site = Site::prepare().await;
+    let public = Agent::new("node-0001").public();
+    let keys = site.home().join("keys/tasks");
+    let create = [
+        "node-token",
+        "create",
+        "--node-id",
+        "node-0001",
+        "--pubkey",
+        &public,
+    ];
+    let join = ["node-token", "join", "--uses", "2"];
+    let cluster = ["--cluster-id", SLIP];
+    for command in [&create[..], &join[..]] {
+        let (out, err, code) = site.run(&[command, &cluster[..]].concat());
+        assert!(code == 1 && out.is_empty(), "{out}{err}");
+        assert!(err.contains(SLIP) && err.contains("chain.clusters"), "{err}");
+    }
+    assert_eq!(fs::read_dir(&keys).unwrap().count(), 0);
+    // One that is to come is named.
+    let mut env = site.env();
+    env.push((
+        "VIRTENGINE_PROVIDER__CHAIN__CLUSTERS".to_owned(),
+        format!("[{SLIP}]"),
+    ));
+    let (_, err, code) = run(&site.home(), &env, &[&join[..], &cluster[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    // A rotation that the chain refuses leaves no key beside the present one.
+    let (_, err, code) = site.run(&[&["keys", "rotate-task"][..], &cluster[..]].concat());
+    assert_ne!(code, 0, "{err}");
+    let names: Vec<String> = fs::read_dir(&keys)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names, [format!("{SLIP}.key")]);
 }

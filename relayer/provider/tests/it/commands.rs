@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hpc_schema::command::{CommandScope, verify_command};
-use hpc_schema::gateway::{HeartbeatResponse, certificate_path, heartbeat_path};
+use hpc_schema::gateway::{HeartbeatResponse, Problem, REGISTER_PATH, certificate_path, heartbeat_path};
 use hpc_schema::key::ZebraVerifier;
 use hpc_schema::node::NodeState;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use virtengine_provider::clock;
 use virtengine_provider::config::Span;
 
-use crate::agent::{Agent, answer, csr, post, problem};
+use crate::agent::{self, Agent, answer, csr, post, problem, registered};
 use crate::raw;
 use crate::site::{CHAIN_ID, Site, cluster, eventually, run};
 
@@ -283,14 +283,34 @@ async fn a_disabled_node_is_told_why_within_a_second_on_its_open_connection() {
         problem(post(&client, &site, &path, &renewal).await).await,
         (403, "node_disabled".into())
     );
+    // Nor by another registration, of which nothing goes on chain; its token is good once the node is let in again.
+    let token = site.token("node-0001", &agent.public(), "1h");
+    let body = agent.register_body(&token, &agent.csr);
+    let open = agent::client(&site.ca(), None);
+    let registers: Problem = post(&open, &site, REGISTER_PATH, &body)
+        .await
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(
+        (registers.status, registers.code.as_str()),
+        (403, "node_disabled")
+    );
+    assert!(registers.detail.contains("disk is failing"), "{registers:?}");
+    let tokens: Value = serde_json::from_str(&site.run(&["node-token", "list", "-o", "json"]).0).unwrap();
+    let states: Vec<_> = tokens.as_array().unwrap().iter().map(|t| &t["state"]).collect();
+    assert!(states.contains(&&json!("open")), "{tokens}");
     let shown: Value = serde_json::from_str(&site.run(&["node", "list", "-o", "json"]).0).unwrap();
     assert_eq!(shown[0]["disabled"], "disk is failing");
+    let before = agent.registered.as_ref().unwrap().epoch;
+    assert_eq!(site.node("node-0001").await.epoch, before);
     assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
     eventually("the node is heard again", async || {
         sequence += 1;
         agent.beat(&client, &site, sequence).await.accepted
     })
     .await;
+    assert!(registered(&open, &site, &body).await.epoch > before);
 }
 
 /// How long a node's open connection outlives the revocation of its certificate.

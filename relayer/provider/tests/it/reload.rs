@@ -1,5 +1,7 @@
 //! Certificates and trusted CAs change while connections are open.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hpc_schema::gateway::{CertificateResponse, HeartbeatResponse, certificate_path, heartbeat_path};
@@ -54,13 +56,26 @@ async fn a_new_gateway_certificate_is_taken_into_use_and_a_bad_one_is_not_while_
     std::fs::write(&cert, &next.pem).unwrap();
     // The certificate alone does not fit the key that is there.
     assert!(daemon.reload().await.is_err());
-    assert!(site.ops("/readyz").await.1.contains("reload_failed"));
+    let said = site.ops("/readyz").await.1;
+    assert!(
+        said.contains("reload_failed") && said.contains("gateway/server.key: is not the key"),
+        "{said}"
+    );
     assert_eq!(shown(&site).await, first);
     std::fs::write(&key, next_key.as_bytes()).unwrap();
     daemon.reload().await.unwrap();
     assert!(!site.ops("/readyz").await.1.contains("reload_failed"));
     let second = shown(&site).await;
     assert_ne!(second, first);
+    // A key that others may read, with its file and mode.
+    std::fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+    let said = daemon.reload().await.unwrap_err().to_string();
+    assert!(
+        said.contains("gateway/server.key") && said.contains("mode 640"),
+        "{said}"
+    );
+    assert!(site.ops("/readyz").await.1.contains("mode 640"));
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     assert!(
         agent.beat(&client, &site, 2).await.accepted,
         "the open connection stays"

@@ -105,6 +105,7 @@ async fn each_role_does_from_elsewhere_what_it_may_with_the_same_words_and_exit_
     // So is what is refused.
     for args in [
         &["node", "show", "node-none"] as &[&str],
+        &["node", "watch", "node-none"],
         &["node", "enable", "node-0001"],
         &["command", "cancel", "../none"],
         &["node-token", "revoke", "none"],

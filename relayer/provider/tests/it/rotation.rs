@@ -120,7 +120,9 @@ async fn a_live_node_rotates_its_key_through_the_gateway_and_keeps_its_state() {
     }
     new.take(registered(&open, &site, &sound).await);
     assert_eq!(site.node(&new.node).await.state, NodeState::Active);
-    assert!(new.registered.as_ref().unwrap().epoch > old.registered.as_ref().unwrap().epoch);
+    let (before, now) = (old.registered.as_ref().unwrap(), new.registered.as_ref().unwrap());
+    assert!(now.epoch > before.epoch);
+    assert_eq!(now.last_sequence, 0, "the count begins anew");
 
     // The old certificate ends on its open connection as well.
     let body = old.heartbeat_text(2, clock::now_ms());

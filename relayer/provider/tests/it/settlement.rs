@@ -192,6 +192,12 @@ async fn a_report_too_old_for_the_chain_ends_with_its_reason() {
         told.accepted && told.errors.is_empty()
     })
     .await;
+    eventually("what was refused is over for the operator too", async || {
+        sequence += 1;
+        agent.beat(&client, &site, sequence).await;
+        shown(&site, &agent.node)["last_refusal"].is_null()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

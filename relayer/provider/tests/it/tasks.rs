@@ -37,6 +37,10 @@ pub(crate) const INSTALL: [&str; 7] = [
 
 const PROBE: [&str; 5] = ["task", "submit", "node-0001", "--type", "diag.health_probe"];
 
+/// What the probe finds.
+const PROBED: &str = r#"{"status": "pass", "checks": [], "kvm_present": true, "vfio_loaded": true, "gpus": [],
+    "fabric_links": []}"#;
+
 fn submit(site: &Site, more: &[&str]) -> String {
     let (out, err, code) = site.run(&[&PROBE[..], more].concat());
     assert_eq!(code, 0, "{err}");
@@ -85,7 +89,7 @@ fn result(agent: &Agent, hash: TaskHash) -> TaskResult {
         outcome: TaskOutcome::Completed,
         code: None,
         detail: None,
-        result: RawValue::from_string(r#"{"status": "pass"}"#.to_owned()).unwrap(),
+        result: RawValue::from_string(PROBED.to_owned()).unwrap(),
         started_at: at.clone(),
         finished_at: at,
         signature: String::new(),
@@ -150,6 +154,11 @@ async fn a_task_goes_to_the_node_that_waits_and_ends_by_the_result_that_it_signe
     assert_eq!(row["result"]["result"]["status"], "pass");
     let (out, _, code) = site.run(&["task", "watch", &id]);
     assert!(code == 0 && out.contains("completed"), "{out}");
+    for shown in [&["task", "show", &id][..], &["task", "list", "-o", "yaml"]] {
+        let (out, _, code) = site.run(shown);
+        let values = out.contains("checks:") && out.contains("kvm_present: true");
+        assert!(code == 0 && values && !out.contains("RawValue"), "{out}");
+    }
     // Under its id the same task is known, and another one refused.
     let (_, err, code) = site.run(&[&PROBE[..], &["--task-id", &id]].concat());
     assert!(code != 0 && err.contains("task_mismatch"), "{err}");
@@ -215,10 +224,6 @@ async fn no_other_node_and_no_forged_word_gets_or_ends_a_task() {
             ..good.clone()
         },
         TaskResult {
-            signature: String::new(),
-            ..good.clone()
-        },
-        TaskResult {
             signature: STANDARD.encode([0; 64]),
             ..good.clone()
         },
@@ -231,6 +236,13 @@ async fn no_other_node_and_no_forged_word_gets_or_ends_a_task() {
         );
     }
     for (result, code) in [
+        (
+            TaskResult {
+                signature: "*".into(),
+                ..good.clone()
+            },
+            "malformed",
+        ),
         (
             TaskResult {
                 code: Some("no_such".into()),
@@ -266,11 +278,34 @@ async fn no_other_node_and_no_forged_word_gets_or_ends_a_task() {
         refused(&agent, &client, "no-such-task", &good).await,
         "unknown_task"
     );
+    let path = progress_path(&agent.node.parse().unwrap(), &delivered.task.task_id);
+    let body = json!({"task_hash": "0".repeat(64), "phase": "begun", "at": good.started_at});
+    let answer = problem(post(&client, &site, &path, &body).await).await;
+    assert_eq!(answer, (409, "task_mismatch".to_owned()));
     assert_eq!(
         show(&site, &id)["state"],
         "dispatched",
         "none of them left a trace"
     );
+    // What it signed itself and is of another form than its type's: how the task ended is unknown until it says so.
+    let mut formless = TaskResult {
+        result: RawValue::from_string(r#"{"x":"not the schema"}"#.into()).unwrap(),
+        ..good.clone()
+    };
+    sign(&agent, hash, &mut formless);
+    let answer = problem(send(&agent, &client, &site, &id, &formless).await).await;
+    assert_eq!(answer, (400, "invalid_field".to_owned()));
+    let row = show(&site, &id);
+    assert_eq!(
+        (row["state"].as_str(), row["code"].as_str()),
+        (Some("failed"), Some("outcome_unknown"))
+    );
+    assert!(
+        row["detail"].as_str().unwrap().contains("result: missing field"),
+        "{row}"
+    );
+    assert_eq!(send(&agent, &client, &site, &id, &good).await.status(), 200);
+    assert_eq!(show(&site, &id)["state"], "completed");
     // Who disabled the node stops its tasks too.
     let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "ticket 4711"]);
     assert_eq!(code, 0, "{err}");

@@ -45,6 +45,13 @@ async fn watch_renews_one_screen_on_a_terminal_and_writes_a_document_a_line_else
     // Read on, or the writer waits for the pipe instead of the signal.
     std::thread::spawn(move || lines.for_each(drop));
     assert_eq!(interrupt(child), 0);
+    // Whoever reads has seen enough.
+    for format in [["-o", "json"], ["-o", "yaml"], ["-o", "text"]] {
+        let mut child = watch(&site, &format);
+        let first = BufReader::new(child.stdout.take().unwrap()).lines().next();
+        assert!(!first.unwrap().unwrap().is_empty(), "{format:?}");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{format:?}");
+    }
     // A terminal of 60 columns.
     let program = env!("CARGO_BIN_EXE_virtengine-provider");
     let home = site.home();

@@ -60,7 +60,7 @@ fn read_alike(raw: &RawValue) {
 }
 
 /// Every place of the healthy example, as JSON pointers.
-fn places(value: &Value, at: &str, out: &mut Vec<String>) {
+pub(super) fn places(value: &Value, at: &str, out: &mut Vec<String>) {
     out.push(at.to_owned());
     match value {
         Value::Object(map) => map.iter().for_each(|(k, v)| places(v, &format!("{at}/{k}"), out)),

@@ -94,6 +94,55 @@ fn unknown_fields_are_ignored_and_nulls_and_empty_texts_are_absent() {
 }
 
 #[test]
+fn whatever_is_optional_may_be_null_or_the_empty_text() {
+    let full = healthy();
+    let (mut all, mut optional) = (Vec::new(), 0);
+    properties::places(&full, "", &mut all);
+    for at in all {
+        let Some((parent, key)) = at.rsplit_once('/') else {
+            continue;
+        };
+        let mut without = full.clone();
+        let Some(object) = without.pointer_mut(parent).unwrap().as_object_mut() else {
+            continue;
+        };
+        object.remove(key);
+        let Ok(expected) = parse(&without) else {
+            continue;
+        };
+        for absent in [Value::Null, json!("")] {
+            let mut v = full.clone();
+            *v.pointer_mut(&at).unwrap() = absent;
+            assert_eq!(parse(&v).as_ref(), Ok(&expected), "{at}");
+        }
+        optional += 1;
+    }
+    assert!(optional > 30, "{optional}");
+}
+
+#[test]
+fn what_a_number_must_be_is_told() {
+    let written = "must be an integer from 1 to 4294967295, without quotes, fraction or exponent";
+    for (pointer, bad, says) in [
+        ("/sequence_number", Value::Null, "is required"),
+        ("/sequence_number", json!("13"), written),
+        ("/sequence_number", json!(14.0), written),
+        ("/sequence_number", json!(0), "must be 1 to 4294967295"),
+        (
+            "/health/load_average_1m",
+            json!("1234567890123456"),
+            "must be an integer of at most 15 digits as a string",
+        ),
+    ] {
+        let mut v = healthy();
+        *v.pointer_mut(pointer).unwrap() = bad.clone();
+        let refusal = parse(&v).unwrap_err();
+        let says = format!("{}: {says}", path_of(pointer));
+        assert!(refusal.message.starts_with(&says), "{bad}: {refusal}");
+    }
+}
+
+#[test]
 fn every_rule_is_refused_with_its_code_and_field() {
     let long = "x".repeat(65);
     let cases: Vec<(&str, Value, Code)> = vec![
@@ -112,6 +161,11 @@ fn every_rule_is_refused_with_its_code_and_field() {
         ("/sequence_number", json!(1.5), Code::InvalidSequence),
         ("/timestamp", json!("yesterday"), Code::InvalidField),
         ("/timestamp", json!(1_769_781_900), Code::InvalidField),
+        (
+            "/timestamp",
+            json!("2026-01-30T14:05:00+0000"),
+            Code::InvalidField,
+        ),
         ("/agent_version", json!("v".repeat(33)), Code::InvalidField),
         ("/capacity", json!([]), Code::InvalidCapacity),
         ("/capacity/cpu_cores_total", json!(0), Code::InvalidCapacity),

@@ -114,6 +114,14 @@ fn example() -> (Heartbeat, Site) {
     (hb, site)
 }
 
+/// The body with this `auth`; the payload's bytes stay.
+fn body(request: &HeartbeatRequest, auth: &Value) -> String {
+    format!(
+        r#"{{"heartbeat": {}, "auth": {auth}, "acknowledgements": null}}"#,
+        request.heartbeat.get()
+    )
+}
+
 fn refused(site: &Site, request: &HeartbeatRequest) -> (Code, String, RefusalKind) {
     let r = site.verify(request).unwrap_err();
     assert!(r.message.ends_with(r.code.remedy()), "{r}");

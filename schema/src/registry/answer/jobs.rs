@@ -23,7 +23,7 @@ pub enum JobsStatus {
 /// Jobs of a node as far as the cluster's privacy setting shows them.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobsOnRecord {
-    /// Whether jobs run.
+    /// Whether jobs run, or may run: nothing is known of them.
     pub running: bool,
     /// How many ids the agent reported.
     pub count: u32,

@@ -1,4 +1,5 @@
 use futures_util::FutureExt as _;
+use hpc_schema::registry::Cluster;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 
@@ -21,10 +22,14 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::of(|case| case["result"] == "accepted").await
+    }
+
+    /// The same with the first heartbeat of the vectors that is such a one.
+    async fn of(wanted: impl Fn(&serde_json::Value) -> bool) -> Self {
         let vectors = Vectors::read();
         let mut cases = vectors.readable();
-        let sound = cases.find(|(case, ..)| case["result"] == "accepted");
-        let (case, request, _) = sound.unwrap();
+        let (case, request, _) = cases.find(|(case, ..)| wanted(case)).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
         let registry = Arc::new(vectors.registry());
@@ -63,6 +68,15 @@ impl Scene {
         let first = self.comes().await;
         assert!(matches!(first, Verdict::Accepted { .. }), "{first:?}");
         assert_eq!(refusal(self.comes().await).code, Code::NonceReused);
+    }
+
+    /// The owner sets what may appear of job ids.
+    fn sets(&self, job_ids: JobIds) {
+        let cluster = self.registry.cluster(&self.peer.cluster_id).unwrap();
+        self.registry.set_cluster(Cluster {
+            job_ids,
+            ..Cluster::clone(&cluster)
+        });
     }
 
     /// Asks for another node's report to be stored.
@@ -184,10 +198,27 @@ async fn a_number_that_is_not_above_is_answered_with_the_highest_on_record_of_an
     let told = refusal(scene.comes().await);
     let above = |number: u32| format!("above {number},");
     assert_eq!(told.code, Code::StaleSequence);
+    assert_eq!(told.field.as_deref(), Some("sequence_number"));
     assert!(told.message.contains(&above(sequence)), "{told}");
     // With others about the store is asked.
     scene.judge.shared = Some(scene.store.clone());
     let told = refusal(scene.comes().await);
     assert_eq!(told.code, Code::StaleSequence);
     assert!(told.message.contains(&above(sequence + 50)), "{told}");
+}
+
+#[tokio::test]
+async fn a_section_by_the_setting_before_one_that_shows_more_is_taken_and_none_that_shows_what_is_forbidden_now()
+ {
+    let hashed = |case: &serde_json::Value| case["name"] == "job ids hashed where plain is agreed";
+    let scene = Scene::of(hashed).await;
+    assert_eq!(refusal(scene.comes().await).code, Code::ReportMismatch);
+    scene.sets(JobIds::Hashed);
+    scene.sets(JobIds::Plain);
+    scene.counts_once().await;
+
+    // Its agent has signed with the ids as they are.
+    let scene = Scene::new().await;
+    scene.sets(JobIds::Hashed);
+    assert_eq!(refusal(scene.comes().await).code, Code::ReportMismatch);
 }

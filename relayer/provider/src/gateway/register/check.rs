@@ -3,6 +3,7 @@
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{RegisterRequest, attestation_data, is_probe_address, register_message};
+use hpc_schema::heartbeat::Label;
 use hpc_schema::key::{Verifier as _, ZebraVerifier};
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registration::key_rotation_message;
@@ -36,7 +37,10 @@ pub(super) fn check(
         .read_any(&request.token, registry.chain_id(), registry.contract())
         .map_err(|e: TokenError| Failure::forbidden(Code::TokenInvalid, e))?;
     let (claims, join) = match token {
-        Token::Node(claims) => (*claims, None),
+        Token::Node(claims) => {
+            same_node(request, &claims)?;
+            (*claims, None)
+        }
         Token::Join(join) => (use_claims(request, &join)?, Some(join.jti)),
     };
     claims
@@ -83,6 +87,13 @@ pub(super) fn check(
         Err(Failure::new(400, Refusal::field(Code::InvalidField, field, what)))
     };
     plain("hostname", &request.hostname, 253)?;
+    let version = request.agent_version.as_deref().filter(|v| !v.is_empty());
+    if let Some(Err(e)) = version.map(str::parse::<Label<32>>) {
+        return Err(Failure::new(
+            400,
+            Refusal::field(Code::InvalidField, "agent_version", e),
+        ));
+    }
     if request.hardware_fingerprint.as_ref().is_some_and(|f| {
         f.len() != 64
             || !f
@@ -93,6 +104,13 @@ pub(super) fn check(
         return Err(Failure::new(
             400,
             Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
+        ));
+    }
+    if request.probe_port == Some(0) {
+        let what = "must be 1 to 65535; a node that answers no probes leaves it out";
+        return Err(Failure::new(
+            400,
+            Refusal::field(Code::InvalidField, "probe_port", what),
         ));
     }
     if let Some(address) = request.probe_address.filter(|a| !is_probe_address(*a)) {
@@ -111,6 +129,19 @@ pub(super) fn check(
         join,
         quoted,
     })
+}
+
+/// A request with a node's token need not name the node; one that does names that one.
+fn same_node(request: &RegisterRequest, claims: &Claims) -> Result<(), Failure> {
+    if request.node_id.as_ref().is_none_or(|node| *node == claims.sub) {
+        return Ok(());
+    }
+    let what = format!(
+        "node_id: is not {}, the node that the token was made for",
+        claims.sub
+    );
+    let remedy = "leave it out, or use a token that was made for it";
+    Err(Failure::new(403, Refusal::advised(Code::IdentityMismatch, what, remedy)).of("node_id"))
 }
 
 fn bad_quote(e: BadQuote) -> Failure {

@@ -18,6 +18,7 @@ use self::answer::{done, pending, refused};
 use self::check::{Checked, check};
 use self::join::{not_another, rejected, use_of};
 use super::answer::Failure;
+use super::certificate::not_disabled;
 use super::connection::Connection;
 use super::{Gateway, body};
 use crate::attest::{self, Quoted};
@@ -37,6 +38,25 @@ pub(super) async fn register(
     Extension(connection): Extension<Connection>,
     request: Request,
 ) -> Result<Response, Failure> {
+    let answered = take_in(&gateway, &connection, request).await;
+    answered.map_err(|failure| match member(failure.refusal.code) {
+        Some(member) if failure.refusal.field.is_none() => failure.of(member),
+        _ => failure,
+    })
+}
+
+/// The member of the request that is refused with this code, whoever refuses it.
+fn member(code: Code) -> Option<&'static str> {
+    match code {
+        Code::TokenInvalid | Code::TokenExpired | Code::TokenUsed => Some("token"),
+        Code::DuplicateHardware => Some("hardware_fingerprint"),
+        Code::NodeExists => Some("node_id"),
+        Code::RegistrationNonceUsed => Some("registration_nonce"),
+        _ => None,
+    }
+}
+
+async fn take_in(gateway: &Gateway, connection: &Connection, request: Request) -> Result<Response, Failure> {
     let live = gateway.live.get();
     let limits = &live.gateway;
     let limit = MAX_REGISTER_BYTES.min(limits.max_body_bytes);
@@ -49,10 +69,12 @@ pub(super) async fn register(
         csr,
         join,
         quoted,
-    } = check(&gateway, &request, now)?;
+    } = check(gateway, &request, now)?;
     if join.is_some() {
-        not_another(&gateway, &claims)?;
+        not_another(gateway, &claims)?;
     }
+    // Before anything of it is kept: the operator decides whether the node comes in, not the chain.
+    not_disabled(gateway, &claims.cluster_id, &claims.sub)?;
     let mut tx = gateway.store.begin().await?;
     let held = match &join {
         None => false,
@@ -136,7 +158,7 @@ pub(super) async fn register(
             Ok(pending(&registration))
         }
         RegistrationState::Refused => Err(refused(&registration)),
-        RegistrationState::OnChain => done(&gateway, &claims, &csr, &registration, now_ms).await,
+        RegistrationState::OnChain => done(gateway, &claims, &csr, &registration, now_ms).await,
     }
 }
 

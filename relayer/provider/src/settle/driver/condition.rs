@@ -1,6 +1,7 @@
 //! What the operator is told: conditions, alarms, gauges.
 
 use hpc_chain::code::Verdict;
+use hpc_chain::rpc::SeenBlock;
 use hpc_chain::settle::{Alarm, CheckTx, Condition, Input};
 
 use super::super::apart::NodeKey;
@@ -19,20 +20,16 @@ impl Driver {
         if !self.signers.duties {
             return; // the chain is the same for every key, and one of them tells
         }
+        if !self.heads.heard() {
+            return; // nobody has had the time to answer
+        }
         let (unreachable, halted, off) = match self.state.condition() {
             Condition::Live => (None, None, None),
+            Condition::Starting if self.heads.reachable() => return, // its block came since the last turn
             Condition::Starting => (Some("no block has been seen; check chain.rpc"), None, None),
-            Condition::Halted if self.heads.reachable() => (
-                None,
-                Some("the chain makes no blocks; reports wait and nothing expires"),
-                None,
-            ),
+            Condition::Halted if self.heads.reachable() => (None, Some(halted_at(self.heads.top())), None),
             Condition::Halted => (Some("no endpoint of chain.rpc answers; reports wait"), None, None),
-            Condition::CatchingUp => (
-                None,
-                None,
-                Some("the newest block's time is more than a minute from this clock; check NTP and the node"),
-            ),
+            Condition::CatchingUp => (None, None, Some(off_by(self.heads.top(), clock::now_ms()))),
         };
         let gone = (!self.heads.reachable()).then_some("no endpoint of chain.rpc answers; reports wait");
         let unreachable = unreachable.or(gone);
@@ -40,8 +37,9 @@ impl Driver {
             "chain_unreachable",
             unreachable.map(|what| format!("{what}{}", self.heads.why())),
         );
-        self.health.set("chain_halted", halted.map(str::to_owned));
-        self.health.set("block_time_off", off.map(str::to_owned));
+        self.health.set("chain_halted", halted);
+        self.health.set("block_time_off", off);
+        self.health.heard();
     }
 
     pub(super) fn alarm(&mut self, alarm: &Alarm) {
@@ -80,7 +78,16 @@ impl Driver {
                 );
                 self.health.raise_of("key_shared", name, message);
             }
-            other => tracing::warn!(alarm = ?other, "settlement"),
+            Alarm::SequenceRegressed { known, chain } => {
+                tracing::warn!(
+                    known,
+                    chain,
+                    "the chain's sequence of the key {} went down; has the chain been restored from a backup?",
+                    self.signers.name
+                );
+            }
+            // Said once for all keys, and once when it is over: report_condition.
+            Alarm::Halted { .. } | Alarm::Resumed { .. } | Alarm::BlockTimeOff { .. } => {}
         }
     }
 
@@ -213,6 +220,19 @@ impl Driver {
     }
 }
 
+fn halted_at(top: Option<SeenBlock>) -> String {
+    let last = top.map_or_else(String::new, |b| format!(" (the last is of height {})", b.height));
+    format!("the chain makes no blocks; reports wait and nothing expires{last}")
+}
+
+fn off_by(top: Option<SeenBlock>, now_ms: u64) -> String {
+    let seconds = top.map_or_else(String::new, |b| {
+        let side = if b.time_ms < now_ms { "behind" } else { "ahead" };
+        format!(" ({} s {side})", b.time_ms.abs_diff(now_ms) / 1000)
+    });
+    format!("the newest block's time is more than a minute from this clock{seconds}; check NTP and the node")
+}
+
 /// What an operator of the daemon can do; the chain client's own words are for its command line.
 fn remedy(verdict: &Verdict) -> &'static str {
     match verdict {
@@ -284,8 +304,54 @@ fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
 
 #[cfg(test)]
 mod tests {
+    use hpc_chain::rpc::Seen;
+    use tokio::sync::watch;
+
+    use super::super::super::heads::Heads;
     use super::super::tests::driver;
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_chain_is_said_with_height_and_seconds() {
+        let top = Some(SeenBlock {
+            height: 1356,
+            time_ms: 600_000,
+        });
+        assert!(halted_at(top).ends_with("nothing expires (the last is of height 1356)"));
+        assert!(halted_at(None).ends_with("reports wait and nothing expires"));
+        assert!(off_by(top, 690_000).contains("from this clock (90 s behind); check NTP"));
+        assert!(off_by(top, 0).contains("(600 s ahead)"));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_said_of_the_chain_before_it_has_had_the_time_to_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let driver = driver(dir.path()).await;
+        driver.report_condition();
+        assert!(driver.health.troubles().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_block_that_has_come_and_is_not_taken_in_yet_is_no_chain_that_cannot_be_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(dir.path()).await;
+        let (sender, seen) = watch::channel(vec![Seen::default()]);
+        driver.heads = Heads::new(seen);
+        let block = SeenBlock {
+            height: 7,
+            time_ms: clock::now_ms(),
+        };
+        sender.send_modify(|all| all[0].head = Some(block));
+        driver.report_condition();
+        assert!(driver.health.troubles().is_empty() && !driver.health.has_looked());
+        sender.send_modify(|all| {
+            all[0].head = None;
+            all[0].failure = Some("refused".into());
+        });
+        driver.report_condition();
+        assert_eq!(driver.health.troubles()[0].code, "chain_unreachable");
+        assert!(driver.health.has_looked());
+    }
 
     #[tokio::test]
     async fn a_key_that_somebody_else_signs_with_is_a_trouble_until_it_was_quiet_for_an_hour() {

@@ -1,0 +1,177 @@
+//! What is trusted after an answer of a gateway for which a trusted CA has vouched: it may name the CA to come, and a CA
+//! that it names no more goes once a connection has been made without it.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::time_provider::TimeProvider as _;
+
+use super::pin::PinnedCa;
+use super::{CaPin, Known, provider};
+use crate::clock::Clock;
+
+/// CAs of one answer that count: a gateway has nine at most.
+const MOST: usize = 16;
+/// Characters of a line of PEM.
+const LINE: usize = 64;
+
+/// By what a connection was trusted: the gateway's name and the certificates that it has shown.
+#[derive(Debug)]
+pub struct Shown {
+    name: ServerName<'static>,
+    chain: Vec<CertificateDer<'static>>,
+}
+
+impl Shown {
+    pub(super) fn new(name: ServerName<'static>, chain: Vec<CertificateDer<'static>>) -> Self {
+        Self { name, chain }
+    }
+
+    /// Whether one of these CAs alone would have vouched for it.
+    fn leads_to(&self, cas: &[CertificateDer<'static>], clock: &Clock) -> bool {
+        let (Some((leaf, rest)), Some(now)) = (self.chain.split_first(), clock.current_time()) else {
+            return false;
+        };
+        let by = PinnedCa {
+            pins: cas.iter().map(CaPin::of).collect(),
+            known: cas.into(),
+            provider: provider(),
+        };
+        by.verify_server_cert(leaf, rest, &self.name, &[], now).is_ok()
+    }
+}
+
+/// The CAs that are trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchors {
+    /// Their fingerprints.
+    pub pins: Vec<CaPin>,
+    /// Certificates that are known; those with such a fingerprint count.
+    pub known: Known,
+}
+
+impl Anchors {
+    /// Those after an answer that came over a connection which one of these has vouched for, and that names the CAs `sent`:
+    /// these, and the former ones too where none of `sent` has vouched for the connection. An answer without any changes
+    /// nothing.
+    #[must_use]
+    pub fn after(&self, sent: &[CertificateDer<'static>], shown: &Shown, clock: &Clock) -> Self {
+        let sent = sent.get(..MOST).unwrap_or(sent);
+        if sent.is_empty() {
+            return self.clone();
+        }
+        let mut pins: Vec<CaPin> = Vec::new();
+        for pin in sent.iter().map(CaPin::of) {
+            if !pins.contains(&pin) {
+                pins.push(pin);
+            }
+        }
+        if !shown.leads_to(sent, clock) {
+            let former = self.pins.iter().filter(|p| !pins.contains(p));
+            let former: Vec<CaPin> = former.copied().collect();
+            pins.extend(former);
+        }
+        let new = sent.iter().filter(|c| !self.known.contains(c));
+        let known: Known = self.known.iter().chain(new).cloned().collect();
+        Self { pins, known }
+    }
+
+    /// Their certificates, as far as they are known.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let trusted = self.known.iter().filter(|c| self.pins.contains(&CaPin::of(c)));
+        trusted.cloned().collect()
+    }
+
+    /// The same as PEM, for a CA file.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        self.certificates().iter().map(pem).collect()
+    }
+
+    /// With what a CA file holds: those that are trusted stay known, whatever it lacks.
+    #[must_use]
+    pub fn with_file(&self, file: &[CertificateDer<'static>]) -> Known {
+        let missing = self.certificates().into_iter().filter(|c| !file.contains(c));
+        let all: Vec<_> = file.iter().cloned().chain(missing).collect();
+        Arc::from(all)
+    }
+}
+
+fn pem(certificate: &CertificateDer<'static>) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in STANDARD.encode(certificate).as_bytes().chunks(LINE) {
+        text.push_str(&String::from_utf8_lossy(line));
+        text.push('\n');
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    };
+
+    use super::*;
+    use crate::uplink::certificates;
+
+    fn ca() -> CertifiedIssuer<'static, KeyPair> {
+        let mut params = CertificateParams::default();
+        // As those of one gateway: all have the same name.
+        params.distinguished_name.push(DnType::CommonName, "a CA");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn shown(by: &CertifiedIssuer<'_, KeyPair>) -> Shown {
+        let params = CertificateParams::new(vec!["gateway".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, by).unwrap();
+        Shown::new("gateway".try_into().unwrap(), vec![leaf.der().clone()])
+    }
+
+    #[test]
+    fn a_ca_to_come_is_added_and_a_former_one_goes_once_a_connection_was_made_without_it() {
+        let (old, next) = (ca(), ca());
+        let (o, n) = (old.der().clone(), next.der().clone());
+        let (by_old, by_next) = (CaPin::of(&o), CaPin::of(&n));
+        let clock = Clock::system();
+        let first = Anchors {
+            pins: vec![by_old],
+            known: Known::from(vec![o.clone()]),
+        };
+        let both = first.after(&[o.clone(), n.clone()], &shown(&old), &clock);
+        assert_eq!(both.pins, [by_old, by_next]);
+        assert_eq!(certificates(&both.pem()), [o.clone(), n.clone()]);
+        // The former one is named no more and has vouched for this connection all the same.
+        let only_next = [n];
+        let kept = both.after(&only_next, &shown(&old), &clock);
+        assert_eq!(kept.pins, [by_next, by_old]);
+        let alone = kept.after(&only_next, &shown(&next), &clock);
+        assert_eq!(alone.pins, [by_next]);
+        assert_eq!(alone.certificates(), only_next);
+        // Nothing is named, or nothing is known of the connection.
+        assert_eq!(first.after(&[], &shown(&old), &clock), first);
+        let nothing = Shown::new("gateway".try_into().unwrap(), Vec::new());
+        assert_eq!(alone.after(&[o], &nothing, &clock).pins, [by_old, by_next]);
+    }
+
+    #[test]
+    fn what_is_trusted_stays_known_whatever_the_ca_file_holds() {
+        let (ours, theirs) = ([ca().der().clone()], [ca().der().clone()]);
+        let both = [theirs[0].clone(), ours[0].clone()];
+        let anchors = Anchors {
+            pins: vec![CaPin::of(&ours[0])],
+            known: Known::from(ours.to_vec()),
+        };
+        assert_eq!(anchors.with_file(&[])[..], ours);
+        assert_eq!(anchors.with_file(&theirs)[..], both);
+        assert_eq!(anchors.with_file(&both)[..], both);
+    }
+}
