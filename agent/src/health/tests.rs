@@ -518,14 +518,14 @@ fn why_nvml_is_silent_and_what_helps_stand_in_the_finding() {
     let silent = |f: &mut Figures, n| {
         f.pci_gpus.set(Some(eight()), n);
         Reading::Gpus(None).apply(f, n);
-        Reading::NvmlSilent(Some("install NVIDIA's driver".into())).apply(f, n);
+        Reading::NvmlSilent(Some("no reboot helps: install NVIDIA's driver".into())).apply(f, n);
     };
     let found = judged(&set(silent), &Beside::default());
     let shown: Vec<String> = found.iter().map(Finding::shown).collect();
     assert_eq!(
         shown,
         [
-            "gpus_unknown: the driver of the 8 GPUs on the bus does not answer: install NVIDIA's driver; reboot the node"
+            "gpus_unknown: the driver of the 8 GPUs on the bus does not answer: no reboot helps: install NVIDIA's driver; reboot the node"
         ]
     );
 }

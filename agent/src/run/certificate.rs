@@ -84,7 +84,7 @@ impl Agent {
         };
         check_issued(&identity, &vouching.certificates(), ours, self.clock.seconds())
             .map_err(|e| e.to_string())?;
-        let before = r.ca_sha256;
+        let pinned_before = r.ca_sha256;
         // The registration first: a certificate of an epoch that is not on record is asked for again.
         match identity.epoch() {
             Some(epoch) if epoch > r.epoch || key.public() != r.public_key => self.adopt(key, epoch)?,
@@ -92,7 +92,7 @@ impl Agent {
             _ => {}
         }
         // Another process may have registered: what its token pins counts as well.
-        if self.registration.ca_sha256 != before {
+        if self.registration.ca_sha256 != pinned_before {
             let pins = self.registration.pins();
             let others = pins.into_iter().filter(|p| !anchors.pins.contains(p));
             let others: Vec<CaPin> = others.collect();

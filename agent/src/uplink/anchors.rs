@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use pem::{EncodeConfig, LineEnding, Pem, encode_config};
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::time_provider::TimeProvider as _;
@@ -15,8 +14,6 @@ use crate::clock::Clock;
 
 /// CAs of one answer that count: a gateway has nine at most.
 const MOST: usize = 16;
-/// Characters of a line of PEM.
-const LINE: usize = 64;
 
 /// By what a connection was trusted: the gateway's name and the certificates that it has shown.
 #[derive(Debug)]
@@ -102,13 +99,8 @@ impl Anchors {
 }
 
 fn pem(certificate: &CertificateDer<'static>) -> String {
-    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
-    for line in STANDARD.encode(certificate).as_bytes().chunks(LINE) {
-        text.push_str(&String::from_utf8_lossy(line));
-        text.push('\n');
-    }
-    text.push_str("-----END CERTIFICATE-----\n");
-    text
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    encode_config(&Pem::new("CERTIFICATE", certificate.as_ref()), lines)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::rpc::causes;
 
 /// TLS cannot be set up, most often because the machine has no CA.
 #[derive(Debug, thiserror::Error)]
-#[error("TLS cannot be set up: {0}; install the package ca-certificates, or name a CA file")]
+#[error("TLS cannot be set up: {0}; install the package ca-certificates, or name CAs in SSL_CERT_FILE")]
 pub struct SetupError(String);
 
 /// The client that `make` sets up. One that is for `http://` alone needs no CA, and not every machine has any: the package

@@ -220,12 +220,12 @@ pub fn try_lock(path: &Path) -> io::Result<Option<fs::File>> {
     locked(options.open(path)?)
 }
 
-/// The same of a directory that is there: no file is made, which would be of whoever comes first.
+/// The same of a file or directory that is there: none is made, which would be of whoever comes first.
 ///
 /// # Errors
 /// As the file system says.
-pub fn try_lock_dir(dir: &Path) -> io::Result<Option<fs::File>> {
-    locked(fs::File::open(dir)?)
+pub fn try_lock_existing(path: &Path) -> io::Result<Option<fs::File>> {
+    locked(fs::File::open(path)?)
 }
 
 fn locked(lock: fs::File) -> io::Result<Option<fs::File>> {

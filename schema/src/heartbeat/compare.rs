@@ -10,7 +10,8 @@ pub(super) fn mismatch(field: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::field(Code::ReportMismatch, field, what)
 }
 
-/// Whether a report says what the payload says, field by field. It may say either of jobs where the payload says nothing.
+/// Whether a report says what the payload says, field by field. It may say either of jobs where the payload says nothing, and
+/// count lost probes among the measurements where there is a mean.
 ///
 /// # Errors
 /// [`Code::ReportMismatch`] with the report's field, as `auth.report.cores_available`.
@@ -22,13 +23,12 @@ pub(super) fn check_report(
 ) -> Result<(), Refusal> {
     let (said, is) = (&report.body, body_of(heartbeat));
     let has_jobs = running(heartbeat).unwrap_or(said.has_jobs);
-    let all = heartbeat.latency.as_ref().map_or(0, |l| l.measurements.len());
-    let has_mean = heartbeat
+    // Beside a mean lost probes may be counted too, as agents have.
+    let with_mean = heartbeat
         .latency
         .as_ref()
-        .is_some_and(|l| l.avg_cluster_latency_us.is_some());
-    // Beside a mean lost probes may be counted too, as agents have.
-    let counts_all = has_mean && usize::from(said.measurement_count) == all;
+        .filter(|l| l.avg_cluster_latency_us.is_some());
+    let counts_all = with_mean.is_some_and(|l| l.measurements.len() == usize::from(said.measurement_count));
     let measurement_count = if counts_all {
         said.measurement_count
     } else {

@@ -27,7 +27,9 @@ pub use jobs::{ContainerRuntime, JobId, Jobs, MAX_ACTIVE_JOBS, Services};
 pub use latency::{Latency, LatencyMeasurement, MAX_MEASUREMENTS};
 pub use payload::Heartbeat;
 pub use sign::{SignError, SignHeartbeat, SignedHeartbeat, UnsignedHeartbeat, sign_heartbeat};
-pub use summary::{body_of, running, section_of};
+#[cfg(test)]
+pub(crate) use summary::running;
+pub use summary::{body_of, section_of};
 pub use value::{FixedPoint6, Label, Percent, Text, ValueError};
 pub use verify::{Admission, Registered, VerifiedHeartbeat, verify_heartbeat};
 pub use window::check_window;

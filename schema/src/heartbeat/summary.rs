@@ -11,7 +11,7 @@ use crate::report::{Body, Figures, Measurement, Section, hashed_job_id};
 /// Whether anything runs on the node: by `jobs.running_count`, or where that is absent by what `jobs.active_job_ids` names.
 /// None if the payload says neither: it is not known (protocol decisions 18 and 23).
 #[must_use]
-pub fn running(heartbeat: &Heartbeat) -> Option<bool> {
+pub(crate) fn running(heartbeat: &Heartbeat) -> Option<bool> {
     let jobs = heartbeat.jobs.as_ref()?;
     let named = (!jobs.active_job_ids.is_empty()).then_some(true);
     jobs.running_count.map(|n| n > 0).or(named)

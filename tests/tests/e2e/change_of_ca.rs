@@ -90,6 +90,7 @@ fn the_gateways_ca_changes_while_an_agent_runs_and_no_node_registers_again() -> 
         site.wait_sequence(NODE, site.sequence(NODE)?.saturating_add(1))?;
         running.check_alive()?;
         let after = site.node(NODE)?;
+        ensure!(before.get("epoch").is_some(), "no epoch: {before}");
         ensure!(before.get("epoch") == after.get("epoch"), "{before}\n{after}");
         let config = agent.path("config.yaml");
         let status = agent.run_whatever(&["status", "--config", &config, "-o", "json"])?;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The provider's unit on a machine that has nothing of ours, installed as docs/provider.md says, with a chain key that systemd
-# seals and hands over. Each fact is a line that begins with its name; nothing stays.
+# seals and hands over. Each fact is a line that begins with its name; nothing of ours stays.
 set -eu
 UNIT=virtengine-provider.service
 STATE=/var/lib/virtengine/provider

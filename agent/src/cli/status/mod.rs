@@ -59,7 +59,7 @@ struct Seen {
 
 impl StatusCommand {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        // Without a readable file the default place is as good a guess as any.
+        // Without the default file the default place is as good a guess as any.
         let config = match (&self.state_dir, self.config.is_there()?) {
             (None, true) => Some(self.config.load()?),
             _ => None,

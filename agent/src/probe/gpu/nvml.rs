@@ -69,13 +69,13 @@ pub(super) fn read(library: Option<&Path>) -> Result<GpuReport, String> {
 const fn remedy(e: &NvmlError) -> &'static str {
     match e {
         NvmlError::LibloadingError(_) if cfg!(target_feature = "crt-static") => {
-            "install the agent that is not static, which alone can load NVIDIA's library; "
+            "no reboot helps: install the agent that is not static, which alone can load NVIDIA's library; "
         }
         NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => {
-            "install NVIDIA's driver, or keep its GPUs for guests (vfio-pci); "
+            "no reboot helps: install NVIDIA's driver, or keep its GPUs for guests (vfio-pci); "
         }
-        NvmlError::DriverNotLoaded => "load NVIDIA's driver (modprobe nvidia); ",
-        NvmlError::NoPermission => "let the agent's user open its device; ",
+        NvmlError::DriverNotLoaded => "no reboot helps: load NVIDIA's driver (modprobe nvidia); ",
+        NvmlError::NoPermission => "no reboot helps: let the agent's user open its device; ",
         _ => "",
     }
 }

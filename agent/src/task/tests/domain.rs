@@ -4,6 +4,7 @@ use hpc_schema::task::TaskOutcome;
 use super::super::Authority;
 use super::super::domain::{Holdings, Input, Output};
 use super::bench::*;
+use super::hostile::at;
 
 #[test]
 fn a_health_probe_ends_with_a_signed_result() {
@@ -19,6 +20,18 @@ fn a_health_probe_ends_with_a_signed_result() {
     let value = value(&result);
     assert_eq!(value["checks"].as_array().unwrap().len(), 2);
     assert!(value["memory_available_mib"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_task_that_is_issued_ahead_of_this_clock_does_not_end_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path());
+    let mut task = node.site.task("probe-1", "diag.health_probe", "{}");
+    task.issued_at = at(30);
+    node.site.sign(&mut task);
+    let result = node.run(&task);
+    assert_eq!(result.outcome, TaskOutcome::Completed, "{result:?}");
+    assert_eq!(result.finished_at.seconds(), task.issued_at.seconds());
 }
 
 #[test]

@@ -161,11 +161,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use serde_json::{Value, json};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
 
     use super::*;
     use crate::query::Chain;
+    use crate::rpc::stand_in::{asks, endpoint, status};
     use crate::rpc::{ClientOptions, Endpoints};
 
     /// A node at `height` that answers `block_results` and `tx_search` so; where that is `null` the connection breaks.
@@ -180,50 +179,21 @@ mod tests {
         (block_results, tx_search): (Value, Value),
         asked_height: Arc<AtomicU32>,
     ) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut status = json!({ "result": {
-            "node_info": { "network": "chain-1" },
-            "sync_info": {
-                "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
-                "earliest_block_height": lowest.to_string(), "catching_up": false
-            }
-        } });
-        if height == 0 {
-            status = Value::Null;
-        }
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                // Head and body may come apart.
-                let (mut asked, mut buffer) = (String::new(), [0u8; 4096]);
-                while !asked.contains("\"method\"") {
-                    let read = socket.read(&mut buffer).await.unwrap_or(0);
-                    if read == 0 {
-                        break;
-                    }
-                    asked.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        endpoint(move |request| {
+            let answer = if asks(request, "status") {
+                asked_height.fetch_add(1, Ordering::Relaxed);
+                if height == 0 {
+                    return None;
                 }
-                let body = if asked.contains("\"status\"") {
-                    asked_height.fetch_add(1, Ordering::Relaxed);
-                    &status
-                } else if asked.contains("\"tx_search\"") {
-                    &tx_search
-                } else {
-                    &block_results
-                };
-                if body.is_null() {
-                    continue;
-                }
-                let body = body.to_string();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                    body.len()
-                );
-                socket.write_all(head.as_bytes()).await.ok();
-                socket.write_all(body.as_bytes()).await.ok();
-            }
-        });
-        url
+                status(lowest, height)
+            } else if asks(request, "tx_search") {
+                tx_search.clone()
+            } else {
+                block_results.clone()
+            };
+            (!answer.is_null()).then(|| answer.to_string())
+        })
+        .await
     }
 
     fn refused(data: &str) -> Value {

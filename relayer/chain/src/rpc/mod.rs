@@ -27,4 +27,6 @@ pub use trust::{Trust, TrustError};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
 
 #[cfg(test)]
+pub(crate) mod stand_in;
+#[cfg(test)]
 mod tests;

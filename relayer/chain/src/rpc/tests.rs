@@ -3,76 +3,31 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use super::stand_in::{asks, endpoint, nobody, status};
 use super::*;
 use crate::code::{Class, Verdict};
 use crate::hash::TxHash;
 use crate::query::{Chain, QueryError};
 use crate::settle::{Action, EndpointId, Inclusion, Input, State, io};
 
-/// Answers every request with this body, once a connection.
+/// Answers every request with this body.
 async fn server(body: String) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let body = body.clone();
-            tokio::spawn(async move {
-                let mut buffer = [0u8; 65_536];
-                let _read = socket.read(&mut buffer).await.unwrap();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                    body.len()
-                );
-                socket.write_all(head.as_bytes()).await.ok();
-                socket.write_all(body.as_bytes()).await.ok();
-            });
-        }
-    });
-    format!("http://{addr}")
+    endpoint(move |_| Some(body.clone())).await
 }
 
 /// A node of chain-1 at `height`: the first of these texts that a request has in quotes decides how it is answered; it knows
 /// nothing else but `status`.
 async fn node(height: u64, answers: &[(&'static str, serde_json::Value)]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let status = result(&json!({
-        "node_info": { "network": "chain-1" },
-        "sync_info": {
-            "latest_block_height": height.to_string(), "latest_block_time": "2026-01-30T14:05:00Z",
-            "earliest_block_height": "1", "catching_up": false
-        }
-    }));
     let mut answers = answers.to_vec();
-    answers.push(("status", status));
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            // Head and body may come apart.
-            let (mut asked, mut buffer) = (String::new(), [0u8; 4096]);
-            while !asked.ends_with('}') {
-                let read = socket.read(&mut buffer).await.unwrap_or(0);
-                if read == 0 {
-                    break;
-                }
-                asked.push_str(&String::from_utf8_lossy(&buffer[..read]));
-            }
-            let known = answers
-                .iter()
-                .find(|(text, _)| asked.contains(&format!("\"{text}\"")));
-            let body = known.map_or_else(|| error("no such method"), |(_, answer)| answer.clone());
-            let body = body.to_string();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                body.len()
-            );
-            socket.write_all(head.as_bytes()).await.ok();
-            socket.write_all(body.as_bytes()).await.ok();
-        }
-    });
-    url
+    answers.push(("status", status(1, height)));
+    endpoint(move |request| {
+        let known = answers.iter().find(|(text, _)| asks(request, text));
+        let answer = known.map_or_else(|| error("no such method"), |(_, answer)| answer.clone());
+        Some(answer.to_string())
+    })
+    .await
 }
 
 async fn client(body: serde_json::Value) -> Client {
@@ -150,10 +105,7 @@ async fn an_index_that_lacks_a_transaction_says_nothing_for_the_others() {
     let absent = error(&format!("tx ({hash}) not found"));
     let (lacks, also, has) = (up(&absent).await, up(&absent).await, up(&found).await);
     let off = up(&error("transaction indexing is disabled")).await;
-    let dead = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let dead = nobody().await;
     for (urls, height) in [
         (vec![&lacks, &has], Some(5)),
         (vec![&has, &lacks], Some(5)),
@@ -251,10 +203,7 @@ async fn a_silent_endpoint_is_given_up_at_the_deadline() {
 
 #[tokio::test]
 async fn the_next_endpoint_is_asked_when_one_is_down() {
-    let dead = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let dead = nobody().await;
     let alive = server(result(&json!({ "txs_results": null })).to_string()).await;
     let endpoints = Endpoints::new(&[dead, alive.clone()], ClientOptions::default()).unwrap();
     let ask = |c: Client| async move { c.block_results(1).await };
@@ -274,10 +223,7 @@ async fn an_endpoint_that_simulates_nothing_is_passed_over_and_has_not_failed() 
     let simulates = json!({ "response": { "code": 0, "value": "CgIQBw==", "height": "5" } });
     let up = async |answer: &serde_json::Value| server(result(answer).to_string()).await;
     let (first, second, good) = (up(&lacks).await, up(&lacks).await, up(&simulates).await);
-    let dead = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let dead = nobody().await;
     for (urls, simulated) in [
         ([&first, &good], Ok(7)),
         ([&dead, &good], Ok(7)),
@@ -544,10 +490,7 @@ async fn one_that_refuses_or_stands_still_holds_up_no_key_where_the_others_keep_
 async fn blocks_that_one_has_pruned_are_waited_for_where_another_is_away_for_a_moment() {
     let pruned = error("height 100 is not available, lowest height is 250");
     let pruned = node(300, &[("block", pruned)]).await;
-    let dead = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let dead = nobody().await;
     for urls in [[&dead, &pruned], [&pruned, &dead]] {
         let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
         assert!(look(&endpoints, 100, 101).await.is_empty(), "{urls:?}");

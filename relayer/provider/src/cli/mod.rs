@@ -88,7 +88,6 @@ fn works_on_home(args: &Args) -> bool {
         && !matches!(
             args.command,
             Command::Run
-                | Command::SignPkcs11
                 | Command::Openapi
                 | Command::Completions { .. }
                 | Command::Config(ConfigCommand::Schema | ConfigCommand::Keys)

@@ -58,8 +58,10 @@ pub(super) fn or_dash(value: Option<impl Display>) -> String {
 /// Members that hold what was signed: shown as they are.
 const SIGNED: [&str; 4] = ["params", "parameters", "result", "report"];
 
+/// By its name; of what is no moment but a length of time the number is too small.
 fn is_time(member: &str) -> bool {
-    member.ends_with("_at") || ["deadline", "time", "until"].contains(&member)
+    ["_at", "_ms", "_until"].iter().any(|end| member.ends_with(end))
+        || ["at", "deadline", "last_heartbeat", "not_after", "time", "until"].contains(&member)
 }
 
 /// RFC 3339 of UNIX seconds or milliseconds, as a number or as text; none of what is no time since 2001.
@@ -227,6 +229,9 @@ mod tests {
             "told_at": null,
             "event": { "time": "1795811770", "until": "soon", "height": "1795811770" },
             "reports": [{ "ended_at": 1_795_811_855_895u64, "sequence": 7 }],
+            "began_ms": 1_795_811_855_895u64,
+            "latency_ms": 30,
+            "not_after": 1_795_811_770u64,
             "params": { "time": 1_795_811_770u64 },
             "time": 30,
         }))
@@ -238,6 +243,9 @@ mod tests {
             "until: soon",
             "height: '1795811770'",
             "ended_at: 2026-11-27T20:37:35Z",
+            "began_ms: 2026-11-27T20:37:35Z",
+            "latency_ms: 30",
+            "not_after: 2026-11-27T20:36:10Z",
             "time: 1795811770",
             "time: 30",
         ] {

@@ -69,15 +69,10 @@ pub(super) async fn lock(home: &Home) -> Result<fs::File, StartError> {
 /// If its lock cannot be looked at.
 pub(crate) fn runs(home: &Home) -> Result<bool, StartError> {
     let path = home.dir().join("lock");
-    let tried = match fs::OpenOptions::new().write(true).open(&path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(cause) => return Err(StartError::File { path, cause }),
-        Ok(lock) => lock.try_lock(),
-    };
-    match tried {
-        Ok(()) => Ok(false),
-        Err(fs::TryLockError::WouldBlock) => Ok(true),
-        Err(fs::TryLockError::Error(cause)) => Err(StartError::File { path, cause }),
+    match home::try_lock_existing(&path) {
+        Ok(lock) => Ok(lock.is_none()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(StartError::File { path, cause }),
     }
 }
 

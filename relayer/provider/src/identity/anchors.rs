@@ -1,8 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hpc_schema::time::UnixSeconds;
+use pem::{EncodeConfig, LineEnding, Pem, encode_config};
 
 use super::Ca;
 use super::ca::first_certificate;
@@ -104,15 +103,9 @@ pub(crate) fn trusted_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// RFC 7468, section 5.
 fn pem(der: &[u8]) -> String {
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in STANDARD.encode(der).as_bytes().chunks(64) {
-        pem.extend(line.iter().map(|b| char::from(*b)));
-        pem.push('\n');
-    }
-    pem.push_str("-----END CERTIFICATE-----\n");
-    pem
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    encode_config(&Pem::new("CERTIFICATE", der), lines)
 }
 
 /// Until when a CA's certificate counts; none if it is no CA's.

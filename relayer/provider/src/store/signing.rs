@@ -51,7 +51,7 @@ impl Store {
 async fn by_folder(database: &Path, until: Instant) -> Result<Option<SigningTurn>, StoreError> {
     let folder = database.parent().unwrap_or(Path::new("."));
     loop {
-        if let Some(lock) = home::try_lock_dir(folder)? {
+        if let Some(lock) = home::try_lock_existing(folder)? {
             return Ok(Some(SigningTurn {
                 _lock: Lock::Folder(lock),
             }));

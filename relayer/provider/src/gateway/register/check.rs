@@ -1,5 +1,7 @@
 //! What a request for registration says, checked before the store is asked.
 
+use std::fmt::Display;
+
 use hpc_schema::bytes::base64_exact;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{RegisterRequest, attestation_data, is_probe_address, register_message};
@@ -74,25 +76,15 @@ pub(super) fn check(
         }
     };
     check_rotation(gateway, request, &claims)?;
-    let plain = |field: &str, text: &Option<String>, max: usize| {
-        let good = |s: &String| {
-            (1..=max).contains(&s.len())
-                && s.bytes()
-                    .all(|b| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&'))
-        };
-        if text.as_ref().is_none_or(good) {
-            return Ok(());
-        }
-        let what = format!("must be 1 to {max} printable ASCII characters without \" \\ < > &");
-        Err(Failure::new(400, Refusal::field(Code::InvalidField, field, what)))
-    };
-    plain("hostname", &request.hostname, 253)?;
+    let invalid =
+        |field: &str, what: &dyn Display| Failure::new(400, Refusal::field(Code::InvalidField, field, what));
+    let hostname = request.hostname.as_deref().map(str::parse::<Label<253>>);
+    if let Some(Err(e)) = hostname {
+        return Err(invalid("hostname", &e));
+    }
     let version = request.agent_version.as_deref().filter(|v| !v.is_empty());
     if let Some(Err(e)) = version.map(str::parse::<Label<32>>) {
-        return Err(Failure::new(
-            400,
-            Refusal::field(Code::InvalidField, "agent_version", e),
-        ));
+        return Err(invalid("agent_version", &e));
     }
     if request.hardware_fingerprint.as_ref().is_some_and(|f| {
         f.len() != 64
@@ -101,27 +93,18 @@ pub(super) fn check(
                 .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     }) {
         let what = "must be the lower-case hex of a SHA-256";
-        return Err(Failure::new(
-            400,
-            Refusal::field(Code::InvalidField, "hardware_fingerprint", what),
-        ));
+        return Err(invalid("hardware_fingerprint", &what));
     }
     if request.probe_port == Some(0) {
         let what = "must be 1 to 65535; a node that answers no probes leaves it out";
-        return Err(Failure::new(
-            400,
-            Refusal::field(Code::InvalidField, "probe_port", what),
-        ));
+        return Err(invalid("probe_port", &what));
     }
     if let Some(address) = request.probe_address.filter(|a| !is_probe_address(*a)) {
         let what = format!(
             "must be an address at which peers reach this one node, none that is unspecified, multicast, broadcast or of \
              fe80::/10; is {address}"
         );
-        return Err(Failure::new(
-            400,
-            Refusal::field(Code::InvalidField, "probe_address", what),
-        ));
+        return Err(invalid("probe_address", &what));
     }
     Ok(Checked {
         claims,
