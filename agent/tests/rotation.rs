@@ -22,6 +22,7 @@ use tokio::process::{Child, Command};
 use virtengine_node_agent::fault::STEPS;
 use virtengine_node_agent::key::load;
 use virtengine_node_agent::state::{Outages, Registration, StateDir};
+use virtengine_node_agent::uplink::{CaPin, certificates};
 
 fn command(home: &Home, arguments: &[&str], fault: Option<&str>) -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"));
@@ -195,6 +196,36 @@ async fn an_agent_that_dies_while_it_takes_the_new_key_over_comes_back_with_it()
         assert_eq!(died.signal(), Some(9), "{step}");
         assert_eq!(beats(&gateway, &home, step).await, next, "{step}");
     }
+}
+
+#[tokio::test]
+async fn a_registration_that_is_cut_off_leaves_the_former_one_and_its_ca_and_one_that_ends_its_own_alone() {
+    let (before, gateway) = (Gateway::start().await, Gateway::start().await);
+    gateway.shared.epoch.store(8, std::sync::atomic::Ordering::SeqCst);
+    let home = Home::new();
+    let old = registered(&before, &home).await;
+    // The node has to know either CA.
+    before.behaviour().keeps_ca = true;
+    let token = gateway.shared.token(&home.key.public(), "token-2");
+    home.configure(&[gateway.url()], Some(&token));
+    let out = command(&home, &["register"], Some("register.certified"))
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(out.status.signal(), Some(9), "{out:?}");
+    assert_eq!(on_disk(&home).jti, old.jti);
+    home.configure(&[before.url()], None);
+    beats(&before, &home, "the former registration").await;
+    home.configure(&[gateway.url()], Some(&token));
+    let out = command(&home, &["register"], None).output().await.unwrap();
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(on_disk(&home).jti, "token-2");
+    let held = certificates(&read(&home.path("tls/ca.crt")));
+    let held: Vec<String> = held.iter().map(|c| CaPin::of(c).to_string()).collect();
+    assert_eq!(held, [gateway.shared.authority.fingerprint()]);
+    gateway.behaviour().keeps_ca = true;
+    home.configure(&[gateway.url()], None);
+    beats(&gateway, &home, "the new registration").await;
 }
 
 #[tokio::test]

@@ -666,6 +666,93 @@ async fn a_node_that_has_lost_its_disk_goes_on_by_its_key_and_reuses_no_number()
 }
 
 #[tokio::test]
+async fn a_node_is_recovered_by_any_of_the_cas_in_its_file_and_without_one_it_is_said_what_helps() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    // The node has to know it.
+    gateway.behaviour().keeps_ca = true;
+    let urls = [gateway.url()];
+    let path = home.configure(&urls, None);
+    let ids = format!("node: {{id: {NODE}, cluster_id: {CLUSTER}}}\n");
+    std::fs::write(&path, ids + &read(&path)).unwrap();
+    let bare = load(&path, &Overrides::default()).unwrap();
+    let (ours, another) = (gateway.shared.authority.pem(), gateway.shared.another.pem());
+    let file = home.path("tls/ca.crt");
+    let put = |text: &str| {
+        std::fs::create_dir_all(home.path("state")).unwrap();
+        lose_the_disk(&home);
+        std::fs::create_dir(home.path("tls")).unwrap();
+        std::fs::write(&file, text).unwrap();
+    };
+    for (text, count) in [("none".to_owned(), 0), (ours.repeat(17), 17)] {
+        put(&text);
+        let refused = register(&bare, &home.key, PATIENCE, |_| {}).await.unwrap_err();
+        let said = refused.to_string();
+        assert!(
+            matches!(refused, RegisterError::NoCa { held, .. } if held == count),
+            "{said}"
+        );
+        for part in ["provider_daemon.tls.ca_cert", "tls/ca.crt", "node-token create"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let pin = |by: &gateway::Authority| by.fingerprint().parse::<CaPin>().unwrap();
+    let (old, next) = (pin(&gateway.shared.authority), pin(&gateway.shared.another));
+    // While the next one comes, and once it is there.
+    for (is_next, trusted) in [(false, vec![old, next]), (true, vec![next])] {
+        gateway.behaviour().shows_another = is_next;
+        gateway.behaviour().issue_by_another = is_next;
+        gateway.behaviour().names = (!is_next, true);
+        for text in [another.clone() + &ours, ours.clone() + &another] {
+            put(&text);
+            let outcome = register(&bare, &home.key, PATIENCE, |_| {}).await.unwrap();
+            let Outcome::Recovered(r) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(r.pins(), trusted);
+            assert_eq!(read(&file), text, "it is the image's");
+        }
+        let count = gateway.seen().heartbeats.len();
+        let running = Running::start(&home, &urls, quick());
+        gateway.until_heartbeats(count + 1).await;
+        running.stop().await;
+    }
+    assert!(gateway.seen().refusals.is_empty());
+}
+
+#[tokio::test]
+async fn the_cas_of_a_recovered_registration_lie_beside_it_from_the_beginning() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    lose_the_disk(&home);
+    gateway.behaviour().names = (true, true);
+    let token = gateway.token(&home.key.public());
+    let mut config = home.config(&[gateway.url()], Some(&token));
+    // Where it lies unless the operator says otherwise.
+    config.tls.ca_cert = home.path("state/tls/ca.crt");
+    let outcome = register(&config, &home.key, PATIENCE, |_| {}).await.unwrap();
+    let Outcome::Recovered(r) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let held = read_certificates(&read(&config.tls.ca_cert));
+    let held: Vec<CaPin> = held.iter().map(CaPin::of).collect();
+    assert_eq!((held.len(), held), (2, r.pins()));
+    // Before the first renewal the gateway is the next CA's, and sends none.
+    gateway.behaviour().keeps_ca = true;
+    gateway.behaviour().shows_another = true;
+    let agent = Agent::new(config, World::real(quick())).unwrap();
+    let (signals, received) = tokio::sync::mpsc::channel(1);
+    let running = Running {
+        signals,
+        task: tokio::spawn(agent.run(received)),
+    };
+    gateway.until_heartbeats(1).await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down() {
     let gateway = Gateway::start().await;
     let home = Home::new();

@@ -70,6 +70,7 @@ pub(super) fn exit_code(e: &RegisterError) -> u8 {
     match e {
         RegisterError::NoToken
         | RegisterError::TokenFileMissing { .. }
+        | RegisterError::NoCa { .. }
         | RegisterError::Refused(_)
         | RegisterError::Tls(_) => 2,
         RegisterError::RefusedByGateway { .. } | RegisterError::NotRecovered { .. } => 3,

@@ -148,8 +148,8 @@ async fn register_first(
     if registered {
         return Ok(Some(config));
     }
-    if !can_register(&config) {
-        return match RegisterError::no_token(&config) {
+    if let Err(e) = can_register(&config) {
+        return match e {
             // The agent says it, as it does wherever it finds no registration.
             RegisterError::NoToken => Ok(Some(config)),
             e => Err(Failure::new(exit_code(&e), e)),

@@ -14,6 +14,8 @@ pub enum Action {
     RestartJob,
     /// Reset or restart the part that is named.
     Reset,
+    /// Look why a driver is silent; most causes outlive a reboot.
+    Driver,
     /// Reboot the node.
     Reboot,
     /// Replace the part that is named.
@@ -28,6 +30,7 @@ impl Action {
             Self::Watch => "watch",
             Self::RestartJob => "restart the job",
             Self::Reset => "reset",
+            Self::Driver => "look at the driver",
             Self::Reboot => "reboot",
             Self::Replace => "replace",
         }
@@ -40,6 +43,9 @@ impl Action {
             Self::Watch => "watch it",
             Self::RestartJob => "restart the job that it hit",
             Self::Reset => "reset or restart what is named",
+            Self::Driver => {
+                "look at `nvidia-smi`, `dmesg`, the versions of the driver's package and of the module that is loaded, and `virtengine-node-agent doctor`; reboot the node only if none of them says what else helps"
+            }
             Self::Reboot => "reboot the node",
             Self::Replace => "have what is named replaced",
         }
@@ -93,7 +99,7 @@ const fn k(code: &'static str, severity: Severity, action: Action, stays: u32, w
     }
 }
 
-use Action::{Reboot, Replace, Reset, RestartJob, Watch};
+use Action::{Driver, Reboot, Replace, Reset, RestartJob, Watch};
 use Severity::{Degraded, Draining, Notice, Unhealthy};
 
 /// Every finding.
@@ -114,7 +120,7 @@ pub static CATALOGUE: [Kind; 42] = [
     k("gpu_xid_replace", Degraded, Replace, 0, "an Xid of the last 24 h and this boot that needs another card (64)").drains_after(60),
     k("gpu_xid_reset", Degraded, Reset, 0, "an Xid of the last 24 h and this boot that needs a reset (46, 48, 61, 62, 74, 95, 109, 119, 120, 140)"),
     k("gpu_xid_restart", Notice, RestartJob, 0, "an Xid of the last 24 h and this boot that ended work (32, 69, 94)"),
-    k("gpus_unknown", Degraded, Reboot, 120, "there are GPUs on the bus and their driver does not answer, or refuses to tell of one").drains_after(300),
+    k("gpus_unknown", Degraded, Driver, 120, "there are GPUs on the bus and their driver does not answer, or refuses to tell of one").drains_after(300),
     k("hardware_changed", Degraded, Watch, 0, "the machine is not the one that was registered (by its network devices: at two looks a minute apart); register it again"),
     k("io_stalled", Degraded, Watch, 120, "all tasks waited for disks in 50 % of the last minute (PSI)"),
     k("kernel_hung", Degraded, Reboot, 0, "a task or CPU that hangs in the kernel's log within the hour"),

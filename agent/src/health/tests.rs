@@ -525,7 +525,7 @@ fn why_nvml_is_silent_and_what_helps_stand_in_the_finding() {
     assert_eq!(
         shown,
         [
-            "gpus_unknown: the driver of the 8 GPUs on the bus does not answer: no reboot helps: install NVIDIA's driver; reboot the node"
+            "gpus_unknown: the driver of the 8 GPUs on the bus does not answer: no reboot helps: install NVIDIA's driver; look at `nvidia-smi`, `dmesg`, the versions of the driver's package and of the module that is loaded, and `virtengine-node-agent doctor`; reboot the node only if none of them says what else helps"
         ]
     );
 }

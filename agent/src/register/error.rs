@@ -6,7 +6,7 @@ use super::CsrError;
 use crate::config::Config;
 use crate::files::FileError;
 use crate::key::{KeyFileError, SigningError};
-use crate::uplink::{IdentityError, IssuedError, TlsError};
+use crate::uplink::{IdentityError, IssuedError, MOST_CAS, TlsError};
 
 /// How a registration did not end.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,17 @@ pub enum RegisterError {
     TokenFileMissing {
         /// The file.
         path: String,
+    },
+    /// Without a token the gateway's CA must be known, and the file that should name it does not.
+    #[error(
+        "provider_daemon.tls.ca_cert: {path} holds {held} CA certificates. A node that is recognised by its key, without a token, needs the gateway's there (PEM; the one to come beside it while it changes, {most} at most); any other node needs a token (virtengine-provider node-token create --pubkey …)",
+        most = MOST_CAS
+    )]
+    NoCa {
+        /// The file.
+        path: String,
+        /// How many it holds.
+        held: usize,
     },
     /// The token cannot be used by this node; nothing was sent.
     #[error(transparent)]

@@ -2,14 +2,13 @@
 //! recovers. Protocol decision 5.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{CertificateResponse, RegistrationRecord};
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::key::AgentKey;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use zeroize::Zeroizing;
 
 use super::RegisterError;
@@ -17,14 +16,15 @@ use super::claims::Claims;
 use super::recover::recover;
 use crate::clock::{Clock, instant};
 use crate::config::Config;
-use crate::files::{Durability, Replace, write};
+use crate::files::{Durability, Replace, create_directory, directory_of, write};
 use crate::key::Signer;
 use crate::probe::fingerprint::{self, Fingerprint};
 use crate::random;
 use crate::sequence::BLOCK;
 use crate::state::{Registration, StateDir};
 use crate::uplink::{
-    Backoff, CaPin, Client, Dial, Identity, Trust, certificates, check_issued, client_config, pinned,
+    Backoff, CaPin, Client, Dial, Identity, MOST_CAS, Shown, Trust, can_vouch, certificates, check_issued,
+    client_config, read_known,
 };
 
 /// Who this node is, by a token that is used up, or by the configuration alone.
@@ -33,6 +33,8 @@ pub(super) struct Lost {
     node_id: NodeId,
     cluster_id: ClusterId,
     ca: CaPin,
+    /// Beside it, where a file names the CAs.
+    other_cas: Vec<CaPin>,
     /// Chain and contract, where a token pins them.
     chain: Option<(String, String)>,
     task_key: Option<AgentKey>,
@@ -45,6 +47,7 @@ impl From<&Claims> for Lost {
             node_id: claims.node_id.clone(),
             cluster_id: claims.cluster_id.clone(),
             ca: claims.ca,
+            other_cas: Vec::new(),
             chain: Some((claims.chain_id.clone(), claims.contract.clone())),
             task_key: claims.task_key,
             jti: claims.jti.clone(),
@@ -53,19 +56,40 @@ impl From<&Claims> for Lost {
 }
 
 impl Lost {
-    /// By `node.id`, `node.cluster_id` and the one certificate in `provider_daemon.tls.ca_cert`, as an image may hold them.
-    pub(super) fn of(config: &Config) -> Option<Self> {
-        let mut certificates = CertificateDer::pem_file_iter(&config.tls.ca_cert).ok()?;
-        let ca = certificates.next()?.ok()?;
-        certificates.next().is_none().then_some(())?;
-        Some(Self {
-            node_id: config.node_id.clone()?,
-            cluster_id: config.cluster_id.clone()?,
-            ca: CaPin::of(&ca),
-            chain: None,
-            task_key: None,
-            jti: String::new(),
-        })
+    /// By `node.id`, `node.cluster_id` and the CAs in `provider_daemon.tls.ca_cert`, as an image may hold them: the gateway's,
+    /// and the one to come beside it while it changes.
+    ///
+    /// # Errors
+    /// Something of that is missing.
+    pub(super) fn of(config: &Config) -> Result<Self, RegisterError> {
+        let missing = || RegisterError::no_token(config);
+        let (Some(node_id), Some(cluster_id)) = (&config.node_id, &config.cluster_id) else {
+            return Err(missing());
+        };
+        let known = read_known(&config.tls.ca_cert).ok_or_else(missing)?;
+        let cas: Vec<CaPin> = known.iter().filter(|c| can_vouch(c)).map(CaPin::of).collect();
+        match cas.split_first() {
+            Some((ca, others)) if cas.len() <= MOST_CAS => Ok(Self {
+                node_id: node_id.clone(),
+                cluster_id: cluster_id.clone(),
+                ca: *ca,
+                other_cas: others.to_vec(),
+                chain: None,
+                task_key: None,
+                jti: String::new(),
+            }),
+            _ if config.token_file_missing.is_some() => Err(missing()),
+            _ => Err(RegisterError::NoCa {
+                path: config.tls.ca_cert.display().to_string(),
+                held: cas.len(),
+            }),
+        }
+    }
+
+    /// Whom it trusts so far.
+    fn trust(&self, config: &Config) -> Trust {
+        let pins = std::iter::once(self.ca).chain(self.other_cas.iter().copied());
+        Trust::new(pins.collect(), &config.tls.ca_cert)
     }
 
     /// Asks until there is an answer, at most for `wait`. What it writes lies in the state directory: the rest of such a
@@ -78,7 +102,8 @@ impl Lost {
         (clock, dial): (&Clock, &Dial),
         progress: &mut impl FnMut(&str),
     ) -> Result<Registration, RegisterError> {
-        let tls = client_config(Trust::new(vec![self.ca], &config.tls.ca_cert), None, clock)?;
+        let trust = self.trust(config);
+        let tls = client_config(trust.clone(), None, clock)?;
         let mut client =
             Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -108,17 +133,21 @@ impl Lost {
             }
             tokio::time::sleep(pause).await;
         };
-        self.install(config, key, &response, &tls_key, clock.seconds())
+        let shown = client.shown();
+        let told = (&response, &tls_key, shown.as_deref());
+        self.install(config, key, told, trust, clock)
     }
 
+    /// Takes over what the gateway has told over a connection for which one of the CAs in `before` has vouched.
     fn install(
         &self,
         config: &Config,
         key: &dyn Signer,
-        response: &CertificateResponse,
-        tls_key: &Zeroizing<String>,
-        now: u64,
+        (response, tls_key, shown): (&CertificateResponse, &Zeroizing<String>, Option<&Shown>),
+        before: Trust,
+        clock: &Clock,
     ) -> Result<Registration, RegisterError> {
+        let now = clock.seconds();
         let bad = |what: &str| RegisterError::BadAnswer(what.to_owned());
         let record = response.registration.as_ref().ok_or_else(|| {
             bad("it does not say what is on record of the node: upgrade the provider daemon")
@@ -135,14 +164,26 @@ impl Lost {
         let path = state.renewed_identity();
         let identity = Identity::from_pem(&path, &response.certificate, tls_key)?;
         let ours = (&self.cluster_id, &self.node_id);
-        let sent = certificates(&response.ca);
-        check_issued(&identity, &[pinned(&sent, self.ca)?], ours, now)?;
+        let trust = before.after(&certificates(&response.ca), shown, clock);
+        // By a CA that was trusted before.
+        let vouching = Trust {
+            known: Arc::clone(&trust.known),
+            ..before
+        };
+        check_issued(&identity, &vouching.certificates(), ours, now)?;
         if identity.epoch() != Some(record.epoch) {
             return Err(bad("certificate and record are of different registrations"));
         }
         let mut registration = self.registration(record, key.public(), fingerprint::read(&config.roots), now);
-        registration.trusted = sent.iter().map(CaPin::of).collect();
+        registration.trusted.clone_from(&trust.pins);
         state.create()?;
+        // The registration comes last. Cut off before it, the next start recovers once more; where it does so by this very CA
+        // file, one of those in it has vouched for the gateway.
+        let (ca_file, cas) = (&config.tls.ca_cert, trust.pem());
+        if state.holds(ca_file) && !cas.is_empty() {
+            create_directory(directory_of(ca_file))?;
+            write(ca_file, cas.as_bytes(), 0o644, Replace::Yes, Durability::Synced)?;
+        }
         let both = Zeroizing::new(format!(
             "{}\n{}",
             response.certificate.trim_end(),

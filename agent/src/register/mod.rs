@@ -53,9 +53,14 @@ impl Outcome {
 }
 
 /// Whether there is something to register with: a token, or what lets a node without a disk be recognised by its key.
-#[must_use]
-pub fn can_register(config: &Config) -> bool {
-    config.token.is_some() || Lost::of(config).is_some()
+///
+/// # Errors
+/// Why there is nothing.
+pub fn can_register(config: &Config) -> Result<(), RegisterError> {
+    if config.token.is_some() {
+        return Ok(());
+    }
+    Lost::of(config).map(drop)
 }
 
 /// Registers this node and writes certificate, CA and state. Repeats until the registration is on chain, at most for
@@ -102,7 +107,7 @@ async fn enrol(
     let Some(token) = &config.token else {
         return match (ours, Lost::of(config)) {
             (Some(r), _) => Ok(Outcome::Already(r)),
-            (None, Some(node)) if lost => {
+            (None, Ok(node)) if lost => {
                 if let Some(path) = &config.token_file_missing {
                     progress(&format!(
                         "agent.registration_token_file: {} does not exist; asking by the agent's key",
@@ -113,6 +118,7 @@ async fn enrol(
                     .await
                     .map(Outcome::Recovered)
             }
+            (None, Err(e)) if lost => Err(e),
             (None, _) => Err(RegisterError::no_token(config)),
         };
     };

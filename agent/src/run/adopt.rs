@@ -14,7 +14,7 @@ use crate::heartbeat::SectionTracker;
 use crate::key::{SharedSigner, promote};
 use crate::sequence::Sequence;
 use crate::state::Registration;
-use crate::uplink::Anchors;
+use crate::uplink::Trust;
 
 /// Between two tries to take a registration over.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -118,7 +118,7 @@ impl Agent {
         let recovered = self.identity.as_ref().is_some_and(|id| id.epoch() == Some(epoch));
         let identity = if recovered { &self.identity } else { &anew.identity };
         // What is known already may be all that there is of its CAs.
-        let anchors = Anchors {
+        let anchors = Trust {
             pins: registration.pins(),
             known: Arc::clone(&self.known),
         };
@@ -145,5 +145,65 @@ impl Agent {
         self.backoff.reset();
         self.begins_anew = true;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{parse, resolve};
+    use crate::key::generate;
+    use crate::run::{Timing, World};
+    use crate::sample::Sampler;
+    use crate::state::{StateDir, a_registration};
+    use crate::timer::Timer;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registration_that_cannot_be_taken_over_yet_is_tried_again_each_30_s_with_all_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().display();
+        let key = generate(&dir.path().join("keys"), false).unwrap().public;
+        let text = format!(
+            "provider_daemon: {{endpoint: 'https://gateway:8443'}}\nagent: {{key_path: '{d}/keys/agent.key', state_dir: '{d}/state'}}"
+        );
+        let config = resolve(parse(&text, Path::new("config.yaml")).unwrap()).unwrap();
+        let state = StateDir::new(&config.state_dir);
+        state.create().unwrap();
+        a_registration("token-1", key, 7).save(&state).unwrap();
+        let world = World {
+            timer: Timer::simulated,
+            sampler: |_| Sampler::inline(Vec::new()),
+            ..World::real(Timing::default())
+        };
+        let mut agent = Agent::new(config, world).unwrap();
+        agent.anew = Some(Anew {
+            registration: a_registration("token-2", key, 8),
+            key: None,
+            identity: None,
+            known: Arc::default(),
+            not_before: None,
+        });
+        let now_by = |agent: &Agent| (agent.registration.epoch, agent.begins_anew, agent.anew.is_some());
+        let former = agent.tag;
+        // In the place of the counter stands what can be no file.
+        std::fs::remove_file(state.sequence()).unwrap();
+        std::fs::create_dir(state.sequence()).unwrap();
+        for _ in 0..2 {
+            agent.take_anew();
+            assert_eq!(now_by(&agent), (7, false, true));
+            tokio::time::advance(AGAIN).await;
+        }
+        agent.take_anew();
+        std::fs::remove_dir(state.sequence()).unwrap();
+        tokio::time::advance(AGAIN - Duration::from_millis(1)).await;
+        agent.take_anew();
+        assert_eq!(now_by(&agent), (7, false, true));
+        assert!(!state.sequence().exists(), "it is not tried before its time");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        agent.take_anew();
+        assert_eq!(now_by(&agent), (8, true, false));
+        assert!(agent.tag != former && state.sequence().exists());
     }
 }

@@ -13,7 +13,7 @@ use crate::key::SharedSigner;
 use crate::random;
 use crate::register::{Csr, read};
 use crate::state::CertificateStatus;
-use crate::uplink::{Anchors, CaPin, Identity, Known, Shown, certificates, check_issued};
+use crate::uplink::{CaPin, Identity, Known, Shown, Trust, certificates, check_issued};
 
 impl Agent {
     /// Sees to a usable certificate; the error is a pause that the gateway asked for, if it did.
@@ -71,14 +71,11 @@ impl Agent {
         let identity =
             Identity::from_pem(&path, &response.certificate, key_pem).map_err(|e| e.to_string())?;
         let before = self.anchors();
-        let mut anchors = match shown {
-            Some(shown) => before.after(&certificates(&response.ca), shown, &self.clock),
-            None => before.clone(),
-        };
+        let mut anchors = before.after(&certificates(&response.ca), shown, &self.clock);
         let r = &self.registration;
         let ours = (&r.cluster_id, &r.node_id);
         // By a CA that was trusted before: who has but the gateway's key to TLS cannot make nodes its own.
-        let vouching = Anchors {
+        let vouching = Trust {
             known: Arc::clone(&anchors.known),
             ..before
         };
@@ -135,22 +132,22 @@ impl Agent {
     }
 
     /// The CAs that are trusted.
-    pub(super) fn anchors(&self) -> Anchors {
-        Anchors {
+    pub(super) fn anchors(&self) -> Trust {
+        Trust {
             pins: self.registration.pins(),
             known: Arc::clone(&self.known),
         }
     }
 
     /// Has these written into the CA file. One outside of the state directory is the operator's, and stays as it is.
-    pub(super) fn keep_trusted(&self, anchors: &Anchors) {
-        if self.config.tls.ca_cert.starts_with(self.state.path()) {
+    pub(super) fn keep_trusted(&self, anchors: &Trust) {
+        if self.state.holds(&self.config.tls.ca_cert) {
             self.keeper.ca(&self.config.tls.ca_cert, anchors.pem());
         }
     }
 
     /// Trusts these from here on.
-    fn trust(&mut self, anchors: Anchors) {
+    fn trust(&mut self, anchors: Trust) {
         if anchors.certificates() != self.anchors().certificates() {
             self.keep_trusted(&anchors);
         }

@@ -13,7 +13,7 @@ use super::asked::{Asked, Kept, Report};
 use super::identity::Places;
 use crate::command::{Diagnostic, keep};
 use crate::config::SamplingConfig;
-use crate::files::{Durability, Replace, write};
+use crate::files::{Durability, FileError, Replace, write};
 use crate::history::{History, Values};
 use crate::sample::{Category, Collector, Reading};
 use crate::sequence::{Reservation, Reserved, SequenceError};
@@ -167,13 +167,14 @@ impl Writer {
         (ServiceWish::take(&self.state), anew)
     }
 
-    /// Whether another process has registered this node anew: the CA file is of that registration then.
-    fn is_replaced(&self) -> bool {
+    /// Writes the CA file, unless another process has registered this node anew: it is of that registration then.
+    fn put_ca(&self, file: &Path, pem: &str) -> Option<Result<(), FileError>> {
+        let put = || write(file, pem.as_bytes(), 0o644, Replace::Yes, Durability::Synced);
         let present = self.keeper.lock().present.clone();
-        let found = Registration::load(&self.state).ok().flatten();
-        present
-            .zip(found)
-            .is_some_and(|(present, found)| found.replaces(&present.registration))
+        match present {
+            Some(present) => present.registration.unless_replaced(&self.state, put).transpose(),
+            None => Some(put()),
+        }
     }
 }
 
@@ -205,24 +206,25 @@ impl Collector for Writer {
         if let Some(outages) = &asked.outages {
             outages.save(&self.state);
         }
-        let certificate = asked.certificate.map(|both| {
-            let path = self.state.renewed_identity();
-            let done = write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced);
-            (both, done)
+        // First the CAs, then the registration that trusts them, last the certificate that came with both: cut off between,
+        // the next start has the former certificate, which is due, and is told once more whom to trust.
+        let trusted = asked.trusted.and_then(|(file, pem)| {
+            let done = self.put_ca(&file, &pem)?;
+            Some(((file, pem), done))
         });
         let registration = asked.registration.map(|r| {
             let done = r.update(&self.state);
             (r, done)
         });
+        let certificate = asked.certificate.map(|both| {
+            let path = self.state.renewed_identity();
+            let done = write(&path, both.as_bytes(), 0o600, Replace::Yes, Durability::Synced);
+            (both, done)
+        });
         let dir = self.state.diagnostics();
         let reports = asked.reports.iter().map(|r| keep(&dir, r.of, r.at, &r.value));
         let reports = reports.map(|done| done.map(drop)).reduce(Result::and);
         let found = asked.places.and_then(Places::find);
-        let trusted = asked.trusted.filter(|_| !self.is_replaced());
-        let trusted = trusted.map(|(file, pem)| {
-            let done = write(&file, pem.as_bytes(), 0o644, Replace::Yes, Durability::Synced);
-            ((file, pem), done)
-        });
         let known = asked.ca.and_then(|file| read_known(&file));
         let (wish, anew) = self.left_here(now);
         let shared = &mut *self.keeper.lock();
@@ -270,6 +272,9 @@ impl Collector for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{parse, resolve};
+    use crate::key::NodeKey;
+    use crate::state::{Lock, a_registration};
 
     #[test]
     fn of_each_status_that_was_asked_for_the_newest_lies_there_whole() {
@@ -313,6 +318,67 @@ mod tests {
         writer.collect(Instant::now());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "newest");
         assert!(matches!(keeper.take().ca, Some(Ok(()))));
+    }
+
+    #[test]
+    fn the_ca_file_is_left_to_a_process_that_registers_and_to_the_registration_that_it_has_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
+        let key = NodeKey::from_seed([1; 32]).unwrap().public();
+        let ours = a_registration("token-1", key, 7);
+        ours.save(&state).unwrap();
+        let keeper = Keeper::default();
+        keeper.goes_by(Places {
+            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
+            state: state.clone(),
+            registration: ours.clone(),
+        });
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let file = dir.path().join("ca.crt");
+        let mut kept = || {
+            writer.collect(Instant::now());
+            let done = keeper.take().ca.map(|done| done.is_ok());
+            (done, std::fs::read_to_string(&file).unwrap())
+        };
+        let of = |done, held: &str| (done, held.to_owned());
+        std::fs::write(&file, "registered").unwrap();
+        keeper.ca(&file, "ours".to_owned());
+        let registers = Lock::take_at(&dir.path().join("registration.lock"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(kept(), of(Some(false), "registered"));
+        drop(registers);
+        // Nothing came of it: the same registration, as the gateway has changed it.
+        Registration {
+            last_sequence: 9,
+            ..ours
+        }
+        .save(&state)
+        .unwrap();
+        assert_eq!(kept(), of(Some(true), "ours"));
+        for (jti, epoch, registered_at, replaces) in [
+            ("token-1", 8, 7, true),
+            ("token-2", 7, 8, true),
+            ("token-1", 7, 8, false),
+            ("token-2", 7, 7, false),
+        ] {
+            let found = Registration {
+                registered_at,
+                ..a_registration(jti, key, epoch)
+            };
+            found.save(&state).unwrap();
+            std::fs::write(&file, "registered").unwrap();
+            keeper.ca(&file, "ours".to_owned());
+            let expected = if replaces {
+                of(None, "registered")
+            } else {
+                of(Some(true), "ours")
+            };
+            assert_eq!(kept(), expected, "{jti} {epoch} {registered_at}");
+            assert_eq!(kept().0, None, "it is not tried again");
+        }
     }
 
     #[test]

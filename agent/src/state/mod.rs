@@ -15,7 +15,7 @@
 //! ports.json          InfiniBand ports that were active, in the same way
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
-//! registration.lock   held for the moment in which registration.json is written
+//! registration.lock   held for the moment in which registration.json, or the CA file that goes with it, is written
 //! rotate.lock         held while `key rotate` runs
 //! tls/ca.crt          the CAs that are trusted, unless provider_daemon.tls.ca_cert names another file
 //! tls/client.pem      renewed certificate and key in one file, 0600
@@ -71,6 +71,12 @@ impl StateDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Whether this file lies in it: one elsewhere is the operator's.
+    #[must_use]
+    pub fn holds(&self, file: &Path) -> bool {
+        file.starts_with(&self.0)
     }
 
     /// The durable counter.
@@ -201,3 +207,6 @@ pub(crate) fn write_json<T: Serialize>(
     bytes.push(b'\n');
     write(path, &bytes, mode, Replace::Yes, durability)
 }
+
+#[cfg(test)]
+pub(crate) use registration::tests::a_registration;

@@ -108,15 +108,45 @@ impl Registration {
         self.write(state)
     }
 
+    /// Writes it, and `beside` it what it needs: before, with the registration that counts until then, and where there is
+    /// one again after, with none. No process that goes by [`Registration::unless_replaced`] comes between.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn save_with(
+        &self,
+        state: &StateDir,
+        beside: impl Fn(Option<&Self>) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let _lock = Lock::wait(&state.registration_lock())?;
+        let former = Self::load(state)?;
+        beside(former.as_ref())?;
+        self.write(state)?;
+        if former.is_some() { beside(None) } else { Ok(()) }
+    }
+
     /// Writes it unless another process has written a newer one meanwhile.
     ///
     /// # Errors
     /// IO, damaged file.
     pub fn update(&self, state: &StateDir) -> Result<(), FileError> {
+        self.unless_replaced(state, || self.write(state)).map(drop)
+    }
+
+    /// Does `what`, unless another process has written a registration that takes the place of this one; none then. None is
+    /// written meanwhile.
+    ///
+    /// # Errors
+    /// IO, damaged file.
+    pub fn unless_replaced<T>(
+        &self,
+        state: &StateDir,
+        what: impl FnOnce() -> Result<T, FileError>,
+    ) -> Result<Option<T>, FileError> {
         let _lock = Lock::wait(&state.registration_lock())?;
         match Self::load(state)? {
-            Some(other) if other.replaces(self) => Ok(()),
-            _ => self.write(state),
+            Some(other) if other.replaces(self) => Ok(None),
+            _ => what().map(Some),
         }
     }
 
@@ -192,5 +222,67 @@ impl fmt::Debug for Pending {
         f.debug_struct("Pending")
             .field("jti", &self.jti)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::key::NodeKey;
+
+    /// One by the token `jti`, of this key and epoch.
+    pub(crate) fn a_registration(jti: &str, public_key: AgentKey, epoch: u64) -> Registration {
+        Registration {
+            node_id: "node-hpc1-compute-042".parse().unwrap(),
+            cluster_id: "hpc-cluster-1".parse().unwrap(),
+            provider_address: "wasm1provider".to_owned(),
+            chain_id: "hpc-devnet-1".to_owned(),
+            contract: "wasm1contract".to_owned(),
+            epoch,
+            last_sequence: 0,
+            params: Params::default(),
+            job_ids: JobIds::default(),
+            task_public_key: None,
+            public_key,
+            jti: jti.to_owned(),
+            ca_sha256: "00".repeat(32).parse().unwrap(),
+            trusted: Vec::new(),
+            fingerprint: None,
+            probe_port: None,
+            probe_address: None,
+            registered_at: epoch,
+        }
+    }
+
+    #[test]
+    fn what_a_registration_needs_is_there_before_it_beside_what_the_former_one_needs_and_alone_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let key = NodeKey::from_seed([1; 32]).unwrap().public();
+        let on_disk = || Registration::load(&state).unwrap().map(|r| r.epoch);
+        let seen = RefCell::new(Vec::new());
+        let beside = |former: Option<&Registration>| {
+            seen.borrow_mut().push((former.map(|r| r.epoch), on_disk()));
+            Ok(())
+        };
+        a_registration("token-1", key, 7)
+            .save_with(&state, beside)
+            .unwrap();
+        assert_eq!(seen.take(), [(None, None)]);
+        a_registration("token-2", key, 8)
+            .save_with(&state, beside)
+            .unwrap();
+        assert_eq!(seen.take(), [(Some(7), Some(7)), (None, Some(8))]);
+        // What it needs cannot be put there: the former one counts.
+        let fails = |_: Option<&Registration>| {
+            let full = std::io::ErrorKind::StorageFull;
+            Err(crate::files::at("write", dir.path())(full.into()))
+        };
+        a_registration("token-3", key, 9)
+            .save_with(&state, fails)
+            .unwrap_err();
+        assert_eq!(on_disk(), Some(8));
     }
 }

@@ -9,11 +9,11 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::time_provider::TimeProvider as _;
 
 use super::pin::PinnedCa;
-use super::{CaPin, Known, provider};
+use super::{CaPin, Known, Trust, provider};
 use crate::clock::Clock;
 
-/// CAs of one answer that count: a gateway has nine at most.
-const MOST: usize = 16;
+/// CAs that count of one answer, or of a file that names the gateway's: a gateway has nine at most.
+pub const MOST_CAS: usize = 16;
 
 /// By what a connection was trusted: the gateway's name and the certificates that it has shown.
 #[derive(Debug)]
@@ -33,33 +33,26 @@ impl Shown {
             return false;
         };
         let by = PinnedCa {
-            pins: cas.iter().map(CaPin::of).collect(),
-            known: cas.into(),
+            trust: Trust {
+                pins: cas.iter().map(CaPin::of).collect(),
+                known: cas.into(),
+            },
             provider: provider(),
         };
         by.verify_server_cert(leaf, rest, &self.name, &[], now).is_ok()
     }
 }
 
-/// The CAs that are trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Anchors {
-    /// Their fingerprints.
-    pub pins: Vec<CaPin>,
-    /// Certificates that are known; those with such a fingerprint count.
-    pub known: Known,
-}
-
-impl Anchors {
-    /// Those after an answer that came over a connection which one of these has vouched for, and that names the CAs `sent`:
-    /// these, and the former ones too where none of `sent` has vouched for the connection. An answer without any changes
-    /// nothing.
+impl Trust {
+    /// The CAs after an answer that names `sent`, over a connection which one of these has vouched for with what was
+    /// `shown`: those, and the former ones too where none of `sent` has vouched for the connection. An answer without any,
+    /// or of which it is not known how it came, changes nothing.
     #[must_use]
-    pub fn after(&self, sent: &[CertificateDer<'static>], shown: &Shown, clock: &Clock) -> Self {
-        let sent = sent.get(..MOST).unwrap_or(sent);
-        if sent.is_empty() {
+    pub fn after(&self, sent: &[CertificateDer<'static>], shown: Option<&Shown>, clock: &Clock) -> Self {
+        let sent = sent.get(..MOST_CAS).unwrap_or(sent);
+        let Some(shown) = shown.filter(|_| !sent.is_empty()) else {
             return self.clone();
-        }
+        };
         let mut pins: Vec<CaPin> = Vec::new();
         for pin in sent.iter().map(CaPin::of) {
             if !pins.contains(&pin) {
@@ -76,17 +69,10 @@ impl Anchors {
         Self { pins, known }
     }
 
-    /// Their certificates, as far as they are known.
-    #[must_use]
-    pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
-        let trusted = self.known.iter().filter(|c| self.pins.contains(&CaPin::of(c)));
-        trusted.cloned().collect()
-    }
-
-    /// The same as PEM, for a CA file.
+    /// Their certificates as PEM, for a CA file.
     #[must_use]
     pub fn pem(&self) -> String {
-        self.certificates().iter().map(pem).collect()
+        to_pem(&self.certificates())
     }
 
     /// With what a CA file holds: those that are trusted stay known, whatever it lacks.
@@ -96,6 +82,12 @@ impl Anchors {
         let all: Vec<_> = file.iter().cloned().chain(missing).collect();
         Arc::from(all)
     }
+}
+
+/// Certificates as PEM.
+#[must_use]
+pub fn to_pem(certificates: &[CertificateDer<'static>]) -> String {
+    certificates.iter().map(pem).collect()
 }
 
 fn pem(certificate: &CertificateDer<'static>) -> String {
@@ -134,36 +126,37 @@ mod tests {
         let (o, n) = (old.der().clone(), next.der().clone());
         let (by_old, by_next) = (CaPin::of(&o), CaPin::of(&n));
         let clock = Clock::system();
-        let first = Anchors {
+        let first = Trust {
             pins: vec![by_old],
             known: Known::from(vec![o.clone()]),
         };
-        let both = first.after(&[o.clone(), n.clone()], &shown(&old), &clock);
+        let both = first.after(&[o.clone(), n.clone()], Some(&shown(&old)), &clock);
         assert_eq!(both.pins, [by_old, by_next]);
         assert_eq!(certificates(&both.pem()), [o.clone(), n.clone()]);
         // The former one is named no more and has vouched for this connection all the same.
         let only_next = [n];
-        let kept = both.after(&only_next, &shown(&old), &clock);
+        let kept = both.after(&only_next, Some(&shown(&old)), &clock);
         assert_eq!(kept.pins, [by_next, by_old]);
-        let alone = kept.after(&only_next, &shown(&next), &clock);
+        let alone = kept.after(&only_next, Some(&shown(&next)), &clock);
         assert_eq!(alone.pins, [by_next]);
         assert_eq!(alone.certificates(), only_next);
         // Nothing is named, or nothing is known of the connection.
-        assert_eq!(first.after(&[], &shown(&old), &clock), first);
+        assert_eq!(first.after(&[], Some(&shown(&old)), &clock), first);
+        assert_eq!(first.after(&only_next, None, &clock), first);
         let nothing = Shown::new("gateway".try_into().unwrap(), Vec::new());
-        assert_eq!(alone.after(&[o], &nothing, &clock).pins, [by_old, by_next]);
+        assert_eq!(alone.after(&[o], Some(&nothing), &clock).pins, [by_old, by_next]);
     }
 
     #[test]
     fn what_is_trusted_stays_known_whatever_the_ca_file_holds() {
         let (ours, theirs) = ([ca().der().clone()], [ca().der().clone()]);
         let both = [theirs[0].clone(), ours[0].clone()];
-        let anchors = Anchors {
+        let trust = Trust {
             pins: vec![CaPin::of(&ours[0])],
             known: Known::from(ours.to_vec()),
         };
-        assert_eq!(anchors.with_file(&[])[..], ours);
-        assert_eq!(anchors.with_file(&theirs)[..], both);
-        assert_eq!(anchors.with_file(&both)[..], both);
+        assert_eq!(trust.with_file(&[])[..], ours);
+        assert_eq!(trust.with_file(&theirs)[..], both);
+        assert_eq!(trust.with_file(&both)[..], both);
     }
 }

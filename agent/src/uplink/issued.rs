@@ -36,8 +36,14 @@ pub enum IssuedError {
 pub fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem.as_bytes())
         .filter_map(Result::ok)
-        .filter(|c| RootCertStore::empty().add(c.clone()).is_ok())
+        .filter(can_vouch)
         .collect()
+}
+
+/// Whether it can be a CA's at all.
+#[must_use]
+pub fn can_vouch(certificate: &CertificateDer<'static>) -> bool {
+    RootCertStore::empty().add(certificate.clone()).is_ok()
 }
 
 /// The CA among `sent` that a token pins.

@@ -12,12 +12,12 @@ mod issued;
 mod pin;
 mod tls;
 
-pub use anchors::{Anchors, Shown};
+pub use anchors::{MOST_CAS, Shown, to_pem};
 pub use backoff::Backoff;
 pub use client::{Answer, Client};
 pub use connect::{Dial, Dialing, Stream};
 pub use error::{TlsCause, UplinkError};
 pub use identity::{Identity, IdentityError, newest};
-pub use issued::{IssuedError, certificates, check_issued, pinned};
-pub use pin::{CaPin, Known};
-pub use tls::{TlsError, Trust, client_config, provider, read_known};
+pub use issued::{IssuedError, can_vouch, certificates, check_issued, pinned};
+pub use pin::{CaPin, Known, Trust, read_known};
+pub use tls::{TlsError, client_config, provider};

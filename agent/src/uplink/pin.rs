@@ -1,12 +1,16 @@
 //! Trust in CAs, known by their fingerprints: the registration token carries the first one.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use serde::{Deserialize, Serialize};
@@ -14,6 +18,18 @@ use sha2::{Digest, Sha256};
 
 /// Certificates of a CA file, shared by all that trust one of them.
 pub type Known = Arc<[CertificateDer<'static>]>;
+
+/// Longer than any bundle of a system's CAs.
+const LIMIT: u64 = 4 << 20;
+
+/// The certificates in a CA file; none if it cannot be read.
+#[must_use]
+pub fn read_known(file: &Path) -> Option<Known> {
+    let mut pem = Vec::new();
+    File::open(file).ok()?.take(LIMIT).read_to_end(&mut pem).ok()?;
+    let all = CertificateDer::pem_slice_iter(&pem);
+    Some(all.filter_map(Result::ok).collect())
+}
 
 /// SHA-256 of the DER of the gateway's CA certificate; lower-case hex in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,23 +83,52 @@ impl fmt::Display for CaPin {
     }
 }
 
-/// Accepts a server whose chain leads to a CA with one of these fingerprints by the usual rules (signatures, names,
-/// validity).
+/// The CAs that are trusted: the gateway's certificate must lead to one of them, sent by the gateway or known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    /// Their fingerprints.
+    pub pins: Vec<CaPin>,
+    /// Certificates that are known; those with such a fingerprint count.
+    pub known: Known,
+}
+
+impl Trust {
+    /// The CAs with these fingerprints; `file` may hold them. A file that is missing or holds something else is no
+    /// trouble: the gateway sends its CA.
+    #[must_use]
+    pub fn new(pins: Vec<CaPin>, file: &Path) -> Self {
+        Self {
+            pins,
+            known: read_known(file).unwrap_or_default(),
+        }
+    }
+
+    /// Their certificates, as far as they are known.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let trusted = self.known.iter().filter(|c| self.has(c));
+        trusted.cloned().collect()
+    }
+
+    fn has(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.pins.contains(&CaPin::of(certificate))
+    }
+}
+
+/// Accepts a server whose chain leads to a CA that is trusted by the usual rules (signatures, names, validity).
 #[derive(Debug)]
 pub(super) struct PinnedCa {
-    pub(super) pins: Vec<CaPin>,
-    /// CA certificates known from a file: a gateway need not send what we have.
-    pub(super) known: Known,
+    pub(super) trust: Trust,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
 impl PinnedCa {
-    /// Those of the CAs that are known, or sent along.
+    /// Those of the CAs that are known, or sent along: a gateway need not send what we have.
     fn roots(&self, sent: &[CertificateDer<'_>]) -> RootCertStore {
-        let trusted = |c: &CertificateDer<'_>| self.pins.contains(&CaPin::of(c));
+        let sent = sent.iter().filter(|c| self.trust.has(c));
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.known.iter().filter(|c| trusted(c)).cloned());
-        roots.add_parsable_certificates(sent.iter().filter(|c| trusted(c)).map(|c| c.clone().into_owned()));
+        roots.add_parsable_certificates(self.trust.certificates());
+        roots.add_parsable_certificates(sent.map(|c| c.clone().into_owned()));
         roots
     }
 }

@@ -1,16 +1,12 @@
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, version};
 
 use super::pin::PinnedCa;
-use super::{CaPin, Identity, Known};
+use super::{Identity, Trust};
 use crate::clock::Clock;
 
 /// Why no TLS can be had.
@@ -19,39 +15,6 @@ pub enum TlsError {
     /// rustls refused.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
-}
-
-/// Longer than any bundle of a system's CAs.
-const LIMIT: u64 = 4 << 20;
-
-/// The certificates in a CA file; none if it cannot be read.
-#[must_use]
-pub fn read_known(file: &Path) -> Option<Known> {
-    let mut pem = Vec::new();
-    File::open(file).ok()?.take(LIMIT).read_to_end(&mut pem).ok()?;
-    let all = CertificateDer::pem_slice_iter(&pem);
-    Some(all.filter_map(Result::ok).collect())
-}
-
-/// What the gateway's certificate must lead to: one of these CAs, sent by the gateway or known from a file.
-#[derive(Debug, Clone)]
-pub struct Trust {
-    /// Their fingerprints.
-    pub pins: Vec<CaPin>,
-    /// Certificates of the CA file, if there is one; of them only the pinned ones count.
-    pub known: Known,
-}
-
-impl Trust {
-    /// The CAs with these fingerprints; `file` may hold them. A file that is missing or holds something else is no
-    /// trouble: the gateway sends its CA.
-    #[must_use]
-    pub fn new(pins: Vec<CaPin>, file: &Path) -> Self {
-        Self {
-            pins,
-            known: read_known(file).unwrap_or_default(),
-        }
-    }
 }
 
 /// The cryptography in use: ring.
@@ -75,11 +38,9 @@ pub fn client_config(
     identity: Option<&Identity>,
     clock: &Clock,
 ) -> Result<Arc<ClientConfig>, TlsError> {
-    let Trust { pins, known } = trust;
     let provider = provider();
     let verifier = PinnedCa {
-        pins,
-        known,
+        trust,
         provider: Arc::clone(&provider),
     };
     let builder = ClientConfig::builder_with_details(provider, Arc::new(clock.clone()))

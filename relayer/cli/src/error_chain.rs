@@ -19,8 +19,10 @@ impl From<RpcError> for Failure {
         match e {
             RpcError::Url { .. } => Self::usage("bad_node_url", message),
             RpcError::NoEndpoint | RpcError::TooMany => Self::usage("setting_missing", message),
-            RpcError::Unreachable { .. } => Self::new(Exit::Unreachable, "node_unreachable", message)
-                .remedy("check --node, and that the node runs"),
+            RpcError::Unreachable { .. } | RpcError::Broken { .. } => {
+                Self::new(Exit::Unreachable, "node_unreachable", message)
+                    .remedy("check --node, and that the node runs")
+            }
             RpcError::Timeout { .. } => Self::new(Exit::Unreachable, "node_timeout", message)
                 .remedy("try again, or raise --call-timeout"),
             RpcError::TooLarge { .. } => {

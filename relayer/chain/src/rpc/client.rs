@@ -1,7 +1,6 @@
 //! One endpoint.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,14 +10,19 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::error::{RpcError, causes, reason, redact};
+use super::silences::{Silences, Unanswered};
 use super::trust::Trust;
 use super::types::{AbciAnswer, Block, CheckAnswer, ExecResult, Status, TxAnswer, TxPage};
 use super::wire;
 use crate::code;
 use crate::hash::TxHash;
 use crate::http;
+
+/// What is wrong with an answer that nobody asked for.
+pub(super) const OTHER_TX: &str = "another transaction than the one asked for";
 
 /// Limits of a client.
 #[derive(Debug, Clone)]
@@ -54,6 +58,7 @@ struct Inner {
     name: String,
     options: ClientOptions,
     id: AtomicU64,
+    silences: Silences,
 }
 
 impl Client {
@@ -71,21 +76,8 @@ impl Client {
             return Err(bad());
         }
         let name = redact(url.as_str());
-        let setup = || {
-            let mut builder = reqwest::Client::builder()
-                .timeout(options.timeout)
-                .connect_timeout(options.timeout.min(Duration::from_secs(5)))
-                .redirect(reqwest::redirect::Policy::none());
-            if loopback(&url) {
-                // A site's proxy cannot reach this machine's loopback.
-                builder = builder.no_proxy();
-            }
-            if let Some(trust) = &options.trust {
-                builder = builder.tls_certs_only(trust.requests());
-            }
-            builder
-        };
-        let http = http::client(url.as_str(), setup).map_err(|e| RpcError::Unreachable {
+        let roots = options.trust.as_ref().map(Trust::requests);
+        let http = http::client(url.as_str(), options.timeout, roots).map_err(|e| RpcError::Unreachable {
             endpoint: name.clone(),
             reason: e.to_string(),
         })?;
@@ -96,6 +88,7 @@ impl Client {
                 name,
                 options,
                 id: AtomicU64::new(1),
+                silences: Silences::default(),
             }),
         })
     }
@@ -109,6 +102,29 @@ impl Client {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// Methods that get no answer for long, where others do.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<Unanswered> {
+        self.inner.silences.lasting(self.name(), Instant::now())
+    }
+
+    /// Whether the method that failed so has given no answer for so long that it is not waited for, whatever else the endpoint
+    /// answers.
+    pub(super) fn has_given_up(&self, failed: &RpcError) -> bool {
+        let method = failed.unanswered();
+        method.is_some_and(|m| self.inner.silences.is_given_up(m, Instant::now()))
+    }
+
+    /// Whether a call had no answer a moment ago.
+    pub(super) fn is_aside(&self) -> bool {
+        self.inner.silences.is_aside(Instant::now())
+    }
+
+    /// It is one again after it was none for a while.
+    pub(super) fn forget_silences(&self) {
+        self.inner.silences.clear();
     }
 
     /// Where the endpoint tells events.
@@ -133,8 +149,8 @@ impl Client {
     /// # Errors
     /// [`RpcError`] of the transport.
     pub async fn status(&self) -> Result<Status, RpcError> {
-        let wire: wire::WireStatus = self.call("status", json!({})).await?;
-        self.read("status", wire.into_status())
+        self.call("status", json!({}), wire::WireStatus::into_status)
+            .await
     }
 
     /// Asks the application; `height` 0 is the newest. The chain's refusal is an answer, see [`AbciAnswer::code`].
@@ -145,8 +161,7 @@ impl Client {
         let params = json!({
             "path": path, "data": hex::encode(data), "height": height.to_string(), "prove": false,
         });
-        let wire: wire::WireAbci = self.call("abci_query", params).await?;
-        self.read("abci_query", wire.into_answer())
+        self.call("abci_query", params, wire::WireAbci::into_answer).await
     }
 
     /// Offers a transaction to the endpoint's mempool. Refusals, given as code or as text, are answers.
@@ -155,10 +170,8 @@ impl Client {
     /// Only where the transaction may or may not have arrived.
     pub async fn broadcast_tx_sync(&self, tx: &[u8]) -> Result<CheckAnswer, RpcError> {
         let params = json!({ "tx": STANDARD.encode(tx) });
-        match self
-            .call::<wire::WireBroadcast>("broadcast_tx_sync", params)
-            .await
-        {
+        let read = Ok::<wire::WireBroadcast, String>;
+        match self.call("broadcast_tx_sync", params, read).await {
             Ok(wire::WireBroadcast { code, codespace, log }) => {
                 let verdict = code::of_abci(&codespace, code, &log);
                 Ok(CheckAnswer {
@@ -194,28 +207,29 @@ impl Client {
     /// [`RpcError`]; [`RpcError::NotKept`] where the endpoint keeps no index.
     pub async fn tx(&self, hash: TxHash) -> Result<Option<TxAnswer>, RpcError> {
         let params = json!({ "hash": STANDARD.encode(hash.as_bytes()), "prove": false });
-        let answer = match self.call::<wire::WireTx>("tx", params).await {
-            Ok(wire) => self.read("tx", wire.into_answer())?,
-            Err(RpcError::Response { data, .. }) if code::is_tx_not_found(&data) => return Ok(None),
+        let asked_for = |wire: wire::WireTx| {
+            let answer = wire.into_answer()?;
+            if answer.hash == hash {
+                Ok(answer)
+            } else {
+                Err(OTHER_TX.to_owned())
+            }
+        };
+        match self.call("tx", params, asked_for).await {
+            Err(RpcError::Response { data, .. }) if code::is_tx_not_found(&data) => Ok(None),
             Err(RpcError::Response {
                 endpoint,
                 message,
                 data,
                 ..
-            }) if code::is_index_off(&data) || code::is_index_off(&message) => {
-                return Err(RpcError::NotKept {
-                    endpoint,
-                    what: "an index of transactions",
-                    reason: reason(message, data),
-                    unheard: Vec::new(),
-                });
-            }
-            Err(other) => return Err(other),
-        };
-        if answer.hash != hash {
-            return self.read("tx", Err("another transaction than the one asked for".to_owned()));
+            }) if code::is_index_off(&data) || code::is_index_off(&message) => Err(RpcError::NotKept {
+                endpoint,
+                what: "an index of transactions",
+                reason: reason(message, data),
+                unheard: Vec::new(),
+            }),
+            other => other.map(Some),
         }
-        Ok(Some(answer))
     }
 
     /// Searches the index, oldest first; `page` counts from 1, `per_page` is at most 100.
@@ -227,8 +241,7 @@ impl Client {
             "query": query, "prove": false, "page": page.to_string(), "per_page": per_page.to_string(),
             "order_by": "asc",
         });
-        let wire: wire::WireTxPage = self.call("tx_search", params).await?;
-        self.read("tx_search", wire.into_page())
+        self.call("tx_search", params, wire::WireTxPage::into_page).await
     }
 
     /// A block; the newest without a height.
@@ -236,8 +249,8 @@ impl Client {
     /// # Errors
     /// [`RpcError::Response`] if the height is not there or was pruned.
     pub async fn block(&self, height: Option<u64>) -> Result<Block, RpcError> {
-        let wire: wire::WireBlockAnswer = self.call("block", at(height)).await?;
-        self.read("block", wire.into_block())
+        self.call("block", at(height), wire::WireBlockAnswer::into_block)
+            .await
     }
 
     /// The results of a block's transactions, in their order.
@@ -245,13 +258,11 @@ impl Client {
     /// # Errors
     /// [`RpcError::Response`] if the height is not there or was pruned.
     pub async fn block_results(&self, height: u64) -> Result<Vec<ExecResult>, RpcError> {
-        let wire: wire::WireBlockResults = self.call("block_results", at(Some(height))).await?;
-        let results = wire
-            .txs_results
-            .unwrap_or_default()
-            .into_iter()
-            .map(wire::WireExec::into_result);
-        self.read("block_results", results.collect())
+        let results = |wire: wire::WireBlockResults| {
+            let all = wire.txs_results.unwrap_or_default().into_iter();
+            all.map(wire::WireExec::into_result).collect()
+        };
+        self.call("block_results", at(Some(height)), results).await
     }
 
     pub(super) fn read<T>(&self, method: &'static str, parsed: Result<T, String>) -> Result<T, RpcError> {
@@ -262,16 +273,34 @@ impl Client {
         })
     }
 
-    pub(super) async fn call<T: DeserializeOwned>(
+    /// Asks, and keeps in mind whether this method is answered.
+    pub(super) async fn call<W: DeserializeOwned, T>(
         &self,
         method: &'static str,
         params: Value,
+        read: impl FnOnce(W) -> Result<T, String>,
     ) -> Result<T, RpcError> {
+        let answer = match self.post(method, params).await {
+            Ok(wire) => self.read(method, read(wire)),
+            Err(e) => Err(e),
+        };
+        let failed = answer.as_ref().err();
+        self.inner.silences.note(method, failed, Instant::now());
+        answer
+    }
+
+    async fn post<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, RpcError> {
         let endpoint = || self.inner.name.clone();
         let id = self.inner.id.fetch_add(1, Ordering::Relaxed);
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let failed = |e: &reqwest::Error| {
-            if e.is_timeout() {
+            // A connection that times out is both.
+            if e.is_connect() {
+                RpcError::Unreachable {
+                    endpoint: endpoint(),
+                    reason: causes(e),
+                }
+            } else if e.is_timeout() {
                 let millis = u64::try_from(self.inner.options.timeout.as_millis()).unwrap_or(u64::MAX);
                 RpcError::Timeout {
                     endpoint: endpoint(),
@@ -279,8 +308,9 @@ impl Client {
                     millis,
                 }
             } else {
-                RpcError::Unreachable {
+                RpcError::Broken {
                     endpoint: endpoint(),
+                    method,
                     reason: causes(e),
                 }
             }
@@ -332,11 +362,4 @@ impl fmt::Debug for Client {
 
 pub(super) fn at(height: Option<u64>) -> Value {
     height.map_or_else(|| json!({}), |h| json!({ "height": h.to_string() }))
-}
-/// True for an address of this machine that nothing else can reach.
-fn loopback(url: &Url) -> bool {
-    url.host_str().is_some_and(|host| {
-        let address = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-    })
 }

@@ -15,6 +15,8 @@ use crate::settle::EndpointId;
 
 /// Addresses that may come to those of the start, over the life of a process.
 const SPARE: usize = 64;
+/// One so many blocks below the highest of those that answer comes after it, whatever that leaves unanswered.
+const LATE: u64 = 10;
 
 /// The operator's endpoints in their order. Cheap to clone. They may be replaced: each keeps its number, and none gets that
 /// of another, so that what was seen of the one is never held against the other.
@@ -86,6 +88,11 @@ impl Endpoints {
                 Some(place) => {
                     if let (Some(now), Some(was)) = (health.get_mut(place), before.get(place)) {
                         *now = if was.gone { Health::default() } else { *was };
+                        if was.gone
+                            && let Some(known) = self.clients.get(place).and_then(OnceLock::get)
+                        {
+                            known.forget_silences();
+                        }
                     }
                 }
                 None => {
@@ -132,7 +139,16 @@ impl Endpoints {
         self.clients.get(usize::from(id.0))?.get()
     }
 
-    /// The one to ask first: without failures, with the highest block, in the operator's order.
+    /// The highest block that any of them has shown; 0 before the first.
+    #[must_use]
+    pub fn highest(&self) -> u64 {
+        let health = self.health();
+        let heights = health.iter().filter(|h| !h.gone).map(|h| h.height);
+        heights.max().unwrap_or(0)
+    }
+
+    /// The one to ask first: not ten blocks behind, without a call that had no answer in the last minute, without failures,
+    /// with the highest block, in the operator's order.
     #[must_use]
     pub fn best(&self) -> Option<&Client> {
         self.order().first().and_then(|id| self.get(*id))
@@ -174,8 +190,9 @@ impl Endpoints {
     ///
     /// # Errors
     /// That this is kept no more ([`RpcError::NotKept`]) if one says so, none has it, and every one could be asked, but for
-    /// those that have been away for five minutes: it names these, and those that refuse or are behind. Else the first refusal;
-    /// else that a service is missing ([`RpcError::NoService`]) if one says so; else the last failure.
+    /// those that have been away, or have left this method unanswered, for five minutes: it names these, and those that refuse
+    /// or are behind. Else the first refusal; else that a service is missing ([`RpcError::NoService`]) if one says so; else the
+    /// last failure.
     pub async fn ask<T, E, F, Fut>(&self, ask: F) -> Result<T, E>
     where
         F: Fn(Client) -> Fut,
@@ -200,10 +217,10 @@ impl Endpoints {
             }
             let asked = ask(client.clone()).await;
             if let Err(e) = &asked
-                && e.rpc().is_some_and(RpcError::is_silence)
+                && let Some(silence) = e.rpc().filter(|r| r.is_silence())
             {
                 self.failed(id);
-                comes_back |= !self.is_given_up(id);
+                comes_back |= !self.is_given_up(id) && !client.has_given_up(silence);
                 unheard.push(client.name().to_owned());
                 away = asked.err();
                 continue;
@@ -305,7 +322,12 @@ impl Endpoints {
     fn order(&self) -> Vec<EndpointId> {
         let mut order: Vec<(EndpointId, Health)> = (0u16..).map(EndpointId).zip(self.health()).collect();
         order.retain(|(_, h)| !h.gone);
-        order.sort_by_key(|(_, h)| (h.failures, std::cmp::Reverse(h.height)));
+        let up = order.iter().filter(|(_, h)| h.failures == 0);
+        let top = up.map(|(_, h)| h.height).max().unwrap_or(0);
+        let late = |h: &Health| h.height.saturating_add(LATE) <= top;
+        // A new block says that an endpoint is there, and nothing of a method that it leaves unanswered.
+        let aside = |id: EndpointId| self.get(id).is_some_and(Client::is_aside);
+        order.sort_by_cached_key(|(id, h)| (late(h), aside(*id), h.failures, std::cmp::Reverse(h.height)));
         order.into_iter().map(|(id, _)| id).collect()
     }
 }

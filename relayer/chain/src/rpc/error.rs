@@ -13,11 +13,21 @@ pub enum RpcError {
         /// As it was given, without credentials.
         url: String,
     },
-    /// No connection, or it broke.
+    /// No connection.
     #[error("{endpoint}: cannot be reached ({reason}); check the address and that the node runs")]
     Unreachable {
         /// Which endpoint.
         endpoint: String,
+        /// Why, in the transport's words.
+        reason: String,
+    },
+    /// The connection broke before the answer was there.
+    #[error("{endpoint}: the connection broke before the answer to {method} was there ({reason})")]
+    Broken {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which call.
+        method: &'static str,
         /// Why, in the transport's words.
         reason: String,
     },
@@ -76,13 +86,13 @@ pub enum RpcError {
         wanted: String,
     },
     /// The endpoint has not reached the height that the answer must be of.
-    #[error("{endpoint}: is at height {height}, and the answer must be of {wanted} or above")]
+    #[error("{endpoint}: {}", behind(*height, *wanted))]
     Behind {
         /// Which endpoint.
         endpoint: String,
-        /// Height of its answer.
+        /// Height of its answer; 0: it has no block yet, or does not say.
         height: u64,
-        /// The lowest that will do.
+        /// The lowest that will do; 0: it lacks what was asked for, at whatever height.
         wanted: u64,
     },
     /// The node came up and has seen no block since: it answers, but can execute nothing yet.
@@ -108,7 +118,8 @@ pub enum RpcError {
         what: &'static str,
         /// Why, in its words.
         reason: String,
-        /// Those that may keep it and did not say: they refuse, are behind, or away for so long that nobody waits for them.
+        /// Those that may keep it and did not say: they refuse, are behind, or gave no answer for so long
+        /// that nobody waits for them.
         unheard: Vec<String>,
     },
     /// The request is larger than the endpoint takes.
@@ -133,6 +144,7 @@ impl RpcError {
     pub fn class(&self) -> Class {
         match self {
             Self::Unreachable { .. }
+            | Self::Broken { .. }
             | Self::Timeout { .. }
             | Self::Malformed { .. }
             | Self::WrongChain { .. }
@@ -156,13 +168,29 @@ impl RpcError {
 
     /// Whether no node of the chain has answered.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable { .. }
-                | Self::Timeout { .. }
-                | Self::Malformed { .. }
-                | Self::WrongChain { .. }
-        )
+        self.unanswered().is_some() || matches!(self, Self::Unreachable { .. } | Self::WrongChain { .. })
+    }
+
+    /// The method that was not answered, by an endpoint that may answer others.
+    pub(super) fn unanswered(&self) -> Option<&'static str> {
+        match self {
+            Self::Broken { method, .. } | Self::Timeout { method, .. } | Self::Malformed { method, .. } => {
+                Some(*method)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn behind(height: u64, wanted: u64) -> String {
+    match (height, wanted) {
+        (_, 0) => "does not have this (yet, or any more)".to_owned(),
+        (0, _) => {
+            format!(
+                "has no block yet, or does not say which, and the answer must be of height {wanted} or above"
+            )
+        }
+        _ => format!("is at height {height}, and the answer must be of {wanted} or above"),
     }
 }
 
@@ -171,7 +199,7 @@ fn beside(unheard: &[String]) -> String {
         return String::new();
     }
     format!(
-        ", and {} did not say: away for five minutes, behind, or refusing",
+        ", and {} did not say: without an answer for five minutes, behind, or refusing",
         unheard.join(", ")
     )
 }

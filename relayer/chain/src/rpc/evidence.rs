@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::{Client, at};
+use super::client::{Client, OTHER_TX, at};
 use super::error::RpcError;
 use super::wire::number;
 use crate::hash::TxHash;
@@ -60,11 +60,15 @@ impl Client {
         use base64::engine::general_purpose::STANDARD;
 
         let params = json!({ "hash": STANDARD.encode(hash.as_bytes()), "prove": true });
-        let found: ProvenTx = self.call("tx", params).await?;
-        let bytes = self.read("tx", STANDARD.decode(&found.tx).map_err(|e| e.to_string()))?;
-        if TxHash::of(&bytes) != hash {
-            return self.read("tx", Err("another transaction than the one asked for".to_owned()));
-        }
+        let asked_for = |found: ProvenTx| {
+            let bytes = STANDARD.decode(&found.tx).map_err(|e| e.to_string())?;
+            if TxHash::of(&bytes) == hash {
+                Ok((found, bytes))
+            } else {
+                Err(OTHER_TX.to_owned())
+            }
+        };
+        let (found, bytes) = self.call("tx", params, asked_for).await?;
         let Path { total, index, aunts } = found.proof.proof;
         let inclusion = Inclusion {
             index,
@@ -79,8 +83,8 @@ impl Client {
     /// # Errors
     /// [`RpcError`]; [`RpcError::Response`] if the height is not there or was pruned.
     pub async fn commit(&self, height: u64) -> Result<Value, RpcError> {
-        let commit: Commit = self.call("commit", at(Some(height))).await?;
-        Ok(commit.signed_header)
+        let header = |commit: Commit| Ok(commit.signed_header);
+        self.call("commit", at(Some(height)), header).await
     }
 
     /// The validators of a height, as the endpoint writes them.
@@ -93,7 +97,7 @@ impl Client {
             let params = json!({
                 "height": height.to_string(), "page": page.to_string(), "per_page": PER_PAGE.to_string(),
             });
-            let answer: Validators = self.call("validators", params).await?;
+            let answer: Validators = self.call("validators", params, Ok::<_, String>).await?;
             all.extend(answer.validators);
             if u64::try_from(all.len()).unwrap_or(u64::MAX) >= answer.total {
                 return Ok(Value::Array(all));

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// One that cannot be asked for so long is down for good, until it answers: nobody waits for what it may have kept.
-const GIVEN_UP: Duration = Duration::from_secs(300);
+pub(super) const GIVEN_UP: Duration = Duration::from_secs(300);
 
 /// What is known of one endpoint.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,6 +12,7 @@ mod find;
 mod follow;
 mod health;
 mod results;
+mod silences;
 mod trust;
 mod types;
 mod wire;
@@ -23,6 +24,7 @@ pub use error::RpcError;
 pub(crate) use error::{causes, reason};
 pub use follow::{Follower, Seen, SeenBlock};
 pub(crate) use results::NoResults;
+pub use silences::Unanswered;
 pub use trust::{Trust, TrustError};
 pub use types::{AbciAnswer, Attribute, Block, CheckAnswer, Event, ExecResult, Status, TxAnswer, TxPage};
 

@@ -8,7 +8,7 @@ use crate::code;
 pub(crate) struct NoResults {
     /// [`RpcError::NotKept`] if it will not have them (again).
     pub(crate) error: RpcError,
-    /// Its newest block, where it was asked for it; 0 if it did not say.
+    /// Its newest block, where it was asked for it; 0 if it has none yet or did not say.
     pub(crate) newest: Option<u64>,
 }
 

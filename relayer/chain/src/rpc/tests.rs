@@ -20,9 +20,22 @@ async fn server(body: String) -> String {
 /// A node of chain-1 at `height`: the first of these texts that a request has in quotes decides how it is answered; it knows
 /// nothing else but `status`.
 async fn node(height: u64, answers: &[(&'static str, serde_json::Value)]) -> String {
+    node_without("", None, height, answers).await
+}
+
+/// The same, but that calls of `method` never reach it: this comes, or the connection breaks.
+async fn node_without(
+    method: &'static str,
+    instead: Option<&'static str>,
+    height: u64,
+    answers: &[(&'static str, serde_json::Value)],
+) -> String {
     let mut answers = answers.to_vec();
     answers.push(("status", status(1, height)));
     endpoint(move |request| {
+        if !method.is_empty() && asks(request, method) {
+            return instead.map(str::to_owned);
+        }
         let known = answers.iter().find(|(text, _)| asks(request, text));
         let answer = known.map_or_else(|| error("no such method"), |(_, answer)| answer.clone());
         Some(answer.to_string())
@@ -303,7 +316,7 @@ async fn what_others_keep_no_more_is_said_once_one_is_given_up_and_it_is_named()
     let said = kept_no_more.to_string();
     assert!(
         said.contains(
-            "2: does not keep this (pruned), and http://127.0.0.1:1 did not say: away for five minutes"
+            "2: does not keep this (pruned), and http://127.0.0.1:1 did not say: without an answer for five minutes"
         ),
         "{said}"
     );
@@ -484,6 +497,105 @@ async fn one_that_refuses_or_stands_still_holds_up_no_key_where_the_others_keep_
             }
         }
     }
+}
+
+#[tokio::test]
+async fn one_that_answers_all_but_one_method_is_waited_for_five_minutes_and_holds_up_no_key() {
+    let there = ("block", block(100, true));
+    let no_index = ("tx", error("transaction indexing is disabled"));
+    let no_results = (
+        "block_results",
+        error("node is not persisting finalize block responses"),
+    );
+    let answers = [there, no_index, no_results];
+    let good = node(130, &answers).await;
+    let html = Some("<html>404 Not Found</html>");
+    for (method, instead) in [("tx", None), ("tx", html), ("block_results", None)] {
+        let odd = node_without(method, instead, 130, &answers).await;
+        for urls in [[&odd, &good], [&good, &odd]] {
+            let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
+            let endpoints = endpoints.of_chain("chain-1");
+            for _ in 0..2 {
+                assert!(look(&endpoints, 100, 100).await.is_empty(), "{method}: {urls:?}");
+                // It says its newest block all the while.
+                let heads = endpoints.heads().await;
+                assert!(heads.iter().all(|h| h.status.is_ok()), "{heads:?}");
+                tokio::time::pause();
+                tokio::time::advance(LONG / 2).await;
+                tokio::time::resume();
+            }
+            let gone = no_result(100, 100, &[100], false);
+            assert_eq!(look(&endpoints, 100, 100).await, [gone], "{method}: {urls:?}");
+            let told: Vec<_> = endpoints
+                .iter()
+                .map(|(_, c)| (c.name(), c.unanswered()))
+                .filter(|(_, told)| !told.is_empty())
+                .collect();
+            assert_eq!(told.len(), 1, "{told:?}");
+            let (name, unanswered) = &told[0];
+            assert_eq!((*name, unanswered[0].method), (odd.as_str(), method));
+            assert!(unanswered[0].why.contains(method), "{unanswered:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_leaves_a_method_unanswered_is_asked_last_for_a_minute_but_for_those_far_behind() {
+    let results = [("block_results", result(&json!({ "txs_results": null })))];
+    let ask = |c: Client| async move { c.block_results(1).await };
+    let ahead = node_without("block_results", None, 700, &results).await;
+    let catching_up = node(690, &results).await;
+    let endpoints = Endpoints::new(&[&ahead, &catching_up], ClientOptions::default()).unwrap();
+    let endpoints = endpoints.of_chain("chain-1");
+    assert_eq!(endpoints.ask(ask).await, Ok(Vec::new()));
+    endpoints.heads().await;
+    assert_eq!(
+        endpoints.best().unwrap().name(),
+        ahead,
+        "the other is ten blocks behind"
+    );
+    assert_eq!(endpoints.highest(), 700);
+    let odd = node_without("block_results", None, 9, &results).await;
+    let good = node(7, &results).await;
+    let endpoints = Endpoints::new(&[&odd, &good], ClientOptions::default()).unwrap();
+    let endpoints = endpoints.of_chain("chain-1");
+    assert_eq!(endpoints.best().unwrap().name(), odd);
+    assert_eq!(endpoints.ask(ask).await, Ok(Vec::new()));
+    endpoints.heads().await;
+    assert_eq!(endpoints.best().unwrap().name(), good);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert_eq!(endpoints.best().unwrap().name(), odd, "it has the newest block");
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_told_with_the_call_and_is_not_called_one_that_nobody_takes() {
+    let breaks = Client::new(&endpoint(|_| None).await, ClientOptions::default()).unwrap();
+    let broken = breaks.block(None).await.unwrap_err();
+    assert!(
+        matches!(broken, RpcError::Broken { method: "block", .. }),
+        "{broken:?}"
+    );
+    assert_eq!(broken.class(), Class::Transient);
+    let nobody = Client::new(&nobody().await, ClientOptions::default()).unwrap();
+    let nobody = nobody.block(None).await.unwrap_err();
+    assert!(matches!(nobody, RpcError::Unreachable { .. }), "{nobody:?}");
+}
+
+#[test]
+fn an_endpoint_without_a_block_or_without_what_was_asked_for_is_not_said_to_be_at_height_0() {
+    let said = |height, wanted| {
+        let endpoint = "http://a".to_owned();
+        RpcError::Behind {
+            endpoint,
+            height,
+            wanted,
+        }
+        .to_string()
+    };
+    assert!(said(4, 5).contains("is at height 4, and the answer must be of 5"));
+    assert!(said(0, 5).starts_with("http://a: has no block yet"));
+    assert!(said(0, 0).starts_with("http://a: does not have this"));
 }
 
 #[tokio::test]

@@ -50,8 +50,8 @@ impl Trust {
         })
     }
 
-    pub(super) fn requests(&self) -> Vec<reqwest::Certificate> {
-        self.requests.clone()
+    pub(super) fn requests(&self) -> &[reqwest::Certificate] {
+        &self.requests
     }
 
     pub(super) fn websocket(&self) -> Arc<ClientConfig> {

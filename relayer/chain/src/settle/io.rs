@@ -261,7 +261,9 @@ async fn may_come(chain: &Chain, at: u64) -> Result<bool, QueryError> {
         .endpoints()
         .ask(|c: Client| async move { c.status().await })
         .await?;
-    Ok(status.height < at.saturating_add(LAG))
+    // Whoever is asked first may stand still.
+    let highest = status.height.max(chain.endpoints().highest());
+    Ok(highest < at.saturating_add(LAG))
 }
 
 /// The result of a transaction out of its block, for where no index has it; `None` if it is not in it.

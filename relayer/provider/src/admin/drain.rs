@@ -79,9 +79,8 @@ impl Admin {
             }
         };
         let sent = self.operator_sends(&[message]).await.map_err(|e| match e {
-            AdminError::Chain(what) => {
-                AdminError::Chain(format!("{what}; or use: virtengine tx hpc drain-node"))
-            }
+            AdminError::Chain(what) => AdminError::Chain(or_by_hand(&what)),
+            AdminError::Home(what) => AdminError::Home(or_by_hand(&what)),
             other => other,
         });
         let (result, detail) = match &sent {
@@ -100,23 +99,25 @@ impl Admin {
     pub async fn operator_sends(&self, messages: &[ExecuteMsg]) -> Result<String, AdminError> {
         let config = &self.config;
         let chain = |e: &dyn std::fmt::Display| AdminError::Chain(e.to_string());
-        let prefix = prefix_of(&config.chain.contract).map_err(|e| chain(&e))?;
+        // What is wrong here the chain was not asked about.
+        let own = |e: &dyn std::fmt::Display| AdminError::Home(e.to_string());
+        let prefix = prefix_of(&config.chain.contract).map_err(|e| own(&e))?;
         let key = match &self.operator {
             Some(opened) => Arc::clone(opened),
-            None => named_key(&self.home, "keys.operator", &config.keys.operator).map_err(|e| chain(&e))?,
+            None => named_key(&self.home, "keys.operator", &config.keys.operator).map_err(|e| own(&e))?,
         };
-        let address = key.address(&prefix).map_err(|e| chain(&e))?;
-        let price: GasPrice = config.chain.gas_price.parse().map_err(|e| chain(&e))?;
+        let address = key.address(&prefix).map_err(|e| own(&e))?;
+        let price: GasPrice = config.chain.gas_price.parse().map_err(|e| own(&e))?;
         let ceiling = config.chain.gas_price_max.as_deref();
         let ceiling = ceiling
             .map(str::parse::<GasPrice>)
             .transpose()
-            .map_err(|e| chain(&e))?;
+            .map_err(|e| own(&e))?;
         let granter = config.chain.fee_granter.as_ref();
-        let client = client(config).map_err(|e| chain(&e))?;
+        let client = client(config).map_err(|e| own(&e))?;
         let anys = messages
             .iter()
-            .map(|m| client.execute(&address, m, &[]).map_err(|e| chain(&e)))
+            .map(|m| client.execute(&address, m, &[]).map_err(|e| own(&e)))
             .collect::<Result<Vec<_>, _>>()?;
         let mut options = SendOptions {
             chain_id: config.chain.id.clone(),
@@ -194,5 +195,49 @@ fn refused(e: &SendError, address: &str, granter: Option<&String>) -> AdminError
                 "{e}; the operator key {address} must be the cluster's owner or operator and pays for this{unless}"
             ))
         }
+    }
+}
+
+/// What else does it, where the operator key here does not.
+fn or_by_hand(what: &str) -> String {
+    format!("{what}; or use: virtengine tx hpc drain-node")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use hpc_chain::keys::{Backend, Keyring, LocalKey, Passphrase};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::home::{self, Home};
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn an_operator_key_that_is_not_there_or_stays_sealed_is_no_answer_of_the_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.chain.contract = format!("wasm1{}", "q".repeat(59));
+        let admin = Admin {
+            home: Home::new(dir.path()),
+            config,
+            store: Store::open(&dir.path().join("p.db")).await.unwrap(),
+            operator: None,
+            gateway: Weak::new(),
+        };
+        home::make_private_dir(&admin.home.keyring()).unwrap();
+        let absent = admin.operator_sends(&[]).await.unwrap_err();
+        let named = matches!(&absent, AdminError::Home(what) if what.contains("keys.operator"));
+        assert!(named, "{absent:?}");
+        let keyring = Keyring::open(&admin.home.keyring(), Backend::File).unwrap();
+        let key = LocalKey::from_secret(&[7; 32]).unwrap();
+        let passphrase = || Ok(Passphrase::new("correct horse".to_owned()));
+        keyring
+            .add(&admin.config.keys.operator, &key, passphrase)
+            .unwrap();
+        let sealed = admin.operator_sends(&[]).await.unwrap_err();
+        let named = matches!(&sealed, AdminError::Home(what) if what.contains("passphrase"));
+        assert!(named, "{sealed:?}");
     }
 }

@@ -253,7 +253,10 @@ impl Admin {
 
 fn row(listed: &Listed) -> NodeRow {
     let Listed { known, .. } = listed;
-    let intake = listed.intake.filter(|(epoch, ..)| *epoch == known.chain.epoch);
+    // The count begins anew with each epoch; before its first heartbeat nothing is known but of the one before.
+    let intake = listed
+        .intake
+        .filter(|(epoch, sequence, _)| *epoch == known.chain.epoch && *sequence > 0);
     let refused = |(code, at_ms): (Code, u64), by: &'static str| Refused {
         code,
         by: by.into(),
@@ -293,9 +296,9 @@ mod tests {
     use super::*;
     use crate::registry::{Contact, scene};
 
-    /// The refusals shown of a node whose last report counts at 1,000 s on chain, and which was accepted at `accepted_ms`.
-    fn shown(here: Option<u64>, there: Option<u64>, accepted_ms: u64) -> Option<Code> {
-        let listed = Listed {
+    /// A node of epoch 1 whose last report, of sequence 1, counts at 1,000 s on chain.
+    fn listed(intake: (u64, u32, u64), here: Option<u64>, there: Option<u64>) -> Listed {
+        Listed {
             known: Known {
                 cluster_id: "hpc-cluster-1".parse().unwrap(),
                 node_id: "node-a".parse().unwrap(),
@@ -306,11 +309,32 @@ mod tests {
                     ..Contact::default()
                 },
             },
-            intake: Some((1, 7, accepted_ms)),
+            intake: Some(intake),
             refusal: there.map(|at| (Code::TimestampExpired, at)),
             disabled: None,
-        };
+        }
+    }
+
+    /// The refusals shown of a node that was accepted at `accepted_ms`.
+    fn shown(here: Option<u64>, there: Option<u64>, accepted_ms: u64) -> Option<Code> {
+        let listed = listed((1, 7, accepted_ms), here, there);
         row(&listed).last_refusal.map(|r| r.code)
+    }
+
+    #[test]
+    fn what_was_received_before_a_rotation_is_not_held_against_what_is_on_chain_since() {
+        let figures = |intake, epoch, on_chain| {
+            let mut listed = listed(intake, None, None);
+            listed.known.chain.epoch = epoch;
+            listed.known.chain.sequence = on_chain;
+            let row = row(&listed);
+            (row.last_received, row.received_at.is_some(), row.lag)
+        };
+        assert_eq!(figures((1, 900, 5_000), 1, 890), (900, true, 10));
+        // The key was rotated: by the chain, by the store as well, and with the first heartbeat since.
+        assert_eq!(figures((1, 900, 5_000), 2, 0), (0, false, 0));
+        assert_eq!(figures((2, 0, 5_000), 2, 0), (0, false, 0));
+        assert_eq!(figures((2, 1, 6_000), 2, 0), (1, true, 1));
     }
 
     #[test]

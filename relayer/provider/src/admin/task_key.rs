@@ -190,7 +190,10 @@ impl Admin {
                 "{e}; the cluster's owner may send it: virtengine tx hpc set-task-key {cluster} {new} --rotation-signature {signature}; \
                  then run this again"
             );
-            AdminError::Chain(what)
+            match e {
+                AdminError::Home(_) => AdminError::Home(what),
+                _ => AdminError::Chain(what),
+            }
         })
     }
 }

@@ -121,10 +121,8 @@ impl Admin {
             return Err(AdminError::field(Code::InvalidField, "attestation_key", what));
         }
         let mut made = Vec::with_capacity(wanted.len());
-        let clusters: BTreeSet<&ClusterId> = wanted.iter().map(|w| &w.cluster_id).collect();
-        for cluster in clusters {
-            self.known_cluster(cluster).await?;
-        }
+        self.known_clusters(&wanted.iter().map(|w| &w.cluster_id).collect())
+            .await?;
         for one in wanted {
             let claims = Claims {
                 iss: TokenKey::ISSUER.to_owned(),
@@ -185,7 +183,7 @@ impl Admin {
             return Err(AdminError::field(Code::InvalidField, "uses", what));
         }
         let maker = self.maker(expires_seconds).await?;
-        self.known_cluster(&cluster_id).await?;
+        self.known_clusters(&BTreeSet::from([&cluster_id])).await?;
         let now = clock::now();
         let claims = JoinClaims {
             iss: TokenKey::ISSUER.to_owned(),

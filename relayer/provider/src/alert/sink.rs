@@ -162,22 +162,9 @@ fn client(key: &'static str, url: &str, ca: Option<&Path>) -> Result<reqwest::Cl
             message,
         };
         let pem = std::fs::read(path).map_err(|e| file(e.to_string()))?;
-        let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(e.to_string()))?;
-        if found.is_empty() {
-            return Err(file("holds no certificate".into()));
-        }
-        roots = Some(found);
+        roots = Some(http::roots(&pem).map_err(file)?);
     }
-    let setup = || {
-        let builder = reqwest::Client::builder()
-            .timeout(DEADLINE)
-            .redirect(reqwest::redirect::Policy::none());
-        match &roots {
-            Some(roots) => builder.tls_certs_only(roots.clone()),
-            None => builder,
-        }
-    };
-    http::client(url, setup).map_err(|source| SinkError::Tls { key, source })
+    http::client(url, DEADLINE, roots.as_deref()).map_err(|source| SinkError::Tls { key, source })
 }
 
 /// The secret as it is now: it may be changed while the daemon runs.

@@ -75,6 +75,12 @@ pub struct Checked {
     /// When that was, by the chain's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchored_at: Option<UnixSeconds>,
+    /// Height of the first block that has one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_height: Option<u64>,
+    /// Height of the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_height: Option<u64>,
     /// Digests that the chain has and the log has not: it was written anew, or its end was cut off.
     pub missing: Vec<String>,
 }
@@ -89,6 +95,9 @@ pub fn check<'a>(anchors: &[AnchorView], ours: &[String], rows: impl Iterator<It
         .filter(|a| a.kind == KIND && ours.contains(&a.sender))
     {
         checked.anchors += 1;
+        let (from, to) = (checked.from_height, checked.to_height);
+        checked.from_height = Some(from.map_or(anchor.height, |h| h.min(anchor.height)));
+        checked.to_height = Some(to.map_or(anchor.height, |h| h.max(anchor.height)));
         match known.get(anchor.digest.as_str()) {
             Some(seq) if *seq >= checked.anchored_up_to => {
                 checked.anchored_up_to = *seq;

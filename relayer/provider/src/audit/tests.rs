@@ -162,11 +162,11 @@ async fn what_was_changed_behind_the_stores_back_is_found() {
 #[test]
 fn a_log_that_was_written_anew_is_found_by_its_anchors() {
     let log = rows(6);
-    let anchor = |digest: &str, sender: &str, time| AnchorView {
+    let anchor = |digest: &str, sender: &str, time: u64| AnchorView {
         kind: KIND.to_owned(),
         digest: digest.to_owned(),
         sender: sender.to_owned(),
-        height: 1,
+        height: time * 10,
         time: UnixSeconds(time),
     };
     let ours = ["wasm1ours".to_owned()];
@@ -181,6 +181,7 @@ fn a_log_that_was_written_anew_is_found_by_its_anchors() {
         (good.anchors, good.anchored_up_to, good.anchored_at),
         (2, 5, Some(UnixSeconds(20)))
     );
+    assert_eq!((good.from_height, good.to_height), (Some(100), Some(200)));
     assert!(good.missing.is_empty());
     // The end cut off, and the head's record with it.
     assert_eq!(

@@ -28,7 +28,69 @@ struct Verified {
     rows: u64,
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chain: Option<Checked>,
+    chain: Option<Compared>,
+}
+
+/// What the log was compared with.
+#[derive(Debug, Serialize)]
+struct Compared {
+    #[serde(flatten)]
+    checked: Checked,
+    /// Whose anchors count.
+    senders: Vec<String>,
+    /// Where they were looked for.
+    clusters: BTreeSet<ClusterId>,
+}
+
+impl Verified {
+    /// For people: what was compared with what.
+    fn words(&self) -> String {
+        let rows = self.rows;
+        let mut lines = vec![match rows {
+            0 => "the log has no row".to_owned(),
+            _ => format!(
+                "rows 1 to {rows} of the log follow one from the other; the digest of row {rows} is {}",
+                self.digest
+            ),
+        }];
+        lines.extend(self.chain.iter().flat_map(|c| c.words(rows)));
+        lines.join("\n")
+    }
+}
+
+impl Compared {
+    fn words(&self, rows: u64) -> Vec<String> {
+        let found = &self.checked;
+        let senders = self.senders.join(", ");
+        let clusters: Vec<&str> = self.clusters.iter().map(ClusterId::as_str).collect();
+        let whose = match clusters.as_slice() {
+            [] => format!("of {senders} in no cluster"),
+            some => format!("of {senders} in {}", some.join(", ")),
+        };
+        let (Some(from), Some(to)) = (found.from_height, found.to_height) else {
+            return vec![format!("the chain has no anchor {whose}: nothing was compared")];
+        };
+        let (all, missing) = (found.anchors, found.missing.len());
+        let mut lines = vec![format!(
+            "{all} digests that the chain has {whose}, anchored at heights {from} to {to}, were compared with those of \
+             the rows: {missing} of them are not in the log"
+        )];
+        lines.extend(
+            found
+                .missing
+                .iter()
+                .map(|digest| format!("not in the log: {digest}")),
+        );
+        if let Some(at) = found.anchored_at {
+            let up_to = found.anchored_up_to;
+            let since = rows.saturating_sub(up_to);
+            lines.push(format!(
+                "rows 1 to {up_to} are as they were at {at}, when the last of these was anchored; rows since, not anchored \
+                 yet: {since}"
+            ));
+        }
+        lines
+    }
 }
 
 pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyhow::Result<()> {
@@ -80,7 +142,12 @@ pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyh
                 Some(admin) => {
                     let mut ours = anchored_by;
                     ours.push(admin.operator_address()?);
-                    Some(audit::check(&anchors(admin).await?, &ours, rows.iter()))
+                    let (clusters, anchors) = anchors(admin).await?;
+                    Some(Compared {
+                        checked: audit::check(&anchors, &ours, rows.iter()),
+                        senders: ours,
+                        clusters,
+                    })
                 }
                 None => {
                     bail!("--chain is for the gateway's own machine, whose configuration names the chain")
@@ -91,9 +158,10 @@ pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyh
                 digest: hex::encode(end.digest),
                 chain: checked,
             };
-            out.value(&verified)?;
-            let nothing = verified.chain.as_ref().is_some_and(|c| c.anchors == 0);
-            match verified.chain.map_or(0, |c| c.missing.len()) {
+            out.done(&verified.words(), &verified)?;
+            let checked = verified.chain.map(|c| c.checked);
+            let nothing = checked.as_ref().is_some_and(|c| c.anchors == 0);
+            match checked.map_or(0, |c| c.missing.len()) {
                 0 if nothing => bail!(
                     "the chain has no anchor of this operator key in these clusters, so nothing was compared; name a former key \
                      with --anchored-by, and the clusters in chain.clusters"
@@ -139,8 +207,8 @@ fn follow(path: &Path, rows: &mut Vec<Row>) -> anyhow::Result<Chain> {
     Ok(chain)
 }
 
-/// Every anchor of this kind in the clusters of this store.
-async fn anchors(desk: &Admin) -> anyhow::Result<Vec<AnchorView>> {
+/// The clusters of this store, and every anchor of this kind in them.
+async fn anchors(desk: &Admin) -> anyhow::Result<(BTreeSet<ClusterId>, Vec<AnchorView>)> {
     desk.config.require_chain()?;
     let client = client(&desk.config)?;
     let mut all = Vec::new();
@@ -148,7 +216,7 @@ async fn anchors(desk: &Admin) -> anyhow::Result<Vec<AnchorView>> {
     let stored = registry::clusters(desk.store.reader()).await?;
     let stored = stored.into_iter().map(|c| c.cluster_id);
     let clusters: BTreeSet<ClusterId> = stored.chain(desk.config.chain.clusters.iter().cloned()).collect();
-    for cluster in clusters {
+    for cluster in &clusters {
         let mut after = None;
         loop {
             let kind = Some(audit::KIND.to_owned());
@@ -169,5 +237,62 @@ async fn anchors(desk: &Admin) -> anyhow::Result<Vec<AnchorView>> {
             }
         }
     }
-    Ok(all)
+    Ok((clusters, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(checked: Checked) -> String {
+        let chain = Compared {
+            checked,
+            senders: vec!["wasm1ours".to_owned()],
+            clusters: ["hpc-cluster-1", "hpc-cluster-2"]
+                .map(|c| c.parse::<ClusterId>().unwrap())
+                .into(),
+        };
+        let verified = Verified {
+            rows: 120,
+            digest: "ab".repeat(32),
+            chain: Some(chain),
+        };
+        verified.words()
+    }
+
+    #[test]
+    fn a_log_that_is_verified_is_told_with_what_it_was_compared_with() {
+        let said = verified(Checked {
+            anchors: 7,
+            anchored_up_to: 115,
+            anchored_at: Some(UnixSeconds(1_769_781_900)),
+            from_height: Some(100),
+            to_height: Some(4_500),
+            missing: Vec::new(),
+        });
+        for part in [
+            "rows 1 to 120 of the log follow one from the other",
+            "7 digests that the chain has of wasm1ours in hpc-cluster-1, hpc-cluster-2",
+            "at heights 100 to 4500",
+            "0 of them are not in the log",
+            "rows 1 to 115 are as they were at 2026-01-30T14:05:00Z",
+            "not anchored yet: 5",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        let cut = verified(Checked {
+            anchors: 2,
+            from_height: Some(100),
+            to_height: Some(200),
+            missing: vec!["cd".repeat(32)],
+            ..Checked::default()
+        });
+        assert!(cut.contains("1 of them are not in the log"), "{cut}");
+        assert!(
+            cut.contains(&format!("not in the log: {}", "cd".repeat(32))),
+            "{cut}"
+        );
+        let nothing = verified(Checked::default());
+        assert!(nothing.ends_with("nothing was compared"), "{nothing}");
+    }
 }

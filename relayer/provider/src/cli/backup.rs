@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::{admin_of, who};
-use crate::admin::Act;
+use crate::admin::{Act, AdminError};
 use crate::backup;
 use crate::home::Home;
 use crate::store::Store;
@@ -49,13 +49,15 @@ pub(super) struct Sealed {
 impl Sealed {
     fn passphrase(&self) -> anyhow::Result<Passphrase> {
         let path = self.passphrase_file.display();
+        let unfit = |what: &str| AdminError::Home(format!("{path}: {what}"));
         let text = String::from_utf8(read_private(&self.passphrase_file, 4096)?)
-            .map_err(|_| anyhow::anyhow!("{path}: must be text"))?;
+            .map_err(|_| unfit("must be text"))?;
         let passphrase = Passphrase::new(text);
-        anyhow::ensure!(
-            passphrase.chars() >= MIN_CHARS,
-            "{path}: must have at least {MIN_CHARS} characters; make one with: openssl rand -base64 24"
-        );
+        if passphrase.chars() < MIN_CHARS {
+            let what =
+                format!("must have at least {MIN_CHARS} characters; make one with: openssl rand -base64 24");
+            return Err(unfit(&what).into());
+        }
         Ok(passphrase)
     }
 }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use hpc_chain::keys::{
     Backend, DEFAULT_PATH, KeyInfo, Keyring, LocalKey, Mnemonic, PASSPHRASE_FILE_ENV, read_private,
 };
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::args::InitArgs;
 use super::output::Output;
 use super::who;
-use crate::admin::Act;
+use crate::admin::{Act, AdminError};
 use crate::clock;
 use crate::config::Config;
 use crate::daemon::StartError;
@@ -75,10 +75,11 @@ fn refuse_used(home: &Home) -> anyhow::Result<()> {
         let name = name.to_string_lossy();
         // Left by an init that was interrupted; nothing refers to it.
         if !name.starts_with(".init-") {
-            bail!(
-                "{} is not empty ({name}); init never overwrites: choose another --home or move it away",
-                home.dir().display()
+            let dir = home.dir().display();
+            let what = format!(
+                "{dir} is not empty ({name}); init never overwrites: choose another --home or move it away"
             );
+            return Err(AdminError::Home(what).into());
         }
     }
     Ok(())

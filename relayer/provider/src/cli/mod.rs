@@ -9,6 +9,7 @@ mod certificate;
 mod command;
 mod config;
 mod desk;
+mod exit;
 mod heartbeat;
 mod init;
 mod keys;
@@ -34,13 +35,14 @@ use serde_json::json;
 
 use crate::admin::{Admin, AdminError};
 use crate::audit::Actor;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::daemon::StartError;
 use crate::home::Home;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use args::{Args, Command, ConfigCommand, TaskCommand};
 use desk::Desk;
-use output::{Output, Unwritten};
+use exit::exit_code;
+use output::Output;
 
 /// Runs the program; gives its exit code.
 #[must_use]
@@ -99,26 +101,6 @@ fn works_on_home(args: &Args) -> bool {
 fn sign_pkcs11() -> u8 {
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
     u8::from(hsm_helper(input, output).is_err())
-}
-
-/// After sysexits.h: 78 configuration and keys, 74 disk, 69 a service; 1 for what is refused.
-fn exit_code(e: &anyhow::Error) -> u8 {
-    if let Some(e) = e.downcast_ref::<StartError>() {
-        return e.exit_code();
-    }
-    match e.downcast_ref::<AdminError>() {
-        Some(AdminError::Chain(_) | AdminError::Unreachable(_)) => return 69,
-        Some(AdminError::Home(_)) => return 78,
-        Some(AdminError::Store(_) | AdminError::Random(_)) => return 74,
-        _ => {}
-    }
-    if e.is::<StoreError>() || e.is::<Unwritten>() {
-        return 74;
-    }
-    if e.is::<ConfigError>() {
-        return 78;
-    }
-    1
 }
 
 fn fail(e: &dyn std::fmt::Display, code: u8) -> u8 {

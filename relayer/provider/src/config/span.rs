@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use jiff::{SignedDuration, SpanRelativeTo};
+use jiff::SpanRelativeTo;
 use serde::{Deserialize, Serialize};
 
 /// A length of time in configuration and flags: `500ms`, `30s`, `5m`, `24h`, `14d`. A day has 24 hours.
@@ -54,11 +54,10 @@ impl TryFrom<String> for Span {
     fn try_from(s: String) -> Result<Self, String> {
         let bad = || format!("{s:?} is not a length of time; write e.g. 500ms, 30s, 5m, 24h or 14d");
         let text = s.trim();
-        let span = text.parse::<SignedDuration>().or_else(|_| {
-            // The library's durations have no days, for they may be longer or shorter than 24 hours.
-            text.parse::<jiff::Span>()?
-                .to_duration(SpanRelativeTo::days_are_24_hours())
-        });
+        // To the library a day may be longer or shorter than 24 hours.
+        let span = text
+            .parse::<jiff::Span>()
+            .and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
         Duration::try_from(span.map_err(|_| bad())?)
             .map(Self)
             .map_err(|_| bad())

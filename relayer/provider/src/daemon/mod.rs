@@ -29,7 +29,7 @@ pub use alive::Alive;
 pub use error::StartError;
 pub(crate) use open::{check_files, client, load_ca, named_key, not_found, runs};
 pub use open::{load_key, prefix_of};
-pub(crate) use passphrase::{next_passphrase, passphrase};
+pub(crate) use passphrase::{NextError, next_passphrase, passphrase};
 use reload::Reload;
 pub use reload::Reread;
 use running::Running;

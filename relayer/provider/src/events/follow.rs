@@ -448,7 +448,7 @@ mod tests {
             for word in [
                 "its lowest block is 250",
                 &other,
-                "did not say: away for five minutes, behind, or refusing",
+                "did not say: without an answer for five minutes, behind, or refusing",
             ] {
                 assert!(failed.contains(word), "{failed}");
             }

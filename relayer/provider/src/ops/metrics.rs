@@ -26,6 +26,15 @@ pub struct HeartbeatLabels {
     pub result: &'static str,
 }
 
+/// Labels of the calls of an endpoint of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct EndpointLabels {
+    /// Its address, without credentials.
+    pub endpoint: String,
+    /// Method.
+    pub method: &'static str,
+}
+
 /// Labels of the contract's events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct EventLabels {
@@ -90,6 +99,8 @@ pub struct Metrics {
     pub events: Family<EventLabels, Counter>,
     /// Round trip to the chain's endpoint.
     pub chain_latency_ms: Count,
+    /// How long an endpoint that answers other methods has left one unanswered.
+    pub endpoint_unanswered_seconds: Family<EndpointLabels, Count>,
     /// Nodes on record.
     pub nodes: Count,
 }
@@ -185,6 +196,12 @@ impl Metrics {
             "Round trip to the chain's endpoint",
             self.chain_latency_ms.clone(),
         );
+        r.register_with_unit(
+            "endpoint_unanswered",
+            "How long an endpoint of the chain that answers other methods has left one unanswered",
+            Unit::Seconds,
+            self.endpoint_unanswered_seconds.clone(),
+        );
         r.register("nodes", "Nodes on record", self.nodes.clone());
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -213,12 +230,18 @@ mod tests {
             .inc();
         m.oldest_unsettled_seconds.set(7);
         m.intake_behind_seconds.set(3);
+        let labels = EndpointLabels {
+            endpoint: "http://a".to_owned(),
+            method: "tx",
+        };
+        m.endpoint_unanswered_seconds.get_or_create(&labels).set(60);
         let text = m.expose();
         for line in [
             "virtengine_provider_heartbeats_total{result=\"accepted\"} 1",
             "virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"} 1",
             "virtengine_provider_oldest_unsettled_seconds 7",
             "virtengine_provider_intake_behind_seconds 3",
+            "virtengine_provider_endpoint_unanswered_seconds{endpoint=\"http://a\",method=\"tx\"} 60",
             "# EOF",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

@@ -6,4 +6,6 @@ mod metrics;
 
 pub use health::{Health, Readiness, Reason, Severity, TROUBLES, Trouble};
 pub use listener::serve;
-pub use metrics::{EventLabels, HeartbeatLabels, Metrics, ReportLabels, RequestLabels, TxLabels};
+pub use metrics::{
+    EndpointLabels, EventLabels, HeartbeatLabels, Metrics, ReportLabels, RequestLabels, TxLabels,
+};

@@ -1,18 +1,22 @@
 //! The endpoints' newest blocks as inputs of the settlement machine, and for everybody else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hpc_chain::rpc::{Endpoints, Seen, SeenBlock};
 use hpc_chain::settle::{EndpointId, Input};
 use hpc_schema::time::UnixSeconds;
 use tokio::sync::watch;
 
+use super::partial::partial;
 use crate::ops::{Health, Metrics};
 use crate::registry::{Registry, Tip};
 
 /// An endpoint so many blocks below the highest is said to be behind.
 const BEHIND: u64 = 10;
+/// So often it is looked what endpoints answer, also without news of a block.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// One driver's view of the endpoints.
 #[derive(Debug)]
@@ -133,6 +137,9 @@ pub async fn watch_endpoints(
         }
         let highest = top.map_or(0, |(h, _)| h.height);
         let standings: Vec<Standing> = now.iter().map(|s| Standing::of(s, highest)).collect();
+        metrics.endpoint_unanswered_seconds.clear();
+        // Addresses that differ in what is never shown have one name.
+        let mut troubles: BTreeMap<&str, Option<String>> = BTreeMap::new();
         for (index, (number, standing)) in (0u16..).zip(&standings).enumerate() {
             let was = before.get(index).unwrap_or(&Standing::Unknown);
             let Some(client) = endpoints.get(EndpointId(number)) else {
@@ -140,13 +147,20 @@ pub async fn watch_endpoints(
             };
             if was != standing {
                 say(client.name(), was, standing, now.get(index));
-                health.set_of("endpoint_lost", client.name(), standing.trouble(client.name()));
             }
+            let in_part = || matches!(standing, Standing::Good { .. }).then(|| partial(client, &metrics));
+            let wrong = standing.trouble(client.name()).or_else(|| in_part().flatten());
+            let of_name = troubles.entry(client.name()).or_default();
+            *of_name = of_name.take().or(wrong);
+        }
+        for (name, wrong) in troubles {
+            health.set_of("endpoint_lost", name, wrong);
         }
         before = standings;
         unindexed.tell(&now, &endpoints, &health);
         tokio::select! {
             changed = seen.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(LOOK_EVERY) => {}
             _ = stop.wait_for(|s| *s) => return,
         }
     }

@@ -12,6 +12,7 @@ mod former;
 mod heads;
 mod known;
 pub mod outcome;
+mod partial;
 pub mod plan;
 mod queue;
 mod rota;

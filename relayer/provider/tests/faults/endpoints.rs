@@ -1,6 +1,7 @@
 //! Several endpoints, of which some are behind, gone, or of another chain.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use virtengine_provider::daemon::{Daemon, Reread};
 use virtengine_provider::home::Home;
@@ -76,6 +77,35 @@ async fn an_endpoint_that_hangs_or_breaks_is_replaced_by_the_other() {
         scene.proxies[1].always(method, Some(Fault::ResetBefore));
     }
     scene.says("an endpoint of chain.rpc is well again").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_leaves_methods_unanswered_holds_up_nothing_and_is_named_with_them() {
+    let mut scene = two().await;
+    let broken = ["tx", "block", "block_results", "broadcast_tx_sync"];
+    for method in broken {
+        scene.proxies[0].always(method, Some(Fault::ResetBefore));
+    }
+    // Said once it has lasted a minute, in which everything goes on.
+    let until = Instant::now() + Duration::from_secs(180);
+    let mut ready = String::new();
+    while !ready.contains("broadcast_tx_sync") {
+        assert!(Instant::now() < until, "{}", scene.logs.text());
+        scene.beat().await;
+        scene.settled().await;
+        (_, ready) = scene.site.ops("/readyz").await;
+    }
+    let url = scene.proxies[0].url();
+    assert!(ready.contains("endpoint_lost") && ready.contains(&url), "{ready}");
+    let line = scene.says("answers some calls and not others").await;
+    assert!(line.contains(&url), "{line}");
+    let (_, metrics) = scene.site.ops("/metrics").await;
+    let gauge = format!("_unanswered_seconds{{endpoint=\"{url}\",method=\"broadcast_tx_sync\"}}");
+    assert!(metrics.contains(&gauge), "{metrics}");
+    for method in broken {
+        scene.proxies[0].always(method, None);
+    }
     scene.ends().await;
 }
 
@@ -227,7 +257,7 @@ async fn blocks_are_told_by_websocket_and_asked_for_where_there_is_none() {
     restart(&mut scene.site, config).await;
     scene.says("new blocks are told by subscription").await;
     scene.beat().await;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     scene.settled().await;
     assert!(began.elapsed().as_secs() < 25, "{:?}", began.elapsed());
     scene.site.stop_daemon().await;

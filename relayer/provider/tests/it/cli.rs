@@ -51,7 +51,7 @@ fn init_makes_private_files_once_and_never_overwrites() {
     modes(&home);
     let before = std::fs::read(home.join("ca/ca.key")).unwrap();
     let (_, err, code) = run(&home, &[], &["init"]);
-    assert!(code != 0 && err.contains("never overwrites"), "{err}");
+    assert!(code == 78 && err.contains("never overwrites"), "{err}");
     assert_eq!(std::fs::read(home.join("ca/ca.key")).unwrap(), before);
     assert!(
         !std::fs::read_dir(&home).unwrap().any(|e| e
@@ -245,11 +245,11 @@ fn the_keyrings_passphrase_is_changed_by_a_verb_and_the_former_one_opens_nothing
     let change = ["keys", "passphrase", "--new", &next];
     let (_, err, code) = run(&home, &[], &change);
     assert!(
-        code != 0 && err.contains("VIRTENGINE_KEYRING_PASSPHRASE_FILE"),
+        code == 78 && err.contains("VIRTENGINE_KEYRING_PASSPHRASE_FILE"),
         "{err}"
     );
     let (_, err, code) = run(&home, &env(&file("wrong", "incorrect horse\n")), &change);
-    assert!(code != 0 && err.contains("wrong passphrase"), "{err}");
+    assert!(code == 78 && err.contains("wrong passphrase"), "{err}");
     let (said, err, code) = run(&home, &env(&former), &change);
     assert!(code == 0 && said.contains("2 keys"), "{said}{err}");
     let keyring = Keyring::open(&home.join("keys/keyring"), Backend::File).unwrap();

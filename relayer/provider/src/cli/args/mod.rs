@@ -42,8 +42,8 @@ pub(super) use token::{TokenCommand, WhoWaits};
         virtengine-provider run\n  \
         virtengine-provider node list --output json\n  \
         virtengine-provider node watch --admin https://gateway.example.com:9465 --credential-file ~/.provider-token --ca-file ca.crt\n\n\
-        Exit codes: 0 done, 1 refused, 2 wrong usage, 69 the chain, an admin listener, no daemon, a port or a lock, 74 disk, 78 configuration or keys \
-        (also a wrong chain or contract)."
+        Exit codes: 0 done, 1 refused, 2 wrong usage, 69 the chain, an admin listener, no daemon, a port or a lock, 74 disk, \
+        78 configuration, keys, passphrases or --home (also a wrong chain or contract); in full: docs/provider.md."
 )]
 pub(super) struct Args {
     /// The daemon's directory.

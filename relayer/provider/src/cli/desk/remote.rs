@@ -60,27 +60,10 @@ impl Remote {
         if let Some(path) = ca {
             let file = |e: &dyn std::fmt::Display| unusable(format!("--ca-file: {}: {e}", path.display()));
             let pem = std::fs::read(path).map_err(|e| file(&e))?;
-            let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| file(&e))?;
-            if found.is_empty() {
-                return Err(file(&"holds no certificate"));
-            }
-            roots = Some(found);
+            roots = Some(http::roots(&pem).map_err(|e| file(&e))?);
         }
-        let setup = || {
-            let mut http = reqwest::Client::builder()
-                .timeout(PATIENCE)
-                .connect_timeout(Duration::from_secs(10))
-                .redirect(reqwest::redirect::Policy::none());
-            if near {
-                http = http.no_proxy();
-            }
-            match &roots {
-                Some(roots) => http.tls_certs_only(roots.clone()),
-                None => http,
-            }
-        };
-        let http =
-            http::client(base.as_str(), setup).map_err(|e| unusable(format!("--admin, --ca-file: {e}")))?;
+        let http = http::client(base.as_str(), PATIENCE, roots.as_deref())
+            .map_err(|e| unusable(format!("--admin, --ca-file: {e}")))?;
         Ok(Self {
             http,
             base,
