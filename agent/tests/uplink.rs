@@ -753,6 +753,20 @@ async fn the_cas_of_a_recovered_registration_lie_beside_it_from_the_beginning() 
 }
 
 #[tokio::test]
+async fn a_recovery_takes_no_certificate_of_a_ca_that_was_not_trusted_before() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    lose_the_disk(&home);
+    gateway.behaviour().names = (true, true);
+    gateway.behaviour().issue_by_another = true;
+    let config = home.config(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let e = register(&config, &home.key, PATIENCE, |_| {}).await.unwrap_err();
+    assert!(matches!(e, RegisterError::Issued(_)), "{e}");
+    assert!(!home.path("state/registration.json").exists());
+}
+
+#[tokio::test]
 async fn the_pinned_ca_outlives_renewals_and_nothing_of_another_is_written_down() {
     let gateway = Gateway::start().await;
     let home = Home::new();

@@ -23,8 +23,8 @@ use crate::random;
 use crate::sequence::BLOCK;
 use crate::state::{Registration, StateDir};
 use crate::uplink::{
-    Backoff, CaPin, Client, Dial, Identity, MOST_CAS, Shown, Trust, can_vouch, certificates, check_issued,
-    client_config, read_known,
+    Backoff, CaPin, Client, Dial, Identity, MOST_CAS, Shown, Trust, certificates, check_issued,
+    client_config, is_ca, read_known, to_pem,
 };
 
 /// Who this node is, by a token that is used up, or by the configuration alone.
@@ -67,7 +67,7 @@ impl Lost {
             return Err(missing());
         };
         let known = read_known(&config.tls.ca_cert).ok_or_else(missing)?;
-        let cas: Vec<CaPin> = known.iter().filter(|c| can_vouch(c)).map(CaPin::of).collect();
+        let cas: Vec<CaPin> = known.iter().filter(|c| is_ca(c)).map(CaPin::of).collect();
         match cas.split_first() {
             Some((ca, others)) if cas.len() <= MOST_CAS => Ok(Self {
                 node_id: node_id.clone(),
@@ -164,6 +164,7 @@ impl Lost {
         let path = state.renewed_identity();
         let identity = Identity::from_pem(&path, &response.certificate, tls_key)?;
         let ours = (&self.cluster_id, &self.node_id);
+        let held = before.certificates();
         let trust = before.after(&certificates(&response.ca), shown, clock);
         // By a CA that was trusted before.
         let vouching = Trust {
@@ -177,12 +178,24 @@ impl Lost {
         let mut registration = self.registration(record, key.public(), fingerprint::read(&config.roots), now);
         registration.trusted.clone_from(&trust.pins);
         state.create()?;
-        // The registration comes last. Cut off before it, the next start recovers once more; where it does so by this very CA
-        // file, one of those in it has vouched for the gateway.
-        let (ca_file, cas) = (&config.tls.ca_cert, trust.pem());
-        if state.holds(ca_file) && !cas.is_empty() {
-            create_directory(directory_of(ca_file))?;
-            write(ca_file, cas.as_bytes(), 0o644, Replace::Yes, Durability::Synced)?;
+        // The registration comes last. Cut off before it, the next start recovers once more, by whom it trusted before: these
+        // stay beside. A file that holds all may be one that cannot be written.
+        let ca_file = &config.tls.ca_cert;
+        let cas = trust.with_file(&held);
+        if state.holds(ca_file) && cas.iter().any(|c| !held.contains(c)) {
+            let put = create_directory(directory_of(ca_file)).and_then(|()| {
+                write(
+                    ca_file,
+                    to_pem(&cas).as_bytes(),
+                    0o644,
+                    Replace::Yes,
+                    Durability::Synced,
+                )
+            });
+            // The next renewal tries again.
+            if let Err(e) = put {
+                tracing::warn!("the gateway's CAs are not kept yet: {e}");
+            }
         }
         let both = Zeroizing::new(format!(
             "{}\n{}",

@@ -18,7 +18,7 @@ use crate::history::{History, Values};
 use crate::sample::{Category, Collector, Reading};
 use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
-use crate::uplink::read_known;
+use crate::uplink::{Trust, certificates, read_known, to_pem};
 
 /// Its name, as of a collector.
 pub(super) const STATE_DIRECTORY: &str = "state directory";
@@ -167,13 +167,21 @@ impl Writer {
         (ServiceWish::take(&self.state), anew)
     }
 
-    /// Writes the CA file, unless another process has registered this node anew: it is of that registration then.
+    /// Writes the CA file, unless another process has registered this node anew: it is of that registration then. What the
+    /// registration on the disk trusts stays in it.
     fn put_ca(&self, file: &Path, pem: &str) -> Option<Result<(), FileError>> {
-        let put = || write(file, pem.as_bytes(), 0o644, Replace::Yes, Durability::Synced);
+        let put = |found: Option<&Registration>| {
+            let held = found.map(|r| Trust::new(r.pins(), file).certificates());
+            let new = certificates(pem);
+            let mut rest = held.unwrap_or_default();
+            rest.retain(|c| !new.contains(c));
+            let all = pem.to_owned() + &to_pem(&rest);
+            write(file, all.as_bytes(), 0o644, Replace::Yes, Durability::Synced)
+        };
         let present = self.keeper.lock().present.clone();
         match present {
             Some(present) => present.registration.unless_replaced(&self.state, put).transpose(),
-            None => Some(put()),
+            None => Some(put(None)),
         }
     }
 }
@@ -206,8 +214,8 @@ impl Collector for Writer {
         if let Some(outages) = &asked.outages {
             outages.save(&self.state);
         }
-        // First the CAs, then the registration that trusts them, last the certificate that came with both: cut off between,
-        // the next start has the former certificate, which is due, and is told once more whom to trust.
+        // First the CAs beside the former ones, then the registration that trusts them, last the certificate that came with
+        // both: cut off between, the next start has the former certificate, which is due, and is told once more whom to trust.
         let trusted = asked.trusted.and_then(|(file, pem)| {
             let done = self.put_ca(&file, &pem)?;
             Some(((file, pem), done))
@@ -215,6 +223,17 @@ impl Collector for Writer {
         let registration = asked.registration.map(|r| {
             let done = r.update(&self.state);
             (r, done)
+        });
+        // The former ones go.
+        let trusted = trusted.map(|((file, pem), done)| {
+            let updated = matches!(registration, Some((_, Ok(()))));
+            let again = done.is_ok() && updated;
+            let done = if again {
+                self.put_ca(&file, &pem).unwrap_or(Ok(()))
+            } else {
+                done
+            };
+            ((file, pem), done)
         });
         let certificate = asked.certificate.map(|both| {
             let path = self.state.renewed_identity();
@@ -271,10 +290,13 @@ impl Collector for Writer {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::CertificateDer;
+
     use super::*;
     use crate::config::{parse, resolve};
     use crate::key::NodeKey;
     use crate::state::{Lock, a_registration};
+    use crate::uplink::{CaPin, ca};
 
     #[test]
     fn of_each_status_that_was_asked_for_the_newest_lies_there_whole() {
@@ -318,6 +340,41 @@ mod tests {
         writer.collect(Instant::now());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "newest");
         assert!(matches!(keeper.take().ca, Some(Ok(()))));
+    }
+
+    #[test]
+    fn the_ca_file_keeps_what_the_registration_on_the_disk_trusts_until_that_trusts_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
+        let key = NodeKey::from_seed([1; 32]).unwrap().public();
+        let [former, next] = [ca(), ca()].map(|c| c.der().clone());
+        let of = |trusted: &CertificateDer<'static>| Registration {
+            trusted: vec![CaPin::of(trusted)],
+            ..a_registration("token-1", key, 7)
+        };
+        of(&former).save(&state).unwrap();
+        let keeper = Keeper::default();
+        keeper.goes_by(Places {
+            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
+            state: state.clone(),
+            registration: of(&former),
+        });
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let file = dir.path().join("ca.crt");
+        std::fs::write(&file, to_pem(std::slice::from_ref(&former))).unwrap();
+        let pem = to_pem(std::slice::from_ref(&next));
+        let mut kept = || {
+            writer.collect(Instant::now());
+            certificates(&std::fs::read_to_string(&file).unwrap())
+        };
+        keeper.ca(&file, pem.clone());
+        assert_eq!(kept(), [next.clone(), former]);
+        keeper.ca(&file, pem);
+        keeper.registration(&of(&next));
+        assert_eq!(kept(), [next]);
+        assert_eq!(keeper.take().ca.map(|done| done.is_ok()), Some(true));
     }
 
     #[test]

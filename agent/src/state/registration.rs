@@ -122,7 +122,13 @@ impl Registration {
         let former = Self::load(state)?;
         beside(former.as_ref())?;
         self.write(state)?;
-        if former.is_some() { beside(None) } else { Ok(()) }
+        if former.is_some()
+            && let Err(e) = beside(None)
+        {
+            // It counts from here on, whatever is left over.
+            tracing::warn!("what the former registration needed is still there: {e}");
+        }
+        Ok(())
     }
 
     /// Writes it unless another process has written a newer one meanwhile.
@@ -130,23 +136,23 @@ impl Registration {
     /// # Errors
     /// IO, damaged file.
     pub fn update(&self, state: &StateDir) -> Result<(), FileError> {
-        self.unless_replaced(state, || self.write(state)).map(drop)
+        self.unless_replaced(state, |_| self.write(state)).map(drop)
     }
 
-    /// Does `what`, unless another process has written a registration that takes the place of this one; none then. None is
-    /// written meanwhile.
+    /// Does `what` with the registration that is there, unless another process has written one that takes the place of this
+    /// one; none then. None is written meanwhile.
     ///
     /// # Errors
     /// IO, damaged file.
     pub fn unless_replaced<T>(
         &self,
         state: &StateDir,
-        what: impl FnOnce() -> Result<T, FileError>,
+        what: impl FnOnce(Option<&Self>) -> Result<T, FileError>,
     ) -> Result<Option<T>, FileError> {
         let _lock = Lock::wait(&state.registration_lock())?;
         match Self::load(state)? {
             Some(other) if other.replaces(self) => Ok(None),
-            _ => what().map(Some),
+            found => what(found.as_ref()).map(Some),
         }
     }
 

@@ -96,7 +96,7 @@ fn pem(certificate: &CertificateDer<'static>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use rcgen::{
         BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     };
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::uplink::certificates;
 
-    fn ca() -> CertifiedIssuer<'static, KeyPair> {
+    pub(crate) fn ca() -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::default();
         // As those of one gateway: all have the same name.
         params.distinguished_name.push(DnType::CommonName, "a CA");

@@ -9,6 +9,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::{CaPin, Identity, provider};
 
@@ -40,9 +41,15 @@ pub fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
         .collect()
 }
 
-/// Whether it can be a CA's at all.
+/// Whether it is a CA's: it says so, or is older than that word (RFC 5280, section 4.2.1.9).
 #[must_use]
-pub fn can_vouch(certificate: &CertificateDer<'static>) -> bool {
+pub fn is_ca(certificate: &CertificateDer<'static>) -> bool {
+    let says = |c: &X509Certificate<'_>| c.is_ca() || c.version() == X509Version::V1;
+    can_vouch(certificate) && X509Certificate::from_der(certificate).is_ok_and(|(_, c)| says(&c))
+}
+
+/// Whether it can be a CA's at all.
+fn can_vouch(certificate: &CertificateDer<'static>) -> bool {
     RootCertStore::empty().add(certificate.clone()).is_ok()
 }
 

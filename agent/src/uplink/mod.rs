@@ -18,6 +18,9 @@ pub use client::{Answer, Client};
 pub use connect::{Dial, Dialing, Stream};
 pub use error::{TlsCause, UplinkError};
 pub use identity::{Identity, IdentityError, newest};
-pub use issued::{IssuedError, can_vouch, certificates, check_issued, pinned};
+pub use issued::{IssuedError, certificates, check_issued, is_ca, pinned};
 pub use pin::{CaPin, Known, Trust, read_known};
 pub use tls::{TlsError, client_config, provider};
+
+#[cfg(test)]
+pub(crate) use anchors::tests::ca;
