@@ -342,26 +342,32 @@ mod tests {
         assert!(matches!(keeper.take().ca, Some(Ok(()))));
     }
 
+    /// An agent that goes by this registration, which lies in the state directory.
+    fn going_by(state: &StateDir, registration: &Registration) -> (Keeper, Box<dyn Collector>) {
+        state.create().unwrap();
+        registration.save(state).unwrap();
+        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
+        let keeper = Keeper::default();
+        keeper.goes_by(Places {
+            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
+            state: state.clone(),
+            registration: registration.clone(),
+        });
+        let writer = keeper.attendant(state, &SamplingConfig::default());
+        (keeper, writer)
+    }
+
     #[test]
     fn the_ca_file_keeps_what_the_registration_on_the_disk_trusts_until_that_trusts_others() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::new(dir.path());
-        state.create().unwrap();
-        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
         let key = NodeKey::from_seed([1; 32]).unwrap().public();
         let [former, next] = [ca(), ca()].map(|c| c.der().clone());
         let of = |trusted: &CertificateDer<'static>| Registration {
             trusted: vec![CaPin::of(trusted)],
             ..a_registration("token-1", key, 7)
         };
-        of(&former).save(&state).unwrap();
-        let keeper = Keeper::default();
-        keeper.goes_by(Places {
-            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
-            state: state.clone(),
-            registration: of(&former),
-        });
-        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let (keeper, mut writer) = going_by(&state, &of(&former));
         let file = dir.path().join("ca.crt");
         std::fs::write(&file, to_pem(std::slice::from_ref(&former))).unwrap();
         let pem = to_pem(std::slice::from_ref(&next));
@@ -381,18 +387,9 @@ mod tests {
     fn the_ca_file_is_left_to_a_process_that_registers_and_to_the_registration_that_it_has_written() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::new(dir.path());
-        state.create().unwrap();
-        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
         let key = NodeKey::from_seed([1; 32]).unwrap().public();
         let ours = a_registration("token-1", key, 7);
-        ours.save(&state).unwrap();
-        let keeper = Keeper::default();
-        keeper.goes_by(Places {
-            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
-            state: state.clone(),
-            registration: ours.clone(),
-        });
-        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let (keeper, mut writer) = going_by(&state, &ours);
         let file = dir.path().join("ca.crt");
         let mut kept = || {
             writer.collect(Instant::now());

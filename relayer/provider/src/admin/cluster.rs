@@ -66,14 +66,12 @@ impl Admin {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-    use std::sync::{Arc, Weak};
 
     use super::*;
     use crate::config::Config;
     use crate::fake_chain::{self, Answer, UNKNOWN, chain};
-    use crate::home::Home;
-    use crate::store::Store;
 
     #[tokio::test]
     async fn the_chain_is_asked_once_for_each_cluster_and_no_more_once_it_is_silent() {
@@ -92,13 +90,7 @@ mod tests {
         config.chain.contract = "wasm1contract".to_owned();
         config.chain.rpc = vec![chain.endpoints().best().unwrap().name().to_owned()];
         config.chain.clusters = vec!["hpc-cluster-0".parse().unwrap()];
-        let admin = Admin {
-            home: Home::new(dir.path()),
-            config,
-            store: Store::open(&dir.path().join("p.db")).await.unwrap(),
-            operator: None,
-            gateway: Weak::new(),
-        };
+        let admin = Admin::alone(dir.path(), config).await;
         let ids: Vec<ClusterId> = (0..5)
             .map(|n| format!("hpc-cluster-{n}").parse().unwrap())
             .collect();

@@ -205,27 +205,18 @@ fn or_by_hand(what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Weak;
-
     use hpc_chain::keys::{Backend, Keyring, LocalKey, Passphrase};
 
     use super::*;
     use crate::config::Config;
-    use crate::home::{self, Home};
-    use crate::store::Store;
+    use crate::home;
 
     #[tokio::test]
     async fn an_operator_key_that_is_not_there_or_stays_sealed_is_no_answer_of_the_chain() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.chain.contract = format!("wasm1{}", "q".repeat(59));
-        let admin = Admin {
-            home: Home::new(dir.path()),
-            config,
-            store: Store::open(&dir.path().join("p.db")).await.unwrap(),
-            operator: None,
-            gateway: Weak::new(),
-        };
+        let admin = Admin::alone(dir.path(), config).await;
         home::make_private_dir(&admin.home.keyring()).unwrap();
         let absent = admin.operator_sends(&[]).await.unwrap_err();
         let named = matches!(&absent, AdminError::Home(what) if what.contains("keys.operator"));

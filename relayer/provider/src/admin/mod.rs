@@ -63,3 +63,17 @@ pub struct Admin {
     /// The gateway, where this is the daemon: a node that waits there is given its task directly.
     pub gateway: Weak<Gateway>,
 }
+
+#[cfg(test)]
+impl Admin {
+    /// One with a new store in this directory, where no daemon runs.
+    async fn alone(dir: &std::path::Path, config: Config) -> Self {
+        Self {
+            home: Home::new(dir),
+            config,
+            store: Store::open(&dir.join("p.db")).await.unwrap(),
+            operator: None,
+            gateway: Weak::new(),
+        }
+    }
+}
