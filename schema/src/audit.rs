@@ -31,7 +31,7 @@ pub struct Row {
     pub action: String,
     /// To what.
     pub target: String,
-    /// `done`, `begun`, `refused` or `failed`.
+    /// `done`, `begun`, `refused`, `failed` or, where it may have taken effect or still do, `unknown`.
     pub result: String,
     /// Particulars: JSON text of an object.
     pub detail: String,

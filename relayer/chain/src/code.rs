@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gas::Coin;
+
 /// How a caller should react.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,6 +202,17 @@ pub fn is_checked_too_early(verdict: &Verdict, log: &str, account_number: u64) -
     account_number != 0
         && *verdict == Verdict::Unauthorized
         && log.contains("please verify account number (0)")
+}
+
+/// The fees of which a node asks for one, by its refusal of a lower one:
+/// `insufficient fees; got: 1stake required: 2000stake,3atom: insufficient fee`.
+#[must_use]
+pub fn required_fees(log: &str) -> Vec<Coin> {
+    let Some((_, rest)) = log.split_once("required: ") else {
+        return Vec::new();
+    };
+    let coins = rest.split_once(": ").map_or(rest, |(coins, _)| coins);
+    coins.split(',').filter_map(|coin| coin.parse().ok()).collect()
 }
 
 /// The log of a node that broke off, without the stack that the SDK appends.

@@ -115,6 +115,32 @@ impl GasPrice {
         }
     }
 
+    /// A quarter less, at least `floor`; unchanged if that is higher or of another denomination.
+    #[must_use]
+    pub fn lowered(&self, floor: &Self) -> Self {
+        if !floor.is_below(self) {
+            return self.clone();
+        }
+        let less = self.atto.saturating_sub(self.atto.div_ceil(4));
+        Self {
+            atto: less.max(floor.atto),
+            denom: self.denom.clone(),
+        }
+    }
+
+    /// The lowest price at which `gas` costs `fee` without rounding; none for no gas, or beyond what fits.
+    #[must_use]
+    pub fn covering(fee: &Coin, gas: u64) -> Option<Self> {
+        let gas = u128::from(gas);
+        let whole = fee.amount.checked_div(gas)?.checked_mul(ONE)?;
+        // Below 2^64 units are left.
+        let part = fee.amount.checked_rem(gas)?.checked_mul(ONE)?.div_ceil(gas);
+        Some(Self {
+            atto: whole.checked_add(part)?,
+            denom: fee.denom.clone(),
+        })
+    }
+
     /// Whether it is lower than `other`, of the same denomination.
     #[must_use]
     pub fn is_below(&self, other: &Self) -> bool {
@@ -244,6 +270,36 @@ mod tests {
     }
 
     #[test]
+    fn a_price_that_covers_a_fee_is_the_lowest_that_does() {
+        let covering = |fee: &str, gas| GasPrice::covering(&fee.parse().unwrap(), gas);
+        assert_eq!(covering("5000stake", 200_000).unwrap().to_string(), "0.025stake");
+        assert_eq!(
+            covering("1stake", 3).unwrap().to_string(),
+            "0.333333333333333334stake"
+        );
+        assert_eq!(
+            covering("36893488147419103230stake", u64::MAX)
+                .unwrap()
+                .to_string(),
+            "2stake"
+        );
+        assert_eq!(covering("1stake", 0), None);
+        assert_eq!(covering(&format!("{}stake", u128::MAX), 1), None);
+    }
+
+    #[test]
+    fn a_price_comes_down_by_a_quarter_to_its_floor() {
+        let lowered = |price: &str, floor: &str| {
+            let price = price.parse::<GasPrice>().unwrap();
+            price.lowered(&floor.parse().unwrap()).to_string()
+        };
+        assert_eq!(lowered("0.04stake", "0.01stake"), "0.03stake");
+        assert_eq!(lowered("0.012stake", "0.01stake"), "0.01stake");
+        assert_eq!(lowered("0.01stake", "0.02stake"), "0.01stake");
+        assert_eq!(lowered("0.04stake", "0.01atom"), "0.04stake");
+    }
+
+    #[test]
     fn what_is_no_money_is_refused() {
         for bad in [
             "",
@@ -281,6 +337,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn at_the_price_that_covers_a_fee_the_gas_costs_it(amount in 0..1_000_000_000_000_000_000u128, gas in 1..u64::MAX) {
+            let fee = Coin { amount, denom: "stake".to_owned() };
+            let price = GasPrice::covering(&fee, gas).unwrap();
+            let costs = price.fee(gas).unwrap().map_or(0, |c| c.amount);
+            prop_assert!(costs >= amount);
+            if let Some(less) = price.atto.checked_sub(1) {
+                prop_assert!(less * u128::from(gas) < amount * ONE);
+            }
+        }
+
         #[test]
         fn a_price_round_trips_as_text(atto in 0..10_000_000_000_000_000_000_000u128) {
             let price = GasPrice { atto, denom: "stake".to_owned() };

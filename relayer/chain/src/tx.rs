@@ -121,6 +121,14 @@ pub fn simulation_bytes(key: &dyn Signer, sequence: u64, tx: &Unsigned) -> Vec<u
     raw(key.public_key(), sequence, tx).encode_to_vec()
 }
 
+/// The gas limit of a transaction; none: these bytes are none.
+#[must_use]
+pub fn gas_limit(tx: &[u8]) -> Option<u64> {
+    let raw = TxRaw::decode(tx).ok()?;
+    let auth = AuthInfo::decode(raw.auth_info_bytes.as_slice()).ok()?;
+    Some(auth.fee?.gas_limit)
+}
+
 fn raw(public_key: &[u8; 33], sequence: u64, tx: &Unsigned) -> TxRaw {
     TxRaw {
         body_bytes: body(tx).encode_to_vec(),

@@ -1,6 +1,7 @@
-//! The wall clock and the random source, at the edge; everything inside takes time and chance as arguments.
+//! The clocks and the random source, at the edge; everything inside takes time and chance as arguments.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hpc_schema::time::UnixSeconds;
 use rand::TryRngCore as _;
@@ -18,6 +19,18 @@ pub fn now() -> UnixSeconds {
     UnixSeconds(now_ms() / 1000)
 }
 
+/// Milliseconds of a clock that is never set, since a moment of this process's own: for what counts by time gone by. One that
+/// waits for the wall clock waits for hours after that is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Steady(pub u64);
+
+/// What that clock shows.
+#[must_use]
+pub fn steady() -> Steady {
+    static SINCE: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Steady(u64::try_from(SINCE.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The operating system gave no random bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gives no random bytes")]
@@ -33,4 +46,17 @@ pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
         .try_fill_bytes(&mut bytes)
         .map_err(|_| NoRandomness)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_by_time_gone_by_has_a_clock_that_nobody_sets() {
+        let before = steady();
+        assert!(before <= steady());
+        // The wall clock shows decades.
+        assert!(before.0 < now_ms() / 2, "{before:?}");
+    }
 }

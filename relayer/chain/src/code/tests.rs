@@ -116,6 +116,25 @@ fn a_fee_that_is_too_low_is_told_from_missing_funds() {
 }
 
 #[test]
+fn a_refusal_for_its_fee_says_what_would_do() {
+    let asks = |log: &str| {
+        let fees = required_fees(log);
+        fees.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(asks(LOW_FEE), "2000stake");
+    let several = "insufficient fees; got:  required: 2000stake,3ibc/AB:C: insufficient fee";
+    assert_eq!(asks(several), "2000stake 3ibc/AB:C");
+    for none in [
+        "",
+        "required: ",
+        "required: 0.5stake: insufficient fee",
+        "got: 1stake",
+    ] {
+        assert_eq!(asks(none), "", "{none}");
+    }
+}
+
+#[test]
 fn a_simulation_shows_its_reason_in_the_log() {
     assert_eq!(of_simulation("sdk", 6, SIMULATED), Verdict::ContractError);
     let sequence = "rpc error: code = Unknown desc = account sequence mismatch, expected 2, got 8: incorrect account \

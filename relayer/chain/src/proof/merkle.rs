@@ -48,6 +48,35 @@ pub(super) fn root_of(leaf: [u8; 32], index: u64, total: u64, aunts: &[[u8; 32]]
     }
 }
 
+/// The hashes beside the path of leaf `index`, from its neighbour upwards. Empty if there is no such leaf.
+#[must_use]
+pub(super) fn aunts(leaves: &[[u8; 32]], index: usize) -> Vec<[u8; 32]> {
+    if leaves.len() < 2 || index >= leaves.len() {
+        return Vec::new();
+    }
+    let middle = usize::try_from(split(u64::try_from(leaves.len()).unwrap_or(u64::MAX))).unwrap_or(1);
+    let (left, right) = leaves.split_at(middle.min(leaves.len()));
+    let (mut path, beside) = if index < middle {
+        (aunts(left, index), root(right))
+    } else {
+        (aunts(right, index - middle), root(left))
+    };
+    path.push(beside);
+    path
+}
+
+fn root(leaves: &[[u8; 32]]) -> [u8; 32] {
+    match leaves {
+        [] => Sha256::digest([]).into(),
+        [one] => *one,
+        many => {
+            let middle = usize::try_from(split(u64::try_from(many.len()).unwrap_or(u64::MAX))).unwrap_or(1);
+            let (left, right) = many.split_at(middle.min(many.len()));
+            inner(&root(left), &root(right))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use cosmrs::tendermint::crypto::default::Sha256 as TmSha256;
@@ -55,35 +84,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The hashes beside the path of leaf `index`, from its neighbour upwards. Empty if there is no such leaf.
-    fn aunts(leaves: &[[u8; 32]], index: usize) -> Vec<[u8; 32]> {
-        if leaves.len() < 2 || index >= leaves.len() {
-            return Vec::new();
-        }
-        let middle = usize::try_from(split(u64::try_from(leaves.len()).unwrap_or(u64::MAX))).unwrap_or(1);
-        let (left, right) = leaves.split_at(middle.min(leaves.len()));
-        let (mut path, beside) = if index < middle {
-            (aunts(left, index), root(right))
-        } else {
-            (aunts(right, index - middle), root(left))
-        };
-        path.push(beside);
-        path
-    }
-
-    fn root(leaves: &[[u8; 32]]) -> [u8; 32] {
-        match leaves {
-            [] => Sha256::digest([]).into(),
-            [one] => *one,
-            many => {
-                let middle =
-                    usize::try_from(split(u64::try_from(many.len()).unwrap_or(u64::MAX))).unwrap_or(1);
-                let (left, right) = many.split_at(middle.min(many.len()));
-                inner(&root(left), &root(right))
-            }
-        }
-    }
 
     proptest! {
         #[test]

@@ -66,6 +66,19 @@ fn signed_transactions_are_those_of_cosmjs_byte_for_byte() {
 }
 
 #[test]
+fn a_transaction_says_its_gas_limit() {
+    let f = fixture();
+    for tx in f["txs"].as_array().unwrap() {
+        let bytes = hex::decode(tx["tx_hex"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            gas_limit(&bytes).unwrap().to_string(),
+            tx["gas"].as_str().unwrap()
+        );
+    }
+    assert_eq!(gas_limit(b"none"), None);
+}
+
+#[test]
 fn an_adr_036_signature_is_that_of_cosmjs() {
     use base64::Engine as _;
     let f = fixture();

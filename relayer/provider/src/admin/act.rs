@@ -180,6 +180,10 @@ impl AdminError {
             Self::Refused(r) | Self::Missing(r) => {
                 ("refused", json!({ "code": r.code, "message": r.message }))
             }
+            Self::Unknown { what, tx, last_block } => (
+                "unknown",
+                json!({ "message": what, "tx": tx, "last_block": last_block }),
+            ),
             other => ("failed", json!({ "message": other.to_string() })),
         }
     }

@@ -175,9 +175,21 @@ impl Admin {
     }
 }
 
-/// What the contract refuses has its own code; the rest is between the key and the chain.
+/// What the contract refuses has its own code; what may still take effect is not said to have failed; the rest is between the
+/// key and the chain.
 fn refused(e: &SendError, address: &str, granter: Option<&String>) -> AdminError {
     let text = match e {
+        SendError::Unknown {
+            hash,
+            timeout_height: last,
+        }
+        | SendError::Untold { hash, height: last } => {
+            return AdminError::Unknown {
+                what: e.to_string(),
+                tx: *hash,
+                last_block: *last,
+            };
+        }
         SendError::Refused { log, .. } => log,
         SendError::Failed { message, .. } | SendError::Query(QueryError::Contract { message, .. }) => message,
         _ => "",
@@ -205,11 +217,33 @@ fn or_by_hand(what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hpc_chain::hash::TxHash;
     use hpc_chain::keys::{Backend, Keyring, LocalKey, Passphrase};
 
     use super::*;
     use crate::config::Config;
     use crate::home;
+
+    #[test]
+    fn what_may_still_take_effect_is_on_record_as_unknown_with_its_hash_and_last_block() {
+        let hash = TxHash::from([7_u8; 32]);
+        let slow = SendError::Unknown {
+            hash,
+            timeout_height: 120,
+        };
+        let untold = SendError::Untold { hash, height: 118 };
+        for (e, last) in [(slow, 120), (untold, 118)] {
+            let said = refused(&e, "wasm1operator", None);
+            assert!(!said.to_string().contains("pays for this"), "{said}");
+            let (result, detail) = said.recorded();
+            assert_eq!(result, "unknown");
+            assert_eq!(detail["tx"], hash.to_string());
+            assert_eq!(detail["last_block"], last);
+        }
+        // Provably nowhere.
+        let (result, _) = refused(&SendError::Expired { hash }, "wasm1operator", None).recorded();
+        assert_eq!(result, "failed");
+    }
 
     #[tokio::test]
     async fn an_operator_key_that_is_not_there_or_stays_sealed_is_no_answer_of_the_chain() {

@@ -1,3 +1,4 @@
+use hpc_chain::hash::TxHash;
 use hpc_schema::code::Code;
 use hpc_schema::refusal::Refusal;
 
@@ -25,6 +26,16 @@ pub enum AdminError {
     /// The chain does not do it.
     #[error("{0}")]
     Chain(String),
+    /// It was sent, and whether the chain does it is not known.
+    #[error("{what}")]
+    Unknown {
+        /// What is known, and what to do.
+        what: String,
+        /// The transaction.
+        tx: TxHash,
+        /// No later block will have it.
+        last_block: u64,
+    },
     /// The admin listener that was asked does not answer, or not now.
     #[error("{0}")]
     Unreachable(String),

@@ -5,6 +5,7 @@ mod act;
 mod certificate;
 mod cluster;
 pub mod credential;
+mod disable;
 mod drain;
 mod error;
 pub mod http;

@@ -7,16 +7,11 @@ use hpc_schema::refusal::Refusal;
 use hpc_schema::time::UnixSeconds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::Admin;
-use super::act::Act;
 use super::error::AdminError;
 use crate::attest::{self, Pinned};
-use crate::audit::Actor;
-use crate::clock;
 use crate::command::{self, CommandRow};
-use crate::control::{self, Disabled};
 use crate::events::{self, NodeEvent};
 use crate::page::{Page, Window};
 use crate::registry::{self, Known, Listed, Which};
@@ -26,8 +21,6 @@ use crate::spool::{self, EndRow};
 const RECENT: u32 = 20;
 /// Clusters that are named where several have a node of an id.
 const NAMESAKES: u32 = 16;
-/// Longest reason in bytes.
-const MAX_REASON: usize = 256;
 
 /// What an operator wants to know of a node.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -112,6 +105,13 @@ pub(super) fn target(cluster: &ClusterId, node: &NodeId) -> String {
     format!("node {cluster}/{node}")
 }
 
+/// Clusters that have a node of one id.
+pub(super) fn in_several<'c>(clusters: impl Iterator<Item = &'c ClusterId>) -> AdminError {
+    let clusters: Vec<_> = clusters.map(ToString::to_string).collect();
+    let what = format!("is in several clusters: {}", clusters.join(", "));
+    AdminError::field(Code::AmbiguousNode, "node_id", what)
+}
+
 impl Admin {
     /// Nodes on record, of one cluster, of one id, or all, in the order of cluster and id.
     ///
@@ -150,9 +150,7 @@ impl Admin {
         };
         let mut found = registry::listed(self.store.reader(), which, window).await?.items;
         if found.len() > 1 {
-            let clusters: Vec<_> = found.iter().map(|l| l.known.cluster_id.to_string()).collect();
-            let what = format!("is in several clusters: {}", clusters.join(", "));
-            return Err(AdminError::field(Code::AmbiguousNode, "node_id", what));
+            return Err(in_several(found.iter().map(|l| &l.known.cluster_id)));
         }
         found.pop().ok_or_else(|| {
             let what = format!("{node_id} is not on record (virtengine-provider node list)");
@@ -191,63 +189,6 @@ impl Admin {
                 .items,
             reports: spool::ends_of(store.reader(), of.0, of.1, reports).await?,
         })
-    }
-
-    /// Refuses the node's traffic from now on; the node is told the reason.
-    ///
-    /// # Errors
-    /// If there is no such node, or the reason is too long.
-    pub async fn disable(
-        &self,
-        by: &Actor,
-        node_id: &NodeId,
-        cluster_id: Option<&ClusterId>,
-        reason: &str,
-    ) -> Result<Disabled, AdminError> {
-        let mut act = Act::begin(&self.store, by, "node.disable", format!("node {node_id}")).await?;
-        let done = async {
-            if reason.trim().is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
-                let what = format!("must be 1 to {MAX_REASON} bytes of one line");
-                return Err(AdminError::field(Code::InvalidField, "reason", what));
-            }
-            let known = self.resolve(node_id, cluster_id).await?;
-            act.aim(target(&known.cluster_id, &known.node_id));
-            let disabled = Disabled {
-                cluster_id: known.cluster_id,
-                node_id: known.node_id,
-                reason: reason.to_owned(),
-                by: by.name.clone(),
-                disabled_at: clock::now(),
-            };
-            control::disable(act.conn(), &disabled).await?;
-            Ok(disabled)
-        };
-        let done = done.await;
-        act.end(done, json!({ "reason": reason })).await
-    }
-
-    /// Takes the node's traffic again.
-    ///
-    /// # Errors
-    /// If there is no such node, or it is not disabled.
-    pub async fn enable(
-        &self,
-        by: &Actor,
-        node_id: &NodeId,
-        cluster_id: Option<&ClusterId>,
-    ) -> Result<(), AdminError> {
-        let mut act = Act::begin(&self.store, by, "node.enable", format!("node {node_id}")).await?;
-        let done = async {
-            let known = self.resolve(node_id, cluster_id).await?;
-            act.aim(target(&known.cluster_id, &known.node_id));
-            if control::enable(act.conn(), &known.cluster_id, &known.node_id).await? {
-                return Ok(());
-            }
-            let what = "the node is not disabled";
-            Err(AdminError::field(Code::InvalidState, "node_id", what))
-        };
-        let done = done.await;
-        act.end(done, json!({})).await
     }
 }
 

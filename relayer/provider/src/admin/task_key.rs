@@ -186,6 +186,13 @@ impl Admin {
             rotation_signature: there.is_some().then(|| signature.clone()),
         };
         self.operator_sends(&[sends]).await.map(Some).map_err(|e| {
+            if let AdminError::Unknown { what, tx, last_block } = e {
+                return AdminError::Unknown {
+                    what: format!("{what}; then run this again, which goes on with what the chain has"),
+                    tx,
+                    last_block,
+                };
+            }
             let what = format!(
                 "{e}; the cluster's owner may send it: virtengine tx hpc set-task-key {cluster} {new} --rotation-signature {signature}; \
                  then run this again"

@@ -19,7 +19,7 @@ use crate::control::Controls;
 use crate::identity::PeerIdentity;
 use crate::prove;
 use crate::registry::{Node, Registry, heard_of};
-use crate::spool::{Accept, Spool};
+use crate::spool::{Accept, Gone, Spool};
 use crate::store::{Store, StoreError};
 
 /// For what other gateways have accepted: who waits longer has no answer in time, and is told the number known here.
@@ -90,6 +90,11 @@ impl Judge {
     /// Forgets what is no longer needed.
     pub fn prune(&self, now: UnixSeconds) {
         self.nonces.prune(now);
+    }
+
+    /// Of these nodes the store has forgotten what was accepted.
+    pub fn forget(&self, gone: Vec<Gone>) {
+        self.spool.forget(gone);
     }
 
     /// For how long the database has not taken in what the spool's journal holds.

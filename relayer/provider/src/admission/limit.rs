@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::clock::Steady;
+
 /// A token bucket for each key, in integers. The number of keys is bounded: when it is reached, buckets
 /// that are full again are forgotten; if none is, newcomers share one bucket.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ struct Buckets<K> {
     of: HashMap<K, Bucket>,
     /// Of all newcomers while there is no room.
     shared: Bucket,
-    /// When it was last looked for room, UNIX milliseconds.
+    /// When it was last looked for room.
     looked_at_ms: u64,
 }
 
@@ -57,11 +59,12 @@ impl<K: Eq + Hash> Limiter<K> {
         self.per_minute.store(per_minute, Ordering::Relaxed);
     }
 
-    /// Takes one request of `key` out; else says how long to wait for the next.
+    /// Takes one request of `key` out; else says how long to wait for the next. The time is that of a clock that is never set:
+    /// nothing would come back until one that was put back has caught up.
     ///
     /// # Errors
     /// The time until one is there, rounded up to whole seconds.
-    pub fn take(&self, key: K, now_ms: u64) -> Result<(), Duration> {
+    pub fn take(&self, key: K, Steady(now_ms): Steady) -> Result<(), Duration> {
         let per_minute = u64::from(self.per_minute.load(Ordering::Relaxed));
         let full = per_minute * 1000;
         let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,53 +129,60 @@ mod tests {
     fn so_many_a_minute_and_then_the_rest_after_the_time_named() {
         let l = Limiter::new(30, 10);
         for _ in 0..30 {
-            assert_eq!(l.take("a", 1000), Ok(()));
+            assert_eq!(l.take("a", Steady(1000)), Ok(()));
         }
-        let wait = l.take("a", 1000).unwrap_err();
+        let wait = l.take("a", Steady(1000)).unwrap_err();
         assert_eq!(wait, Duration::from_secs(2));
-        assert_eq!(l.take("b", 1000), Ok(()), "one node's flood is not another's");
-        assert!(l.take("a", 2000).is_err());
-        assert_eq!(l.take("a", 3100), Ok(()));
+        assert_eq!(
+            l.take("b", Steady(1000)),
+            Ok(()),
+            "one node's flood is not another's"
+        );
+        assert!(l.take("a", Steady(2000)).is_err());
+        assert_eq!(l.take("a", Steady(3100)), Ok(()));
     }
 
     #[test]
     fn another_number_counts_from_the_next_request_on() {
         let l = Limiter::new(30, 10);
-        l.take("a", 1000).unwrap();
+        l.take("a", Steady(1000)).unwrap();
         l.set(2);
-        assert_eq!((l.take("a", 1000), l.take("a", 1000)), (Ok(()), Ok(())));
-        assert!(l.take("a", 1000).is_err());
+        assert_eq!(
+            (l.take("a", Steady(1000)), l.take("a", Steady(1000))),
+            (Ok(()), Ok(()))
+        );
+        assert!(l.take("a", Steady(1000)).is_err());
         l.set(60);
-        assert_eq!(l.take("a", 2000), Ok(()));
+        assert_eq!(l.take("a", Steady(2000)), Ok(()));
     }
 
     #[test]
     fn keys_are_bounded_and_newcomers_beyond_share_a_bucket() {
         let l = Limiter::new(6, 2);
         for key in 0..2 {
-            l.take(key, 0).unwrap();
+            l.take(key, Steady(0)).unwrap();
         }
         for key in 2..8 {
-            l.take(key, 0).unwrap();
+            l.take(key, Steady(0)).unwrap();
         }
-        assert!(l.take(9, 0).is_err());
-        assert_eq!(l.take(0, 0), Ok(()), "those who were there keep theirs");
+        assert!(l.take(9, Steady(0)).is_err());
+        assert_eq!(l.take(0, Steady(0)), Ok(()), "those who were there keep theirs");
         // A minute later the idle ones are forgotten and make room.
-        assert_eq!(l.take(10, 61_000), Ok(()));
+        assert_eq!(l.take(10, Steady(61_000)), Ok(()));
         assert!(l.buckets.lock().unwrap().of.len() <= 2);
     }
 
     #[test]
     fn a_crowd_of_newcomers_does_not_have_all_buckets_gone_through_each_time() {
         let l = Limiter::new(6, 1);
-        l.take("a", 10_000).unwrap();
+        l.take("a", Steady(10_000)).unwrap();
         // It is full again ten seconds later, when there is a look.
-        l.take("b", 10_000).unwrap();
+        l.take("b", Steady(10_000)).unwrap();
         assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 10_000);
-        l.take("c", 20_500).unwrap();
+        l.take("c", Steady(20_500)).unwrap();
         assert!(l.buckets.lock().unwrap().of.contains_key("c"));
-        l.take("d", 31_000).unwrap();
-        l.take("e", 31_001).unwrap();
+        l.take("d", Steady(31_000)).unwrap();
+        l.take("e", Steady(31_001)).unwrap();
         assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 31_000);
     }
 
@@ -186,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_nothing_away() {
+    fn what_is_told_late_gives_nothing_away() {
         let l = Limiter::new(6, 2);
         for _ in 0..6 {
-            l.take(1, 100_000).unwrap();
+            l.take(1, Steady(100_000)).unwrap();
         }
-        assert!(l.take(1, 0).is_err());
-        assert!(l.take(1, 100_000).is_err());
+        assert!(l.take(1, Steady(0)).is_err());
+        assert!(l.take(1, Steady(100_000)).is_err());
     }
 }

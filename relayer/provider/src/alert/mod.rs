@@ -10,7 +10,9 @@ mod own;
 mod parts;
 mod run;
 mod sink;
+mod standing;
 mod teller;
+mod tries;
 
 pub use book::{AlertRow, NAMES, list};
 pub(crate) use nodes::on_event;
@@ -19,3 +21,4 @@ pub use parts::Parts;
 pub use run::{start, start_of_each};
 pub(crate) use sink::check;
 pub use sink::{SinkError, signature};
+pub use standing::Standing;

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::standing::Standing;
 use crate::config::Alerts;
 use crate::home::Home;
 use crate::ops::{Health, Metrics};
@@ -23,6 +24,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// This gateway's name among those that share the store; none: it is alone.
     pub instance: Option<String>,
+    /// What Alertmanagers were told last.
+    pub standing: Standing,
 }
 
 impl Parts {

@@ -104,6 +104,10 @@ async fn tell_directly(parts: Parts, sink: Sink, mut stop: watch::Receiver<bool>
     loop {
         let turn = async {
             teller.past_the_store().await;
+            // Nobody else may be able to say it: whoever told alerts last cannot either.
+            if teller.is_past_the_store() {
+                teller.again_as_told().await;
+            }
             sleep(EVERY).await;
         };
         tokio::select! {

@@ -10,20 +10,13 @@ use super::outbox::{self, Message};
 use super::own::{self, UNWRITABLE};
 use super::parts::Parts;
 use super::sink::{Kind, Sink, SinkError};
+use super::tries::{FAILING_MS, Tries};
 use crate::clock;
 use crate::ops::Trouble;
+use crate::store::StoreError;
 
 /// How often an Alertmanager is told again what goes on: it forgets with a restart.
 const AGAIN: Duration = Duration::from_secs(60);
-/// The longest pause between two tries of a delivery.
-const MOST_PAUSE_MS: u64 = 300_000;
-/// A receiver that has not taken a message for so long is a trouble itself.
-const FAILING_MS: u64 = 600_000;
-/// A message that its receiver calls unfit so often is dropped, for the others wait behind it.
-const MOST_UNFIT: u32 = 6;
-/// With this status it has to be older than [`FAILING_MS`] too: it may be the receiver's own passing trouble, such as a
-/// secret that is being changed.
-const MAY_PASS: u16 = 400;
 /// That one was dropped is a trouble for so long.
 const DROPPED: Duration = Duration::from_secs(600);
 
@@ -34,16 +27,24 @@ pub(super) struct Teller {
     site: Site,
     direct: Direct,
     again_at: Instant,
-    /// The message that was called unfit last, and how often.
-    unfit: (String, u32),
+    tries: Tries,
     dropped_at: Option<Instant>,
 }
 
 /// What a receiver is told past the store, while that fails.
 #[derive(Debug, Default)]
 struct Direct {
-    since: Option<(Instant, Trouble)>,
-    told: bool,
+    since: Option<Failing>,
+    told_at: Option<Instant>,
+}
+
+/// The store fails.
+#[derive(Debug, Clone)]
+struct Failing {
+    since: Instant,
+    /// The same in UNIX milliseconds.
+    since_ms: u64,
+    trouble: Trouble,
 }
 
 impl Teller {
@@ -58,7 +59,7 @@ impl Teller {
             site,
             direct: Direct::default(),
             again_at: Instant::now() + AGAIN,
-            unfit: (String::new(), 0),
+            tries: Tries::default(),
             dropped_at: None,
         }
     }
@@ -67,47 +68,55 @@ impl Teller {
     pub(super) async fn turn(&mut self) -> bool {
         self.alone_past_the_store().await;
         let wait_ms = self.parts.wait_ms();
-        match outbox::next(
+        let next = outbox::next(
             &self.parts.store,
             &self.sink.id,
             self.sink.kind,
             &self.site,
             wait_ms,
-        )
-        .await
-        {
+        );
+        let more = match next.await {
             Ok(Some(message)) => self.deliver(message).await,
             Ok(None) => {
                 // Whatever it was sent it has taken, or that was dropped.
                 self.nothing_fails();
-                self.again().await;
                 false
             }
             Err(e) => {
                 tracing::debug!(error = %e, "alerts cannot be read");
                 false
             }
+        };
+        // Whatever is in the way of the next message.
+        if !more {
+            self.again().await;
         }
+        more
     }
 
     async fn deliver(&mut self, message: Message) -> bool {
         let now = clock::now_ms();
-        if message.next_at > now {
+        self.tries.turn_to(&message);
+        let Message { id, body, .. } = message;
+        if self.tries.is_over() {
+            let gone = outbox::dropped(&self.parts.store, &self.sink.id, &id).await;
+            return is_written(&gone);
+        }
+        if !self.tries.is_due(now) {
             return false;
         }
-        let Message { id, body, .. } = message;
-        let sent = self
-            .sink
-            .deliver(&id, body::sent(self.sink.kind, body, now))
-            .await;
-        let stored = match &sent {
+        let text = body::sent(self.sink.kind, body.clone(), now);
+        let age_ms = now.saturating_sub(message.created_at);
+        match self.sink.deliver(&id, text).await {
             Ok(()) => {
                 self.nothing_fails();
-                outbox::delivered(&self.parts.store, &self.sink.id, &id).await
+                self.tries.end();
+                if self.sink.kind == Kind::Alertmanager {
+                    self.parts.standing.told(&self.sink.id, &body, Instant::now());
+                }
+                is_written(&outbox::delivered(&self.parts.store, &self.sink.id, &id).await)
             }
-            Err(SinkError::Unfit(code))
-                if self.is_dropped(&id, *code, now.saturating_sub(message.created_at)) =>
-            {
+            Err(SinkError::Unfit(code)) if self.tries.is_dropped(code, age_ms) => {
                 tracing::error!(
                     receiver = self.sink.name,
                     delivery = id,
@@ -121,27 +130,23 @@ impl Teller {
                     .health
                     .raise_of("alert_sink_failing", &self.sink.name, text);
                 self.dropped_at = Some(Instant::now());
-                let gone = outbox::dropped(&self.parts.store, &self.sink.id, &id).await;
+                self.tries.end();
                 // The next one need not wait.
-                return gone.is_ok();
+                is_written(&outbox::dropped(&self.parts.store, &self.sink.id, &id).await)
             }
             Err(e) => {
                 tracing::info!(receiver = self.sink.name, error = %e, "an alert was not taken; it goes again");
-                if now.saturating_sub(message.created_at) > FAILING_MS {
+                if age_ms > FAILING_MS {
                     let text = format!("{}: {e}", self.sink.name);
                     self.parts
                         .health
                         .raise_of("alert_sink_failing", &self.sink.name, text);
                 }
-                let next_at = clock::now_ms().saturating_add(pause_ms(message.attempts, &id));
-                outbox::failed(&self.parts.store, &self.sink.id, &id, next_at).await
+                let next_at = self.tries.fail(clock::now_ms());
+                is_written(&outbox::failed(&self.parts.store, &self.sink.id, &id, next_at).await);
+                false
             }
-        };
-        if let Err(e) = stored {
-            tracing::debug!(error = %e, "what became of an alert cannot be written");
-            return false;
         }
-        sent.is_ok()
     }
 
     /// The receiver takes what comes. That it did not take one is said for a while all the same.
@@ -150,17 +155,6 @@ impl Teller {
             self.dropped_at = None;
             self.parts.health.clear_of("alert_sink_failing", &self.sink.name);
         }
-    }
-
-    /// Takes in that a message was called unfit; whether that is once too often.
-    fn is_dropped(&mut self, id: &str, code: u16, age_ms: u64) -> bool {
-        let (of, times) = &mut self.unfit;
-        if of.as_str() != id {
-            id.clone_into(of);
-            *times = 0;
-        }
-        *times = times.saturating_add(1);
-        is_too_often(*times, code, age_ms)
     }
 
     /// The same of the only gateway: of several each does so for itself.
@@ -180,23 +174,45 @@ impl Teller {
             .find(|t| t.code == UNWRITABLE);
         let wait = self.parts.config.group_wait.duration();
         match (trouble, self.direct.since.clone()) {
-            (Some(trouble), None) => self.direct.since = Some((Instant::now(), trouble)),
-            (Some(_), Some((since, trouble))) if !self.direct.told && since.elapsed() >= wait => {
-                self.direct.told = self.send(&trouble, Status::Firing).await;
+            (Some(trouble), None) => {
+                self.direct.since = Some(Failing {
+                    since: Instant::now(),
+                    since_ms: clock::now_ms(),
+                    trouble,
+                });
+                if self.parts.instance.is_some() {
+                    // Another gateway may have told since what went on and what ended.
+                    let now = Instant::now();
+                    self.parts.standing.forget_older(&self.sink.id, 2 * AGAIN, now);
+                }
             }
-            (None, Some((_, trouble))) => {
-                if !self.direct.told || self.send(&trouble, Status::Resolved).await {
+            (Some(_), Some(failing)) => {
+                let due = match self.direct.told_at {
+                    None => failing.since.elapsed() >= wait,
+                    Some(at) => self.sink.kind == Kind::Alertmanager && at.elapsed() >= AGAIN,
+                };
+                if due && self.send(&failing, Status::Firing).await {
+                    self.direct.told_at = Some(Instant::now());
+                }
+            }
+            (None, Some(failing)) => {
+                if self.direct.told_at.is_none() || self.send(&failing, Status::Resolved).await {
                     self.direct = Direct::default();
                 }
             }
-            (Some(_), Some(_)) | (None, None) => {}
+            (None, None) => {}
         }
     }
 
-    async fn send(&self, trouble: &Trouble, status: Status) -> bool {
+    /// Whether the store has failed when it was last looked.
+    pub(super) fn is_past_the_store(&self) -> bool {
+        self.direct.since.is_some()
+    }
+
+    async fn send(&self, failing: &Failing, status: Status) -> bool {
         let now = clock::now_ms();
         let instance = self.parts.instance.as_deref().unwrap_or_default();
-        let mut alert = own::alert(trouble, instance, now);
+        let mut alert = own::alert(&failing.trouble, instance, failing.since_ms);
         alert.ended_at = (status == Status::Resolved).then_some(now);
         let group = Group {
             status,
@@ -211,19 +227,38 @@ impl Teller {
         self.sink.deliver(&id, text).await.is_ok()
     }
 
-    /// An Alertmanager is told again what goes on.
+    /// An Alertmanager is told again what goes on: by the store or, while that cannot be read, as it was last told.
     async fn again(&mut self) {
-        if self.sink.kind != Kind::Alertmanager || Instant::now() < self.again_at {
+        if !self.is_to_repeat() {
             return;
         }
+        match outbox::standing(&self.parts.store, &self.sink.id).await {
+            Ok(alerts) => {
+                let text = body::alertmanager(&self.site, &alerts, Status::Firing, clock::now_ms());
+                self.parts
+                    .standing
+                    .known(&self.sink.id, &text.to_string(), Instant::now());
+            }
+            Err(e) => tracing::debug!(error = %e, "what goes on cannot be read; it is told as it was"),
+        }
+        self.repeat().await;
+    }
+
+    /// The same as it was last told.
+    pub(super) async fn again_as_told(&mut self) {
+        if self.is_to_repeat() {
+            self.repeat().await;
+        }
+    }
+
+    fn is_to_repeat(&self) -> bool {
+        self.sink.kind == Kind::Alertmanager && Instant::now() >= self.again_at
+    }
+
+    async fn repeat(&mut self) {
         self.again_at = Instant::now() + AGAIN;
-        let Ok(standing) = outbox::standing(&self.parts.store, &self.sink.id).await else {
-            return;
-        };
-        for part in standing.chunks(body::most(self.sink.kind)) {
-            let now = clock::now_ms();
-            let text = body::alertmanager(&self.site, part, Status::Firing, now).to_string();
-            let text = body::sent(self.sink.kind, text, now);
+        for text in self.parts.standing.messages(&self.sink.id) {
+            let text = body::sent(self.sink.kind, text, clock::now_ms());
             if let Err(e) = self.sink.deliver("again", text).await {
                 tracing::debug!(receiver = self.sink.name, error = %e, "what goes on was not taken again");
                 return;
@@ -232,40 +267,13 @@ impl Teller {
     }
 }
 
-fn is_too_often(times: u32, code: u16, age_ms: u64) -> bool {
-    times >= MOST_UNFIT && (code != MAY_PASS || age_ms > FAILING_MS)
-}
-
-/// A second, and twice as long with each failure, to five minutes; spread by the message's id.
-fn pause_ms(attempts: u32, id: &str) -> u64 {
-    let pause = 1_000u64.saturating_mul(1 << attempts.min(20)).min(MOST_PAUSE_MS);
-    let spread = id
-        .bytes()
-        .fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(b)))
-        % 250;
-    pause.saturating_add(pause.saturating_mul(spread) / 1_000)
+/// Whether the store knows what became of a message; while it does not, no more than that is tried again.
+fn is_written(stored: &Result<(), StoreError>) -> bool {
+    if let Err(e) = stored {
+        tracing::debug!(error = %e, "what became of an alert cannot be written");
+    }
+    stored.is_ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unfit_message_is_dropped_at_the_sixth_time_and_one_of_http_400_not_before_ten_minutes() {
-        for code in [413, 422] {
-            assert!(!is_too_often(5, code, u64::MAX) && is_too_often(6, code, 0));
-        }
-        assert!(!is_too_often(20, 400, FAILING_MS));
-        assert!(is_too_often(6, 400, FAILING_MS + 1));
-        assert!(!is_too_often(5, 400, u64::MAX));
-    }
-
-    #[test]
-    fn pauses_grow_to_five_minutes_and_a_quarter() {
-        let pauses: Vec<u64> = (0..40).map(|n| pause_ms(n, "ab")).collect();
-        assert!(
-            pauses.is_sorted() && pauses[0] < 1_300 && pauses[39] <= 375_000,
-            "{pauses:?}"
-        );
-    }
-}
+mod tests;

@@ -5,11 +5,13 @@
 mod actor;
 mod anchor;
 mod rows;
+mod told;
 
 pub use actor::{Actor, Role, Via};
 pub use anchor::{Anchor, Checked, anchored, check, record_anchor};
 pub use hpc_schema::audit::{Broken, Chain, Digest, KIND, Row};
 pub use rows::{Head, MAX_PAGE, after, append, ask_head, head, newest, newest_of, page, told_head, verify};
+pub use told::{AuditHead, AuditPage};
 
 /// What is appended; time, number and digests come with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct Entry {
     pub action: &'static str,
     /// To what, such as `node hpc-cluster-1/node-0001`.
     pub target: String,
-    /// `done`, `begun`, `refused` or `failed`.
+    /// `done`, `begun`, `refused`, `failed` or, where it may have taken effect or still do, `unknown`.
     pub result: &'static str,
     /// Particulars.
     pub detail: serde_json::Value,

@@ -32,6 +32,9 @@ pub enum BackupError {
     /// The directory is in use.
     #[error("{} is not empty; a restore never overwrites: choose another --home or move it away", .0.display())]
     Used(PathBuf),
+    /// The disk is too full.
+    #[error("{0}")]
+    Room(String),
 }
 
 /// The readable first line of a backup. It is authenticated with the rest.

@@ -7,8 +7,10 @@ use hpc_chain::keys::{Passphrase, SealWriter};
 use hpc_schema::time::Rfc3339;
 
 use super::archive::{self, BackupError, Head};
+use super::aside::{self, Aside, BACKUP};
+use super::room;
 use crate::clock;
-use crate::home::{self, Home};
+use crate::home::Home;
 use crate::spool;
 use crate::store::Store;
 
@@ -26,6 +28,17 @@ pub async fn create(
     output: &Path,
     passphrase: &Passphrase,
 ) -> Result<Head, BackupError> {
+    create_within(home, store, output, passphrase, room::free).await
+}
+
+/// The same with what tells how many bytes are free.
+async fn create_within(
+    home: &Home,
+    store: &Store,
+    output: &Path,
+    passphrase: &Passphrase,
+    free: fn(&Path) -> io::Result<u64>,
+) -> Result<Head, BackupError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| BackupError::File { path, source }
@@ -36,11 +49,16 @@ pub async fn create(
             "is there already; a backup never overwrites",
         )));
     }
-    let aside = home.dir().join(format!(".backup-{}", std::process::id()));
-    home::make_private_dir(&aside).map_err(file(&aside))?;
-    let snapshot = aside.join("provider.db");
+    // First: what it frees is room.
+    aside::sweep(home);
+    let postgres = store.is_shared();
+    if !postgres {
+        let left = free(home.dir()).map_err(file(home.dir()))?;
+        room::check(home.dir(), output, store.copy_size().await?, left)?;
+    }
+    let folder = Aside::make(home.dir(), BACKUP).map_err(file(home.dir()))?;
+    let snapshot = folder.path().join("provider.db");
     let made = async {
-        let postgres = store.is_shared();
         let mut journal = Vec::new();
         if !postgres {
             // Before the copy: what goes from here into the database meanwhile is in both, and counts once.
@@ -57,8 +75,8 @@ pub async fn create(
         Ok(head)
     }
     .await;
-    // Best effort: what stays is a copy of the store for its owner alone.
-    drop(fs::remove_dir_all(&aside));
+    // Best effort: what stays is a copy of the store for its owner alone, and goes with the next backup or start.
+    drop(folder.remove());
     made
 }
 
@@ -128,4 +146,42 @@ fn files(home: &Home) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home;
+
+    #[tokio::test]
+    async fn a_backup_for_which_the_disk_has_no_room_is_refused_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        for entry in ["ca", "gateway", "keys"] {
+            home::make_private_dir(&home.dir().join(entry)).unwrap();
+        }
+        home::create_private(&home.config(), b"").unwrap();
+        let store = Store::open(&home.store()).await.unwrap();
+        let left = home.dir().join(".backup-4711");
+        fs::create_dir(&left).unwrap();
+        let output = dir.path().join("site.backup");
+        let passphrase = Passphrase::new("correct horse battery".to_owned());
+        let names = || {
+            let entries = fs::read_dir(home.dir()).unwrap();
+            let mut names: Vec<String> = entries
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let full = create_within(&home, &store, &output, &passphrase, |_| Ok(0)).await;
+        assert!(matches!(full, Err(BackupError::Room(_))), "{full:?}");
+        assert!(!output.exists());
+        assert_eq!(names(), ["ca", "config.yaml", "gateway", "keys", "store"]);
+        create_within(&home, &store, &output, &passphrase, |_| Ok(u64::MAX))
+            .await
+            .unwrap();
+        assert!(output.exists());
+        assert_eq!(names(), ["ca", "config.yaml", "gateway", "keys", "store"]);
+    }
 }

@@ -6,15 +6,24 @@ use std::path::Path;
 use hpc_chain::keys::{OpenReader, Passphrase};
 
 use super::archive::{self, BackupError, Head};
+use super::aside::{self, Aside, RESTORE};
+use super::restored::{MARKER, mark};
+use crate::audit::Actor;
 use crate::config::Config;
 use crate::home::{self, Home};
 use crate::store::Store;
 
-/// Unpacks a backup into an empty directory, the configuration last: where it lies, all is there.
+/// Unpacks a backup into an empty directory, the configuration last: where it lies, all is there. Where no store is among it,
+/// word that `by` has done it is.
 ///
 /// # Errors
 /// [`BackupError`]; then the directory holds nothing that a daemon would start from.
-pub async fn restore(home: &Home, from: &Path, passphrase: &Passphrase) -> Result<Head, BackupError> {
+pub async fn restore(
+    home: &Home,
+    from: &Path,
+    passphrase: &Passphrase,
+    by: &Actor,
+) -> Result<Head, BackupError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| BackupError::File { path, source }
@@ -23,22 +32,26 @@ pub async fn restore(home: &Home, from: &Path, passphrase: &Passphrase) -> Resul
     for entry in fs::read_dir(home.dir()).map_err(failed(home.dir()))? {
         let name = entry.map_err(failed(home.dir()))?.file_name();
         // Left by a restore that was interrupted; nothing refers to it.
-        if !name.to_string_lossy().starts_with(".restore-") {
+        if !aside::is(&name.to_string_lossy(), RESTORE) {
             return Err(BackupError::Used(home.dir().to_owned()));
         }
     }
-    let staging = home.dir().join(format!(".restore-{}", std::process::id()));
-    home::make_private_dir(&staging).map_err(failed(&staging))?;
+    // Not sooner: whatever has such a name elsewhere is not ours.
+    aside::sweep_of(home, &[RESTORE]);
+    let staging = Aside::make(home.dir(), RESTORE).map_err(failed(home.dir()))?;
     let restored: Result<Head, BackupError> = async {
-        let head = unpack(&staging, from, passphrase)?;
-        check(&Home::new(&staging), &head).await?;
-        publish(&staging, home.dir(), &head).map_err(failed(home.dir()))?;
+        let head = unpack(staging.path(), from, passphrase)?;
+        check(&Home::new(staging.path()), &head).await?;
+        if head.postgres {
+            mark(staging.path(), by, from, &head)?;
+        }
+        publish(staging.path(), home.dir(), &head).map_err(failed(home.dir()))?;
         Ok(head)
     }
     .await;
-    let removed = fs::remove_dir_all(&staging);
+    let removed = staging.remove();
     let head = restored?;
-    removed.map_err(failed(&staging))?;
+    removed.map_err(failed(home.dir()))?;
     Ok(head)
 }
 
@@ -117,9 +130,57 @@ async fn check(home: &Home, head: &Head) -> Result<(), BackupError> {
 }
 
 fn publish(staging: &Path, home: &Path, head: &Head) -> io::Result<()> {
-    let store = (!head.postgres).then_some("store");
-    for entry in store.into_iter().chain(["ca", "gateway", "keys", "config.yaml"]) {
+    let first = if head.postgres { MARKER } else { "store" };
+    for entry in [first, "ca", "gateway", "keys", "config.yaml"] {
         fs::rename(staging.join(entry), home.join(entry))?;
     }
     fs::File::open(home)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufWriter, Write as _};
+
+    use hpc_chain::keys::SealWriter;
+
+    use super::*;
+
+    /// A backup of a gateway whose store is in PostgreSQL, with one more file.
+    fn sealed(to: &Path, passphrase: &Passphrase, more: Option<&str>) {
+        let made = "2026-01-01T00:00:00Z".to_owned();
+        let line = Head::new("hpc-1".into(), "wasm1x".into(), made, true)
+            .line()
+            .unwrap();
+        let mut out = fs::File::create(to).unwrap();
+        out.write_all(&line).unwrap();
+        let mut sealed = SealWriter::new(BufWriter::new(out), passphrase, &line).unwrap();
+        let files = ["ca/ca.key", "gateway/server.key", "keys/token.key", "config.yaml"];
+        for file in files.into_iter().chain(more) {
+            archive::put(&mut sealed, file, 0, io::empty()).unwrap();
+        }
+        archive::end(&mut sealed).unwrap();
+        sealed.finish().unwrap().flush().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_restore_of_which_no_word_can_be_left_leaves_nothing_and_can_be_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let passphrase = Passphrase::new("correct horse battery".to_owned());
+        let by = Actor::command_line("alice");
+        let (unfit, file) = (dir.path().join("unfit.backup"), dir.path().join("site.backup"));
+        // A folder is where the word belongs.
+        sealed(&unfit, &passphrase, Some("restored.json/in-the-way"));
+        let failed = restore(&home, &unfit, &passphrase, &by).await;
+        assert!(
+            matches!(&failed, Err(BackupError::File { path, .. }) if path.ends_with(MARKER)),
+            "{failed:?}"
+        );
+        assert_eq!(fs::read_dir(home.dir()).unwrap().count(), 0);
+        sealed(&file, &passphrase, None);
+        restore(&home, &file, &passphrase, &by).await.unwrap();
+        assert!(home.config().exists());
+        let word = fs::read_to_string(home.dir().join(MARKER)).unwrap();
+        assert!(word.contains("alice") && word.contains("site.backup"), "{word}");
+    }
 }

@@ -113,7 +113,7 @@ pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyh
             })
         }
         AuditCommand::Export { mut after } => loop {
-            let rows = desk.audit(after).await?;
+            let rows = desk.audit(after).await?.items;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.seq;
             for row in &rows {
@@ -175,15 +175,16 @@ pub(super) async fn run(desk: &Desk, command: AuditCommand, out: Output) -> anyh
     }
 }
 
-/// The rows that a listener gives, followed from the first.
+/// The rows that a listener gives, followed from the first up to where it says that the log ends.
 async fn fetched(desk: &Desk, rows: &mut Vec<Row>) -> anyhow::Result<Chain> {
     let mut chain = Chain::default();
     loop {
         let page = desk.audit(chain.seq).await?;
-        if page.is_empty() {
+        if page.items.is_empty() {
+            page.head.ends(&chain)?;
             return Ok(chain);
         }
-        for row in page {
+        for row in page.items {
             chain.follow(&row)?;
             rows.push(row);
         }

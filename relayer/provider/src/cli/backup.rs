@@ -92,7 +92,7 @@ pub(super) async fn run(home: Home, command: BackupCommand, out: Output) -> anyh
             out.done(&text, &head)
         }
         BackupCommand::Restore { file, sealed } => {
-            let head = backup::restore(&home, &file, &sealed.passphrase()?).await?;
+            let head = backup::restore(&home, &file, &sealed.passphrase()?, &who()).await?;
             if head.postgres {
                 let text = format!(
                     "{} has CA, keys and configuration as of {}, chain {}; bring the store back with pg_restore, then start the daemon",

@@ -28,7 +28,7 @@ pub(super) fn exit_code(e: &anyhow::Error) -> u8 {
     }
     if let Some(e) = e.downcast_ref::<AdminError>() {
         return match e {
-            AdminError::Chain(_) | AdminError::Unreachable(_) => SERVICE,
+            AdminError::Chain(_) | AdminError::Unknown { .. } | AdminError::Unreachable(_) => SERVICE,
             AdminError::Home(_) => CONFIG,
             AdminError::Store(_) | AdminError::Random(_) => DISK,
             AdminError::Refused(_) | AdminError::Missing(_) | AdminError::OnChain(_) => REFUSED,
@@ -99,7 +99,7 @@ fn of_backup(e: &BackupError) -> u8 {
             ErrorKind::InvalidData => CONFIG,
             _ => DISK,
         },
-        BackupError::Store(_) | BackupError::Content(_) => DISK,
+        BackupError::Store(_) | BackupError::Content(_) | BackupError::Room(_) => DISK,
     }
 }
 
@@ -150,7 +150,12 @@ mod tests {
             code: None,
             message: "no".to_owned(),
         };
-        let all: [(anyhow::Error, u8); 18] = [
+        let unknown = AdminError::Unknown {
+            what: "no end was found".into(),
+            tx: [7_u8; 32].into(),
+            last_block: 120,
+        };
+        let all: [(anyhow::Error, u8); 20] = [
             (KeyringError::PassphraseNeeded(name()).into(), 78),
             (KeyringError::Passphrase(name()).into(), 78),
             (KeyringError::File(secret(ErrorKind::NotFound)).into(), 78),
@@ -160,9 +165,11 @@ mod tests {
             (NextError::File(secret(ErrorKind::NotFound)).into(), 78),
             (AdminError::Home("no passphrase".into()).into(), 78),
             (AdminError::Chain("no funds".into()).into(), 69),
+            (unknown.into(), 69),
             (BackupError::Used("home".into()).into(), 78),
             (backup(ErrorKind::InvalidData).into(), 78),
             (backup(ErrorKind::AlreadyExists).into(), 1),
+            (BackupError::Room("make room".into()).into(), 74),
             (io(ErrorKind::StorageFull).into(), 74),
             (io(ErrorKind::NotFound).into(), 1),
             (io(ErrorKind::InvalidData).into(), 1),

@@ -12,7 +12,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
 
 pub use nudge::{Nudge, Nudges, nudge, nudge_node};
-pub use rows::{Disabled, Version, disable, disabled, enable, touch, touch_files, version};
+pub use rows::{Disabled, Version, disable, disabled, disabled_in, enable, touch, touch_files, version};
 
 use crate::command::{self, CommandRow};
 use crate::enrol;

@@ -100,6 +100,18 @@ pub async fn enable(conn: &mut Conn, cluster: &ClusterId, node: &NodeId) -> Resu
     Ok(done.rows_affected() > 0)
 }
 
+/// The clusters in which a node of this id is disabled, on record or not.
+///
+/// # Errors
+/// If the store fails.
+pub async fn disabled_in(conn: &mut Conn, node: &NodeId) -> Result<Vec<ClusterId>, StoreError> {
+    let rows = db::query("SELECT cluster_id FROM disabled WHERE node_id = ? ORDER BY cluster_id")
+        .bind(node.as_str())
+        .fetch_all(conn)
+        .await?;
+    rows.iter().map(|row| text(row, "cluster_id")).collect()
+}
+
 /// Every disabled node.
 ///
 /// # Errors

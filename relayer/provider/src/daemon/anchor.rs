@@ -118,8 +118,9 @@ async fn once(
     while let Some(some) = waiting.pop_front() {
         let tx = match desk.operator_sends(&messages(some, &digest)).await {
             Ok(tx) => tx,
-            // One that the contract refuses, such as a closed one, keeps no other from it.
-            Err(_) if some.len() > 1 => {
+            // One that the contract refuses, such as a closed one, keeps no other from it. What may still take effect is not
+            // sent in parts beside it.
+            Err(e) if some.len() > 1 && !matches!(e, AdminError::Unknown { .. }) => {
                 waiting.extend(some.chunks(1));
                 continue;
             }

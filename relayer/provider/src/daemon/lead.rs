@@ -176,7 +176,7 @@ impl Duties {
             let taken = Instant::now();
             match in_time(self.shared.store.lease(&holder, &accounts)).await {
                 Ok(Some(lease)) => {
-                    if let Some(ended) = self.turn(&lease, &signers, taken, &stop).await {
+                    if let Some(ended) = Box::pin(self.turn(&lease, &signers, taken, &stop)).await {
                         return ended;
                     }
                 }

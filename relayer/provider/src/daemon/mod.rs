@@ -6,6 +6,7 @@ mod anchor;
 mod check;
 mod error;
 mod files;
+mod forget;
 mod lead;
 mod open;
 mod passphrase;

@@ -267,20 +267,24 @@ pub(crate) fn client(config: &Config) -> Result<RegistryClient, StartError> {
     ))
 }
 
-/// The gateway's certificate, issued anew if it is old or lacks a configured name.
+/// The gateway's certificate, issued anew if it is old or lacks a configured name. One of somebody else's that no agent takes
+/// is refused; what only its time, its CA's or a name is wrong with is told once the daemon runs, for a clock may be off that
+/// early.
 pub(super) fn server_certificate(
     home: &Home,
     config: &Config,
     ca: &Ca,
     now: UnixSeconds,
 ) -> Result<ServerCertificate, StartError> {
-    let cert = read_chain(home)?;
-    let state = server_state(&cert, ca, &config.gateway.names, now);
-    if let ServerState::Theirs(why) = &state {
-        tracing::warn!("{why}");
-    }
-    if state != ServerState::Ours {
-        return Ok(ServerCertificate::new(&cert, &read_server_key(home)?)?);
+    let (cert, names) = (read_chain(home)?, &config.gateway.names);
+    if server_state(&cert, ca, names, now) != ServerState::Ours {
+        let certificate = ServerCertificate::new(&cert, &read_server_key(home)?)?;
+        // Those that have ended too: mostly a CA ends with the last certificate that it has issued.
+        let anchors = Anchors::load(ca, &home.trusted_cas(), UnixSeconds(0))?;
+        return match certificate.check(&anchors, names, now) {
+            Err(why) if !why.is_of_time_or_name() => Err(why.into()),
+            _ => Ok(certificate),
+        };
     }
     let serial = clock::random().map_err(std::io::Error::other)?;
     let (issued, key) = ca.issue_server(&config.gateway.names, now, serial)?;

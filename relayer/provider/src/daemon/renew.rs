@@ -19,7 +19,11 @@ pub(super) fn renew(home: &Home, health: &Health, gateway: &Gateway, certificate
     let why = "gateway/server.crt is not the certificate in use, and agents are shut out when that one ends; reload takes it";
     health.set(UNUSED, unused.then(|| why.to_owned()));
     match state {
-        ServerState::Fresh => return health.clear(CODE),
+        ServerState::Fresh => {
+            // However long it lasts, agents may not take it.
+            let wrong = certificate.check(&gateway.anchors(), names, now).err();
+            return health.set(CODE, wrong.map(|why| why.to_string()));
+        }
         ServerState::Theirs(why) => return health.raise(CODE, why),
         ServerState::Ours => {}
     }

@@ -23,7 +23,7 @@ use crate::registry::{self, Registry, TaskKeys};
 use crate::settle::{self, Claims, Wake};
 use crate::spool::{Log, Spool};
 use crate::store::Store;
-use crate::{alert, clock, events, openapi};
+use crate::{alert, backup, clock, events, openapi};
 
 impl Daemon {
     /// Starts everything. An unreachable chain is no reason not to; a wrong one is.
@@ -49,6 +49,7 @@ impl Daemon {
         files::raise_limit(&config);
         let keys = open::keys(&home, &config)?;
         open::sweep(&home);
+        backup::sweep(&home);
         let store = Store::of(&home, &config.store).await?;
         let registry = Arc::new(Registry::new(&config.chain.id, &config.chain.contract));
         let client = open::client(&config)?;
@@ -58,6 +59,7 @@ impl Daemon {
         let asked = check::chain(&client, &config, &health).await?;
         check::fee_grants(&client, &keys.signers, &health).await?;
         store.bind(&config.chain.id, &config.chain.contract).await?;
+        backup::tell(&home, &store).await?;
         let log = Log::open(&store).await?;
         registry::load(&store, &registry, clock::now()).await?;
         let controls = Arc::new(Controls::default());
@@ -65,8 +67,8 @@ impl Daemon {
         // Not sooner: a rotation from here on is a change of files that is seen.
         let tokens = Verifying::load(&home)?;
 
-        let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
         let anchors = Anchors::load(&keys.ca, &home.trusted_cas(), clock::now())?;
+        let certificate = Arc::new(open::server_certificate(&home, &config, &keys.ca, clock::now())?);
         let tls = Arc::new(Tls::new(gateway::server_config(
             &anchors,
             Arc::clone(&certificate),
@@ -117,6 +119,8 @@ impl Daemon {
             endpoints: client.chain().endpoints().clone(),
             turn: Arc::default(),
         };
+        // Before anything counts as looked at, which would end what was said of it before the start.
+        reload.look_at_server();
         let endpoints = client.chain().endpoints();
         let follower = Follower::start(endpoints, &config.chain.id, config.chain.poll.duration());
         let settling = settle::Shared {
@@ -159,6 +163,7 @@ impl Daemon {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             instance: store.is_shared().then(|| instance(ops_addr)),
+            standing: alert::Standing::default(),
         };
         let checking = tokio::spawn(check::chain_later(asked, client.clone(), config.clone()));
         let with_tls = config.admin.tls;

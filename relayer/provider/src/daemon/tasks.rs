@@ -15,10 +15,10 @@ use crate::ops::{Health, Metrics};
 use crate::registry::{self, Registry};
 use crate::settle::{self, Driver};
 use crate::store::{Store, StoreError};
-use crate::{clock, command, enrol, events, prove, slot, spool, task};
+use crate::{clock, command, events, prove, slot, spool, task};
 
 use super::reload::Reload;
-use super::task_keys;
+use super::{forget, task_keys};
 
 /// How often it is asked which nodes there are at all.
 const DISCOVER_EVERY: Duration = Duration::from_secs(600);
@@ -32,9 +32,7 @@ const CONTROL_EVERY: Duration = Duration::from_millis(250);
 const COMMANDS_KEPT_SECONDS: u64 = 30 * 24 * 3600;
 /// How long the chain's events of our nodes stay on record.
 const EVENTS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
-/// How long tokens that have expired, and registrations that have ended, stay on record.
-const ENROLMENTS_KEPT_SECONDS: u64 = 90 * 24 * 3600;
-/// How often the gateway's certificate is looked at, and old tokens and registrations are forgotten.
+/// How often the gateway's certificate is looked at, and what is old is forgotten.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the tasks share.
@@ -220,9 +218,7 @@ pub(super) async fn keep(
             if looked.elapsed() >= CERTIFICATE_EVERY {
                 looked = Instant::now();
                 reload.look_at_server();
-                if let Err(e) = forget_enrolments(&shared.store).await {
-                    tracing::warn!(error = %e, "old tokens and registrations are forgotten later");
-                }
+                forget::old(&shared.store, &gateway).await;
             }
         }
         let stops = tokio::select! {
@@ -265,15 +261,5 @@ async fn keep_once(shared: &Shared) -> Result<(), StoreError> {
     let kept = live.get().agents.proofs_kept_ms();
     prove::prune(&mut tx, clock::now_ms().saturating_sub(kept)).await?;
     tx.commit().await?;
-    Ok(())
-}
-
-async fn forget_enrolments(store: &Store) -> Result<(), StoreError> {
-    let mut tx = store.begin().await?;
-    let rows = enrol::prune(&mut tx, clock::now().minus(ENROLMENTS_KEPT_SECONDS)).await?;
-    tx.commit().await?;
-    if rows > 0 {
-        tracing::info!(rows, "old tokens and registrations are forgotten");
-    }
     Ok(())
 }

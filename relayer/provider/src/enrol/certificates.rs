@@ -14,6 +14,10 @@ use crate::store::{StoreError, int, opt_uint, text, uint};
 /// Certificates of one node that count at the same time; the agent has one, and one that replaces it.
 const MAX_PER_NODE: u64 = 64;
 
+/// How long one that is revoked is kept beyond its end: by a clock that was ahead for a moment it has ended, and once that is
+/// right it would count again.
+const REVOKED_KEPT_SECONDS: u64 = 400 * 86_400;
+
 /// A certificate on record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateRow {
@@ -53,8 +57,8 @@ pub struct NoRoom {
     pub until: UnixSeconds,
 }
 
-/// Notes a certificate that is about to be handed out, and forgets those whose time is over. None that counts is forgotten:
-/// nobody could revoke it any more.
+/// Notes a certificate that is about to be handed out, and forgets those whose time is over; revoked ones much later. None that
+/// counts is forgotten: nobody could revoke it any more.
 ///
 /// # Errors
 /// If the store fails, or has a certificate of this fingerprint: what is not on record is not handed out.
@@ -81,10 +85,13 @@ pub(super) async fn no_room(
     (cluster, node, epoch): (&ClusterId, &NodeId, u64),
     now: UnixSeconds,
 ) -> Result<Option<NoRoom>, StoreError> {
-    db::query("DELETE FROM certificate WHERE not_after_s < ?")
-        .bind(int(now.0))
-        .execute(&mut *conn)
-        .await?;
+    db::query(
+        "DELETE FROM certificate WHERE not_after_s < ?1 AND (revoked_at_s IS NULL OR not_after_s < ?2)",
+    )
+    .bind(int(now.0))
+    .bind(int(now.minus(REVOKED_KEPT_SECONDS).0))
+    .execute(&mut *conn)
+    .await?;
     let row = db::query(
         "SELECT count(*) AS n, min(not_after_s) AS until_s FROM certificate
          WHERE cluster_id = ? AND node_id = ? AND epoch >= ? AND revoked_at_s IS NULL AND not_after_s > ?",
@@ -194,7 +201,7 @@ pub async fn certificate_is_revoked(conn: &mut Conn, peer: &PeerIdentity) -> Res
     Ok(row.is_some())
 }
 
-/// Fingerprints of the revoked certificates that would still count.
+/// Fingerprints of the revoked certificates, also of those that have ended and are still on record.
 ///
 /// # Errors
 /// If the store fails.

@@ -20,7 +20,7 @@ pub use outside::{Outside, record_outside};
 pub use prune::prune;
 pub use registration::{
     Applicant, Claimed, NewRegistration, REJECTED, Registration, RegistrationState, approve, bind_to_batch,
-    claim, hardware, held, held_of, in_batch, on_chain as record_on_chain, queued, refused as record_refused,
-    reject, release, store_certificate,
+    claim, end_disabled, hardware, held, held_of, in_batch, on_chain as record_on_chain, queued,
+    refused as record_refused, reject, release, store_certificate,
 };
 pub use tokens::{Revoked, TokenRow, TokenState, find, insert, list, revoke};

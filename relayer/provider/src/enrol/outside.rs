@@ -11,7 +11,10 @@ use crate::store::{Store, StoreError, int, opt_uint, uint};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
     /// It is on record.
-    OnRecord,
+    OnRecord {
+        /// From when on: when it was first seen, by whichever gateway.
+        since: UnixSeconds,
+    },
     /// It is revoked; also one that is first seen, and was issued before all of its node's were.
     Revoked,
     /// So many of its node count that it has no place on record: nobody could revoke it.
@@ -28,7 +31,7 @@ pub async fn record_outside(
     peer: &PeerIdentity,
     now: UnixSeconds,
 ) -> Result<Outside, StoreError> {
-    let known = db::query("SELECT revoked_at_s FROM certificate WHERE fingerprint = ?")
+    let known = db::query("SELECT issued_at_s, revoked_at_s FROM certificate WHERE fingerprint = ?")
         .bind(&peer.fingerprint)
         .fetch_optional(store.reader())
         .await?;
@@ -71,7 +74,7 @@ async fn note(conn: &mut Conn, peer: &PeerIdentity, now: UnixSeconds) -> Result<
         revoke_certificates(conn, Which::Fingerprint(&peer.fingerprint), now).await?;
         return Ok(Outside::Revoked);
     }
-    Ok(Outside::OnRecord)
+    Ok(Outside::OnRecord { since: now })
 }
 
 /// What the record says, if it has the certificate.
@@ -83,7 +86,9 @@ fn as_recorded(row: Option<Row>) -> Result<Option<Outside>, StoreError> {
     Ok(Some(if revoked {
         Outside::Revoked
     } else {
-        Outside::OnRecord
+        Outside::OnRecord {
+            since: UnixSeconds(uint(&row, "issued_at_s")?),
+        }
     }))
 }
 
@@ -103,7 +108,7 @@ async fn revoked_since(conn: &mut Conn, peer: &PeerIdentity) -> Result<bool, Sto
 /// One that is revoked stays as it is: its number refuses it, and another CA's of the same number must not take that away.
 async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, StoreError> {
     let known = db::query(
-        "SELECT revoked_at_s FROM certificate WHERE fingerprint = ?
+        "SELECT issued_at_s, revoked_at_s FROM certificate WHERE fingerprint = ?
          OR (fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NOT NULL)
          ORDER BY revoked_at_s IS NULL LIMIT 1",
     )
@@ -115,10 +120,11 @@ async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, 
     if let Some(known) = as_recorded(known)? {
         return Ok(Some(known));
     }
-    let done = db::query(
+    let adopted = db::query(
         "UPDATE certificate SET fingerprint = ?, serial = ?, issuer = ?
          WHERE fingerprint IN (?, ?) AND issuer = '' AND revoked_at_s IS NULL
-           AND cluster_id = ? AND node_id = ? AND not_after_s = ?",
+           AND cluster_id = ? AND node_id = ? AND not_after_s = ?
+         RETURNING issued_at_s, revoked_at_s",
     )
     .bind(&peer.fingerprint)
     .bind(&peer.serial)
@@ -128,7 +134,7 @@ async fn adopt(conn: &mut Conn, peer: &PeerIdentity) -> Result<Option<Outside>, 
     .bind(peer.cluster_id.as_str())
     .bind(peer.node_id.as_str())
     .bind(int(peer.not_after.0))
-    .execute(conn)
+    .fetch_optional(conn)
     .await?;
-    Ok((done.rows_affected() > 0).then_some(Outside::OnRecord))
+    as_recorded(adopted)
 }

@@ -11,8 +11,9 @@ const MOST: i64 = 1000;
 /// and join tokens that had and have no uses left on record. An expired token is refused for what it says itself, before it
 /// is looked up.
 ///
-/// What began a node's present registration stays, for its hardware is compared; so does the newest of a node that was
-/// refused, and a token and a join token of each cluster, for which it is served.
+/// What began the present registration of a node on record, or of which something accepted is still known, stays, for its
+/// hardware is compared; so does the newest of a node that was refused, and a token and a join token of each cluster, for which
+/// it is served.
 ///
 /// # Errors
 /// If the store fails.
@@ -24,7 +25,10 @@ pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<u64, StoreErr
                  FROM registration GROUP BY cluster_id, node_id) n
              ON n.cluster_id = r.cluster_id AND n.node_id = r.node_id
            WHERE t.expires_at_s < ?1 AND r.updated_at < ?2
-             AND ((r.state = 'on_chain' AND r.epoch < n.epoch) OR (r.state = 'refused' AND r.id < n.id)
+             AND ((r.state = 'on_chain' AND (r.epoch < n.epoch OR (
+                   NOT EXISTS (SELECT 1 FROM node k WHERE k.cluster_id = r.cluster_id AND k.node_id = r.node_id)
+                   AND NOT EXISTS (SELECT 1 FROM intake i WHERE i.cluster_id = r.cluster_id AND i.node_id = r.node_id))))
+               OR (r.state = 'refused' AND r.id < n.id)
                OR r.state = 'queued')
              AND NOT EXISTS (SELECT 1 FROM batch_registration b WHERE b.registration_id = r.id)
            LIMIT ?3)",
@@ -101,6 +105,19 @@ mod tests {
         .unwrap();
     }
 
+    async fn on_record(conn: &mut Conn, node: &str) {
+        db::query(
+            "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence, section_digest,
+             recorded_state, state, last_heartbeat_s, height) VALUES ('c', ?, 1, ?, 0, 0, 0, ?, 1, 1, 0, 1)",
+        )
+        .bind(node)
+        .bind([1u8; 32].as_slice())
+        .bind([0u8; 16].as_slice())
+        .execute(conn)
+        .await
+        .unwrap();
+    }
+
     async fn left(store: &Store, table: &str) -> Vec<String> {
         let rows = db::query(format!("SELECT jti FROM {table} ORDER BY jti"));
         let rows = rows.fetch_all(store.reader()).await.unwrap();
@@ -151,12 +168,26 @@ mod tests {
             // Ended later.
             ("d1", "d", "on_chain", Some(1), NEW),
             ("d2", "d", "on_chain", Some(2), NEW),
+            // The chain has pruned the node.
+            ("d3", "h", "on_chain", Some(1), OLD),
+            // Or an endpoint is wrong about it.
+            ("d4", "i", "on_chain", Some(1), OLD),
             // Never sent, and too late for it.
             ("e1", "e", "queued", None, OLD),
             ("e2", "e", "on_chain", Some(1), OLD),
         ] {
             registration(&mut tx, jti, node, state, epoch, at).await;
         }
+        for node in ["a", "b", "e", "f"] {
+            on_record(&mut tx, node).await;
+        }
+        db::query(
+            "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at)
+             VALUES ('c', 'i', 1, 1, 1, 1)",
+        )
+        .execute(&mut *tx)
+        .await
+        .unwrap();
         // Held for an approval that never came.
         registration(&mut tx, "g1", "g", "queued", None, OLD).await;
         registration(&mut tx, "g2", "g", "queued", None, NEW).await;
@@ -179,8 +210,8 @@ mod tests {
         .await
         .unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(pruned(&store).await, 8, "four, each with its token");
-        let stay = ["a3", "a4", "b1", "c1", "d1", "d2", "e2", "f1", "f2", "g2"];
+        assert_eq!(pruned(&store).await, 10, "five, each with its token");
+        let stay = ["a3", "a4", "b1", "c1", "d1", "d2", "d4", "e2", "f1", "f2", "g2"];
         assert_eq!(left(&store, "registration").await, stay);
         assert_eq!(left(&store, "token").await, stay);
         assert_eq!(pruned(&store).await, 0);
@@ -203,6 +234,7 @@ mod tests {
             .unwrap();
         }
         registration(&mut tx, "b-use", "a", "on_chain", Some(1), OLD).await;
+        on_record(&mut tx, "a").await;
         token(&mut tx, "a-use", "c", OLD).await;
         for (jti, parent) in [("a-use", "a"), ("b-use", "b")] {
             db::query("UPDATE token SET parent = ? WHERE jti = ?")

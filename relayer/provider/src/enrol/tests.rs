@@ -1,10 +1,14 @@
 use std::collections::HashSet;
 
+use hpc_schema::code::Code;
 use hpc_schema::id::{ClusterId, NodeId};
+use hpc_schema::key::AgentKey;
 use hpc_schema::time::UnixSeconds;
 use hpc_schema::token::{JoinClaims, JoinPurpose};
 
 use super::*;
+use crate::control::{self, Disabled};
+use crate::db;
 use crate::identity::{Claims, Issued, PeerIdentity, Seed, TokenKey};
 use crate::page::Window;
 use crate::store::Store;
@@ -116,7 +120,7 @@ async fn an_outside_certificate_that_has_no_place_on_record_is_none_and_takes_no
         let peer = outside(&format!("outside-{i}"), NOW);
         assert_eq!(
             record_outside(&store, &peer, NOW).await.unwrap(),
-            Outside::OnRecord
+            Outside::OnRecord { since: NOW }
         );
     }
     let one_more = outside("one-more", NOW);
@@ -124,11 +128,11 @@ async fn an_outside_certificate_that_has_no_place_on_record_is_none_and_takes_no
         record_outside(&store, &one_more, NOW).await.unwrap(),
         Outside::NoRoom
     );
-    // Those that have one come again, and our own has none either.
+    // Those that have one come again, known from when they first came, and our own has none either.
     let first = outside("outside-0", NOW);
     assert_eq!(
-        record_outside(&store, &first, NOW).await.unwrap(),
-        Outside::OnRecord
+        record_outside(&store, &first, NOW.plus(90)).await.unwrap(),
+        Outside::OnRecord { since: NOW }
     );
     assert!(renew(&store, "own", 2, NOW).await.is_err());
     assert_eq!(revoke_all(&store, NOW.plus(1)).await, 64);
@@ -150,7 +154,7 @@ async fn an_outside_certificate_that_is_first_seen_after_all_were_revoked_counts
     for (name, at, found) in [
         ("before", NOW.minus(60), Outside::Revoked),
         ("in-that-second", NOW, Outside::Revoked),
-        ("after", NOW.plus(1), Outside::OnRecord),
+        ("after", NOW.plus(1), Outside::OnRecord { since: later }),
     ] {
         let peer = outside(name, at);
         for _ in 0..2 {
@@ -178,8 +182,38 @@ async fn an_outside_certificate_that_is_first_seen_after_all_were_revoked_counts
     };
     assert_eq!(
         record_outside(&store, &other, later).await.unwrap(),
-        Outside::OnRecord
+        Outside::OnRecord { since: later }
     );
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_for_a_moment_takes_no_revocation_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let theirs = outside("theirs", NOW);
+    assert_eq!(renew(&store, "stolen", 2, NOW).await, Ok(()));
+    assert_eq!(
+        record_outside(&store, &theirs, NOW).await.unwrap(),
+        Outside::OnRecord { since: NOW }
+    );
+    let mut tx = store.begin().await.unwrap();
+    for one in ["stolen", "theirs"] {
+        let which = Which::Fingerprint(one);
+        assert_eq!(revoke_certificates(&mut tx, which, NOW.plus(1)).await.unwrap(), 1);
+    }
+    tx.commit().await.unwrap();
+    let both = HashSet::from(["stolen".to_owned(), "theirs".to_owned()]);
+    for ahead in [2 * DAY, 390 * DAY] {
+        assert_eq!(renew(&store, "ahead", 2, NOW.plus(ahead)).await, Ok(()));
+        assert_eq!(revoked(&store).await, both);
+        assert_eq!(
+            record_outside(&store, &theirs, NOW.plus(2)).await.unwrap(),
+            Outside::Revoked
+        );
+    }
+    // But not for ever.
+    assert_eq!(renew(&store, "at-last", 2, NOW.plus(402 * DAY)).await, Ok(()));
+    assert!(revoked(&store).await.is_empty());
 }
 
 /// A join token for so many nodes, which counts for a day from `NOW` on.
@@ -208,16 +242,20 @@ async fn make_join_token(store: &Store, uses: u32) {
     tx.commit().await.unwrap();
 }
 
-/// What this node finds that comes with the join token.
-async fn comes(store: &Store, name: &str, now: UnixSeconds) -> Joined {
-    let pubkey = *Seed::from_bytes(&[1; 32]).unwrap().public();
-    let claims = Claims {
+/// The key of each node here.
+fn key() -> AgentKey {
+    *Seed::from_bytes(&[1; 32]).unwrap().public()
+}
+
+/// A token for this node, which counts for a day from `NOW` on.
+fn claims(jti: String, name: &str) -> Claims {
+    Claims {
         iss: TokenKey::ISSUER.to_owned(),
-        jti: use_id(JOIN, name, pubkey.as_bytes()),
+        jti,
         sub: name.parse().unwrap(),
         cluster_id: node().0,
         provider_address: None,
-        pubkey,
+        pubkey: key(),
         iat: NOW.0,
         exp: NOW.plus(DAY).0,
         ca_sha256: "0".repeat(64),
@@ -225,7 +263,12 @@ async fn comes(store: &Store, name: &str, now: UnixSeconds) -> Joined {
         contract: "wasm1abc".to_owned(),
         task_key: None,
         endpoint: None,
-    };
+    }
+}
+
+/// What this node finds that comes with the join token.
+async fn comes(store: &Store, name: &str, now: UnixSeconds) -> Joined {
+    let claims = claims(use_id(JOIN, name, key().as_bytes()), name);
     let mut tx = store.begin().await.unwrap();
     let found = join(&mut tx, JOIN, &claims, [127, 0, 0, 1].into(), now).await;
     tx.commit().await.unwrap();
@@ -252,4 +295,130 @@ async fn a_join_token_that_has_expired_serves_no_node_and_none_of_its_uses_goes(
         (all.len(), all[0].used, state(end.minus(1)), state(end)),
         (1, 1, TokenState::Open, TokenState::Expired)
     );
+}
+
+/// What a node finds that registers with a token of its own, again after a refusal that is so long ago.
+async fn registers(store: &Store, name: &str, now_ms: u64, retry_ms: u64) -> Registration {
+    let (cluster_id, node_id) = (node().0, name.parse().unwrap());
+    let new = NewRegistration {
+        jti: name,
+        cluster_id: &cluster_id,
+        node_id: &node_id,
+        public_key: &key(),
+        csr: &[1],
+        hostname: None,
+        hardware_fingerprint: None,
+        rotation: None,
+        held: false,
+        quoted_by: None,
+    };
+    let mut tx = store.begin().await.unwrap();
+    if find(&mut tx, name).await.unwrap().is_none() {
+        insert(&mut tx, &claims(name.to_owned(), name)).await.unwrap();
+    }
+    let claimed = claim(&mut tx, &new, now_ms, retry_ms).await.unwrap();
+    tx.commit().await.unwrap();
+    match claimed {
+        Claimed::Ours(registration) => *registration,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Those that wait to be signed.
+async fn waiting(store: &Store) -> Vec<u64> {
+    let mut conn = store.reader().acquire().await.unwrap();
+    let all = queued(&mut conn, NOW, 9).await.unwrap();
+    all.into_iter().map(|r| r.id).collect()
+}
+
+fn disabled(name: &str) -> Disabled {
+    Disabled {
+        cluster_id: node().0,
+        node_id: name.parse().unwrap(),
+        reason: "its key was stolen".to_owned(),
+        by: "somebody".to_owned(),
+        disabled_at: NOW,
+    }
+}
+
+/// A transaction of registrations.
+async fn batch(conn: &mut db::Conn) -> u64 {
+    let batch = "INSERT INTO batch (signer, kind, created_at) VALUES ('s', 'register', 0) RETURNING id";
+    let row = db::query(batch).fetch_one(conn).await.unwrap();
+    u64::try_from(row.get::<i64, _>("id")).unwrap()
+}
+
+#[tokio::test]
+async fn what_waits_of_a_node_when_it_is_disabled_is_refused_and_its_token_stays_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let at = NOW.0 * 1000;
+    let (cluster_id, node_id) = node();
+    let first = registers(&store, "node-0001", at, 0).await.id;
+    let other = registers(&store, "node-0002", at, 0).await.id;
+    assert_eq!(waiting(&store).await, [first, other]);
+    // Whether a transaction that is being signed with these is stored, and so sent.
+    let all_go_on = async |ids: &[u64]| {
+        let mut tx = store.begin().await.unwrap();
+        let batch = batch(&mut tx).await;
+        let bound = bind_to_batch(&mut tx, batch, ids, at).await.unwrap();
+        tx.rollback().await.unwrap();
+        bound
+    };
+    assert!(all_go_on(&[first, other]).await);
+    let mut tx = store.begin().await.unwrap();
+    control::disable(&mut tx, &disabled("node-0001")).await.unwrap();
+    end_disabled(&mut tx, &cluster_id, &node_id, at).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(waiting(&store).await, [other]);
+    assert!(!all_go_on(&[first, other]).await && all_go_on(&[other]).await);
+    let refused = (RegistrationState::Refused, Some(Code::NodeDisabled));
+    let told = registers(&store, "node-0001", at + 1, 10_000).await;
+    assert_eq!((told.state, told.code), refused);
+    // One that has come in that moment.
+    let again = registers(&store, "node-0001", at + 20_000, 10_000).await;
+    assert_eq!(again.state, RegistrationState::Queued);
+    assert_eq!(waiting(&store).await, [other]);
+    // One whose transaction is dead.
+    let mut tx = store.begin().await.unwrap();
+    let batch = batch(&mut tx).await;
+    assert!(
+        bind_to_batch(&mut tx, batch, &[first], at + 20_000)
+            .await
+            .unwrap()
+    );
+    release(&mut tx, batch, at + 30_000).await.unwrap();
+    tx.commit().await.unwrap();
+    let told = registers(&store, "node-0001", at + 30_001, 10_000).await;
+    assert_eq!((told.state, told.code), refused);
+    let mut tx = store.begin().await.unwrap();
+    assert!(control::enable(&mut tx, &cluster_id, &node_id).await.unwrap());
+    tx.commit().await.unwrap();
+    registers(&store, "node-0001", at + 40_000, 10_000).await;
+    assert_eq!(waiting(&store).await, [first, other]);
+}
+
+#[tokio::test]
+async fn what_waits_of_one_disabled_node_does_not_end_with_what_waits_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let at = NOW.0 * 1000;
+    let first = registers(&store, "node-0001", at, 0).await.id;
+    // Let go on by an approval after its node was disabled.
+    registers(&store, "node-0002", at, 0).await;
+    let mut tx = store.begin().await.unwrap();
+    let batch = batch(&mut tx).await;
+    assert!(bind_to_batch(&mut tx, batch, &[first], at).await.unwrap());
+    for name in ["node-0001", "node-0002"] {
+        control::disable(&mut tx, &disabled(name)).await.unwrap();
+    }
+    release(&mut tx, batch, at).await.unwrap();
+    let (cluster_id, node_id) = node();
+    end_disabled(&mut tx, &cluster_id, &node_id, at).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut states = Vec::new();
+    for name in ["node-0001", "node-0002"] {
+        states.push(registers(&store, name, at + 1, 10_000).await.state);
+    }
+    assert_eq!(states, [RegistrationState::Refused, RegistrationState::Queued]);
 }

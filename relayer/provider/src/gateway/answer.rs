@@ -125,7 +125,7 @@ impl From<&Disabled> for Failure {
 impl From<StoreError> for Failure {
     fn from(e: StoreError) -> Self {
         static LOGGED: Seldom = Seldom::new();
-        if let Some(others) = LOGGED.note(clock::now_ms()) {
+        if let Some(others) = LOGGED.note(clock::steady()) {
             tracing::error!(error = %e, others, "a request could not be served; others since the last such line");
         }
         match e {

@@ -1,5 +1,7 @@
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
 use std::hash::Hash;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +11,7 @@ use tokio::sync::oneshot;
 /// no place left, the key's oldest connection goes; when nobody has, the oldest of the key that holds the most.
 /// Whoever opens thousands pushes out his own, and nobody else.
 #[derive(Debug)]
-pub(super) struct Budget<K> {
+pub(crate) struct Budget<K> {
     total: usize,
     per_key: AtomicUsize,
     inner: Mutex<Inner<K>>,
@@ -22,9 +24,12 @@ struct Inner<K> {
     next: u64,
 }
 
+/// A place of whatever kind, held; comes when somebody else needs it.
+pub(crate) type Held = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A place; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place<K: Eq + Hash> {
+pub(crate) struct Place<K: Eq + Hash> {
     budget: Arc<Budget<K>>,
     key: K,
     id: u64,
@@ -32,7 +37,7 @@ pub(super) struct Place<K: Eq + Hash> {
 }
 
 impl<K: Eq + Hash + Clone> Budget<K> {
-    pub(super) fn new(total: usize, per_key: usize) -> Arc<Self> {
+    pub(crate) fn new(total: usize, per_key: usize) -> Arc<Self> {
         Arc::new(Self {
             total: total.max(1),
             per_key: AtomicUsize::new(per_key.max(1)),
@@ -50,7 +55,7 @@ impl<K: Eq + Hash + Clone> Budget<K> {
     }
 
     /// A place for `key`, and whose connection had to go for it.
-    pub(super) fn take(self: &Arc<Self>, key: K) -> (Place<K>, Option<K>) {
+    pub(crate) fn take(self: &Arc<Self>, key: K) -> (Place<K>, Option<K>) {
         let (sender, taken) = oneshot::channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let victim = if inner.held(&key) >= self.per_key.load(Ordering::Relaxed) {
@@ -118,6 +123,14 @@ impl<K: Eq + Hash> Place<K> {
     /// Ends when somebody else needs the place.
     pub(super) async fn taken(&mut self) {
         drop((&mut self.taken).await);
+    }
+
+    /// The same, for whoever holds places of other kinds as well; the place is given back with this.
+    pub(crate) fn held(mut self) -> Held
+    where
+        K: Send + 'static,
+    {
+        Box::pin(async move { self.taken().await })
     }
 }
 

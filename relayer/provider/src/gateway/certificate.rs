@@ -21,7 +21,7 @@ use super::once::Seldom;
 use super::path::PathIds;
 use super::record::record;
 use super::{Gateway, body};
-use crate::enrol::{self, NoRoom};
+use crate::enrol::{self, NoRoom, Registration};
 use crate::identity::{NodeCsr, NodeSubject, PeerIdentity};
 use crate::registry::Node;
 use crate::{clock, spool, store::StoreError};
@@ -29,13 +29,13 @@ use crate::{clock, spool, store::StoreError};
 /// Largest body here: a certificate request and little else.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Issues a node's certificate and puts it on record, with the registration that it answers. Who asks `with` a certificate gets
-/// none once that is revoked.
+/// Issues a node's certificate and puts it on record, with the registration that it answers, in the place of the one that this
+/// has. Who asks `with` a certificate gets none once that is revoked.
 pub(super) async fn issue(
     gateway: &Gateway,
     csr: &NodeCsr,
     subject: &NodeSubject<'_>,
-    registration: Option<u64>,
+    registration: Option<&Registration>,
     with: Option<&PeerIdentity>,
     now_ms: u64,
 ) -> Result<String, Failure> {
@@ -64,7 +64,7 @@ pub(super) async fn issue(
         return Err(no_room(node, full, now));
     }
     let certificate = match registration {
-        Some(id) => enrol::store_certificate(&mut tx, id, &issued.pem).await?,
+        Some(registration) => enrol::store_certificate(&mut tx, registration, &issued.pem).await?,
         None => issued.pem.clone(),
     };
     tx.commit().await.map_err(StoreError::from)?;
@@ -80,7 +80,7 @@ fn no_room(node: &NodeId, full: NoRoom, now: UnixSeconds) -> Failure {
         "as many certificates of the node count as may; the first ends at {until}, and an operator may revoke them sooner \
          (virtengine-provider certificate revoke --node-id {node})"
     );
-    if let Some(others) = LOGGED.note(clock::now_ms()) {
+    if let Some(others) = LOGGED.note(clock::steady()) {
         tracing::warn!(%node, others, "no certificate is issued: {what}; others since the last such line");
     }
     Failure {

@@ -1,5 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
 use hpc_schema::time::UnixSeconds;
@@ -7,6 +8,10 @@ use hpc_schema::time::UnixSeconds;
 use super::Gateway;
 use super::answer::Failure;
 use crate::identity::PeerIdentity;
+
+/// So long from when an outside CA's certificate was first seen its registration may be one that this gateway has not read yet:
+/// longer than it takes to read one that another gateway has taken.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// One accepted connection.
 #[derive(Debug, Clone)]
@@ -17,6 +22,9 @@ pub struct Connection {
     pub peer: Option<Arc<PeerIdentity>>,
     /// Why that does not count, if it was found not to when it was shown.
     pub refused: Option<Refused>,
+    /// Until when a registration above the known one is taken for one that is not read yet; none: for ever, as of a
+    /// certificate of the gateway's own CA, which issues none for another.
+    pub newer_until: Option<Instant>,
 }
 
 /// Why a certificate that TLS has verified does not count on its connection.
@@ -30,11 +38,72 @@ pub enum Refused {
     NodeUnknown,
 }
 
+/// How a certificate that TLS has verified stands now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is its node's.
+    Counts,
+    /// It was, and its time is over.
+    Expired,
+    /// An operator has taken it back.
+    Revoked,
+    /// Of a registration that the gateway has not read yet.
+    Unread,
+    /// Of none that there is: its serial number, and the registration that counts.
+    Unknown(u64, u64),
+    /// Of a registration that counts no more, or it names none.
+    Earlier,
+}
+
 impl Connection {
+    /// A newly accepted one that shows `peer`: since when that is on record, if an outside CA has issued it, or why it does not
+    /// count.
+    pub(super) fn shows(
+        from: SocketAddr,
+        peer: Arc<PeerIdentity>,
+        noted: Result<Option<UnixSeconds>, Refused>,
+        now: UnixSeconds,
+    ) -> Self {
+        // From its first connection on, at whichever gateway: an agent that is refused at one goes to the next. Of a clock that
+        // was put back it is new.
+        let left = |since: UnixSeconds| UNREAD.saturating_sub(Duration::from_secs(now.minus(since.0).0));
+        let since = noted.unwrap_or(Some(now));
+        Self {
+            from,
+            peer: Some(peer),
+            refused: noted.err(),
+            newer_until: since.map(|since| Instant::now() + left(since)),
+        }
+    }
+
+    /// A newly accepted one that shows no certificate.
+    pub(super) fn bare(from: SocketAddr) -> Self {
+        Self {
+            from,
+            peer: None,
+            refused: None,
+            newer_until: None,
+        }
+    }
+
     /// The other end's address, v4 as v4.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
         self.from.ip().to_canonical()
+    }
+
+    /// The node whose places and requests these are: none where the certificate is refused, or a thief would use up what its
+    /// node has.
+    pub(super) fn member(&self, gateway: &Gateway, now: UnixSeconds) -> Option<&PeerIdentity> {
+        let peer = self.peer.as_deref()?;
+        let refused = matches!(self.refused, Some(Refused::Certificate(_)));
+        let counts = || {
+            matches!(
+                self.standing(gateway, peer, now),
+                Standing::Counts | Standing::Unread
+            )
+        };
+        (!refused && counts()).then_some(peer)
     }
 
     /// The node that the path names, if the certificate is its and still counts: a connection may outlive it.
@@ -73,35 +142,63 @@ impl Connection {
             }
             Some(Refused::NodeUnknown) | None => {}
         }
-        still_counts(gateway, peer, now)?;
+        self.still_counts(gateway, peer, now)?;
         Ok(peer)
     }
-}
 
-/// Whether a certificate that TLS has verified counts now: within its time, not revoked, of the node's present
-/// registration.
-fn still_counts(gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), Failure> {
-    if now >= peer.not_after {
-        let what = format!("the client certificate expired at {}", peer.not_after);
-        return Err(Failure::certificate("a certificate that has expired", what));
+    /// Whether a certificate that TLS has verified counts now: within its time, not revoked, of the node's present
+    /// registration.
+    fn still_counts(&self, gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), Failure> {
+        match self.standing(gateway, peer, now) {
+            Standing::Counts => Ok(()),
+            Standing::Expired => {
+                let what = format!("the client certificate expired at {}", peer.not_after);
+                Err(Failure::certificate("a certificate that has expired", what))
+            }
+            Standing::Revoked => Err(Failure::revoked()),
+            Standing::Unread => Err(Failure::unavailable(
+                2,
+                "the gateway has not read the node's newest registration yet",
+            )),
+            Standing::Unknown(serial, epoch) => {
+                let what = format!(
+                    "serialNumber {serial} in the client certificate's subject is no registration of the node; it must be \
+                     the epoch, which is {epoch}"
+                );
+                Err(Failure::certificate("a certificate of no registration", what))
+            }
+            Standing::Earlier => Err(Failure::certificate(
+                "a certificate of an earlier registration",
+                "the client certificate belongs to an earlier registration of the node",
+            )),
+        }
     }
-    if gateway.controls.is_revoked(peer) {
-        return Err(Failure::revoked());
-    }
-    // A node that is not on record is refused for that.
-    let Some(node) = gateway.registry.node(&peer.cluster_id, &peer.node_id) else {
-        return Ok(());
-    };
-    match peer.epoch {
-        Some(epoch) if epoch == node.chain.epoch => Ok(()),
-        // Another gateway of the site, or this one before its store was restored, has seen more of the chain.
-        Some(epoch) if epoch > node.chain.epoch => Err(Failure::unavailable(
-            2,
-            "the gateway has not read the node's newest registration yet",
-        )),
-        _ => Err(Failure::certificate(
-            "a certificate of an earlier registration",
-            "the client certificate belongs to an earlier registration of the node",
-        )),
+
+    fn standing(&self, gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Standing {
+        if now >= peer.not_after {
+            return Standing::Expired;
+        }
+        if gateway.controls.is_revoked(peer) {
+            return Standing::Revoked;
+        }
+        // A node that is not on record is refused for that.
+        let Some(node) = gateway.registry.node(&peer.cluster_id, &peer.node_id) else {
+            return Standing::Counts;
+        };
+        let known = node.chain.epoch;
+        match peer.epoch {
+            Some(epoch) if epoch == known => Standing::Counts,
+            // Another gateway of the site, or this one before its store was restored, has seen more of the chain; or an outside
+            // CA has put something else there.
+            Some(epoch) if epoch > known => {
+                let waits = self.newer_until.is_none_or(|until| Instant::now() < until);
+                if waits || gateway.registry.is_unread(&peer.cluster_id) {
+                    Standing::Unread
+                } else {
+                    Standing::Unknown(epoch, known)
+                }
+            }
+            _ => Standing::Earlier,
+        }
     }
 }

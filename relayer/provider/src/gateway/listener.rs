@@ -19,13 +19,15 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::budget::Held;
 use super::connection::Connection;
 use super::handshake::failed;
 use super::pace::{Limits, Overdue, Paced, Phase};
+use super::places::{member, stranger};
 use super::shown::{Shown, Trusting, distrusted, note_outside, shown};
 use super::tls::Tls;
 use super::{Gateway, router};
-use crate::admission::network;
+use crate::clock;
 
 /// Largest request head that the HTTP layer reads; what is smaller and still too large is refused with a code.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -86,7 +88,7 @@ pub async fn serve(
     }
 }
 
-/// One connection: a stranger until its handshake has shown a certificate.
+/// One connection: a stranger until its handshake has shown a certificate that counts.
 async fn connection(
     stream: TcpStream,
     from: SocketAddr,
@@ -118,11 +120,7 @@ async fn meet(
 ) -> Option<Met<'_>> {
     let live = gateway.live.get();
     let limits = &live.gateway;
-    let (mut place, victim) = gateway.strangers.take(network(from.ip()));
-    if let Some(victim) = victim {
-        gateway.metrics.connections_evicted.inc();
-        gateway.log_once(victim, "more connections without a certificate than it may have");
-    }
+    let mut place = stranger(gateway, from.ip());
     // Small answers should not wait for more.
     drop(stream.set_nodelay(true));
     let shaken = tokio::select! {
@@ -152,11 +150,7 @@ async fn meet(
         }
         Ok(None) => Some(Met {
             tls,
-            info: Arc::new(Connection {
-                from,
-                peer: None,
-                refused: None,
-            }),
+            info: Arc::new(Connection::bare(from)),
             time: Limits {
                 idle: limits.handshake_timeout.duration(),
                 head,
@@ -171,25 +165,23 @@ async fn meet(
             drop(place);
             // What is revoked from here on ends the connection, what was before is told to its first request.
             let revocations = gateway.controls.revocations();
-            let refused = note_outside(gateway, &peer, &issuer, from.ip()).await;
-            let idle = if refused.is_some() || gateway.controls.is_revoked(&peer) {
-                limits.handshake_timeout
-            } else {
-                limits.idle_timeout
-            };
-            let (mut place, victim) = gateway
-                .members
-                .take((peer.cluster_id.clone(), peer.node_id.clone()));
-            if let Some((cluster, node)) = victim {
-                gateway.metrics.connections_evicted.inc();
-                tracing::debug!(%cluster, %node, "the node's oldest connection is closed for a newer one");
-            }
+            let noted = note_outside(gateway, &peer, &issuer, from.ip()).await;
             let known = Arc::clone(&peer);
-            let info = Arc::new(Connection {
-                from,
-                peer: Some(peer),
-                refused,
-            });
+            let now = clock::now();
+            let info = Arc::new(Connection::shows(from, peer, noted, now));
+            let refused = info.refused;
+            // With one that does not count it stays a stranger, and takes no place of its node's.
+            let counts = info.member(gateway, now).is_some();
+            let idle = if counts && refused.is_none() {
+                limits.idle_timeout
+            } else {
+                limits.handshake_timeout
+            };
+            let taken: Held = if counts {
+                member(gateway, &known).held()
+            } else {
+                stranger(gateway, from.ip()).held()
+            };
             Some(Met {
                 tls,
                 info,
@@ -199,7 +191,7 @@ async fn meet(
                 },
                 ended: Box::pin(async move {
                     tokio::select! {
-                        () = place.taken() => {}
+                        () = taken => {}
                         // One that is refused from the start is told why instead.
                         () = gateway.controls.revokes(&known, revocations), if refused.is_none() => {}
                         () = distrusted(&chain, &known, trusting) => {}

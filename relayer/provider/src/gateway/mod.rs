@@ -19,6 +19,7 @@ mod once;
 mod orders;
 mod pace;
 mod path;
+mod places;
 mod record;
 mod register;
 mod result;
@@ -42,8 +43,8 @@ pub use hand_over::HandOver;
 pub use listener::serve;
 pub use tls::{ServerCertificate, Tls, TlsError, check_server, client_verifier, server_config};
 
-use budget::Budget;
-pub(crate) use once::Once;
+pub(crate) use budget::{Budget, Held};
+pub(crate) use once::{Once, Seldom};
 
 use crate::admission::{Judge, Limiter, network};
 use crate::clock;
@@ -94,11 +95,13 @@ pub struct Gateway {
     /// The same of requests about tasks: a task has many phases.
     working: Limiter<(ClusterId, NodeId)>,
     anonymous: Limiter<IpAddr>,
-    /// Places of connections without a certificate, by address.
+    /// Places of connections without a certificate that counts, by address.
     strangers: Arc<Budget<IpAddr>>,
     /// Places of nodes' connections.
     members: Arc<Budget<(ClusterId, NodeId)>>,
     once: Once,
+    /// Nodes push each other out.
+    crowded: Seldom,
     trust: RwLock<Trust>,
     /// For open connections.
     trusting: watch::Sender<Option<Arc<dyn ClientCertVerifier>>>,
@@ -184,6 +187,7 @@ impl Gateway {
             strangers,
             members,
             once: Once::default(),
+            crowded: Seldom::new(),
             trust: RwLock::new(Trust {
                 ca: Arc::new(ca),
                 anchors: Arc::new(anchors),
@@ -197,6 +201,13 @@ impl Gateway {
     pub fn ca_bundle(&self) -> String {
         let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
         trust.anchors.bundle().to_owned()
+    }
+
+    /// The CAs whose certificates count.
+    #[must_use]
+    pub fn anchors(&self) -> Arc<Anchors> {
+        let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&trust.anchors)
     }
 
     /// The CA that issues certificates.
@@ -245,7 +256,7 @@ impl Gateway {
         let Some(peer) = &connection.peer else {
             return self.log_once(from, what);
         };
-        if let Some(before) = self.once.note(network(from), what, clock::now_ms()) {
+        if let Some(before) = self.once.note(network(from), what, clock::steady()) {
             tracing::warn!(%from, cluster = %peer.cluster_id, node = %peer.node_id, serial = %peer.serial, passed_over = before,
                 "refused: {what}; the same from there is not logged for ten minutes");
         }
@@ -253,7 +264,7 @@ impl Gateway {
 
     /// Logs that an address is refused something, once.
     fn log_once(&self, from: IpAddr, what: &'static str) {
-        if let Some(before) = self.once.note(network(from), what, clock::now_ms()) {
+        if let Some(before) = self.once.note(network(from), what, clock::steady()) {
             tracing::warn!(%from, passed_over = before, "refused: {what}; the same from there is not logged for ten minutes");
         }
     }

@@ -1,6 +1,7 @@
 //! Nodes of two clusters have one id, and of the one cluster it is not read from the chain yet which nodes it has.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -110,6 +111,7 @@ impl Scene {
             from: ([192, 0, 2, 7], 4711).into(),
             peer: shows.then(|| Arc::new(self.peer.clone())),
             refused,
+            newer_until: None,
         }
     }
 
@@ -213,4 +215,69 @@ async fn a_node_is_told_to_come_again_until_its_cluster_is_read_whatever_is_know
         (403, &json!("signature_invalid")),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn a_serial_number_above_the_epoch_is_waited_for_a_minute_and_then_told() {
+    let scene = Scene::new().await;
+    let cluster = &scene.peer.cluster_id;
+    let known = RelayView {
+        node_id: scene.peer.node_id.clone(),
+        epoch: 3,
+        ..scene::view()
+    };
+    scene
+        .registry
+        .set_node(cluster, known, 1, UnixSeconds(1))
+        .unwrap();
+    let peer = Arc::new(PeerIdentity {
+        epoch: Some(4711),
+        ..scene.peer.clone()
+    });
+    let path = heartbeat_path(&scene.peer.node_id);
+    let ask = async |newer_until| {
+        let connection = Connection {
+            peer: Some(Arc::clone(&peer)),
+            newer_until,
+            ..scene.connection(true, None)
+        };
+        scene
+            .ask(&connection, Method::POST, &path, scene.heartbeat.clone())
+            .await
+    };
+    let now = Instant::now();
+    let (over, later) = (Some(now), Some(now + Duration::from_secs(600)));
+    // Until the cluster is read, whoever has issued it.
+    for until in [None, over, later] {
+        assert_eq!(ask(until).await.0, 503, "{until:?}");
+    }
+    scene::read(&scene.registry, &[cluster], &[cluster]);
+    // Of the gateway's own CA, or on a new connection: another gateway may have taken the registration.
+    for until in [None, later] {
+        assert_eq!(ask(until).await.0, 503, "{until:?}");
+    }
+    let (status, _, said) = ask(over).await;
+    assert_eq!((status, &said["code"]), (401, &json!("identity_mismatch")));
+    let detail = said["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("serialNumber 4711") && detail.contains("is 3;"),
+        "{detail}"
+    );
+    // From when the certificate was first seen: a connection after another is no further minute.
+    let from = scene.connection(false, None).from;
+    let seen = UnixSeconds(1_800_000_000);
+    for (noted, now, status) in [
+        (Ok(None), seen.plus(600), 503),
+        (Ok(Some(seen)), seen, 503),
+        (Ok(Some(seen)), seen.plus(30), 503),
+        (Ok(Some(seen)), seen.plus(60), 401),
+        (Ok(Some(seen)), seen.plus(600), 401),
+        // The clock was put back.
+        (Ok(Some(seen)), seen.minus(600), 503),
+    ] {
+        let connection = Connection::shows(from, Arc::clone(&peer), noted, now);
+        let body = scene.heartbeat.clone();
+        let told = scene.ask(&connection, Method::POST, &path, body).await;
+        assert_eq!(told.0, status, "{noted:?} at {now:?}: {}", told.2);
+    }
 }

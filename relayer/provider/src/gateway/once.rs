@@ -3,6 +3,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::clock::Steady;
+
 /// The same refusal of the same address is logged again after so long.
 const AGAIN_MS: u64 = 600_000;
 /// Addresses remembered; beyond, what they do is only counted.
@@ -18,7 +20,7 @@ pub(crate) struct Once(Mutex<HashMap<(IpAddr, &'static str), Logged>>);
 
 impl Once {
     /// Whether to log now, and how many were passed over since the last time.
-    pub(crate) fn note(&self, from: IpAddr, what: &'static str, now_ms: u64) -> Option<u64> {
+    pub(crate) fn note(&self, from: IpAddr, what: &'static str, Steady(now_ms): Steady) -> Option<u64> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, passed_over)) = map.get_mut(&(from, what)) {
             if now_ms.saturating_sub(*at) < AGAIN_MS {
@@ -41,7 +43,7 @@ impl Once {
 
 /// Sees to it that a trouble of the gateway itself, which every request meets, is a line every ten seconds.
 #[derive(Debug)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     again_ms: AtomicU64,
     passed_over: AtomicU64,
 }
@@ -49,7 +51,7 @@ pub(super) struct Seldom {
 impl Seldom {
     const BETWEEN_MS: u64 = 10_000;
 
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             again_ms: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
@@ -57,7 +59,7 @@ impl Seldom {
     }
 
     /// Whether to log now, and how many were passed over since the last time.
-    pub(super) fn note(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn note(&self, Steady(now_ms): Steady) -> Option<u64> {
         let due = |again: u64| (now_ms >= again).then(|| now_ms.saturating_add(Self::BETWEEN_MS));
         if self
             .again_ms
@@ -78,36 +80,36 @@ mod tests {
     #[test]
     fn a_trouble_of_all_requests_is_a_line_every_ten_seconds() {
         let seldom = Seldom::new();
-        assert_eq!(seldom.note(50_000), Some(0));
+        assert_eq!(seldom.note(Steady(50_000)), Some(0));
         for i in 0..99 {
-            assert_eq!(seldom.note(50_000 + i), None);
+            assert_eq!(seldom.note(Steady(50_000 + i)), None);
         }
-        assert_eq!(seldom.note(60_000), Some(99));
-        assert_eq!(seldom.note(60_001), None);
-        assert_eq!(seldom.note(70_000), Some(1));
+        assert_eq!(seldom.note(Steady(60_000)), Some(99));
+        assert_eq!(seldom.note(Steady(60_001)), None);
+        assert_eq!(seldom.note(Steady(70_000)), Some(1));
     }
 
     #[test]
     fn a_flood_is_one_line_and_then_one_with_the_count() {
         let once = Once::default();
         let a: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!(once.note(a, "idle", 1000), Some(0));
+        assert_eq!(once.note(a, "idle", Steady(1000)), Some(0));
         for i in 0..999 {
-            assert_eq!(once.note(a, "idle", 1001 + i), None);
+            assert_eq!(once.note(a, "idle", Steady(1001 + i)), None);
         }
         assert_eq!(
-            once.note(a, "flood", 2000),
+            once.note(a, "flood", Steady(2000)),
             Some(0),
             "another thing is another line"
         );
-        assert_eq!(once.note(a, "idle", 1000 + AGAIN_MS), Some(999));
+        assert_eq!(once.note(a, "idle", Steady(1000 + AGAIN_MS)), Some(999));
     }
 
     #[test]
     fn many_addresses_do_not_fill_the_memory_or_the_log() {
         let once = Once::default();
         let logged = (0..100_000u32)
-            .filter(|i| once.note(IpAddr::V4((*i).into()), "idle", 1).is_some())
+            .filter(|i| once.note(IpAddr::V4((*i).into()), "idle", Steady(1)).is_some())
             .count();
         assert_eq!(logged, CAPACITY);
     }

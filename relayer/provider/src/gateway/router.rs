@@ -235,8 +235,8 @@ fn intrudes(
 }
 
 fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), Failure> {
-    let now = clock::now_ms();
-    let taken = match &connection.peer {
+    let now = clock::steady();
+    let taken = match connection.member(gateway, clock::now()) {
         Some(peer) if route.starts_with("task") => gateway
             .working
             .take((peer.cluster_id.clone(), peer.node_id.clone()), now),

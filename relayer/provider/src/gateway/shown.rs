@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hpc_schema::time::UnixSeconds;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use tokio::net::TcpStream;
@@ -43,40 +44,41 @@ pub(super) fn shown(tls: &TlsStream<TcpStream>) -> Result<Option<Shown>, PeerErr
     }))
 }
 
-/// What an outside CA has issued to a node on record is noted, so that it can be revoked. Why it does not count, if so.
+/// What an outside CA has issued to a node on record is noted, so that it can be revoked. Since when it is on record, which
+/// is not asked of the gateway's own; or why it does not count.
 pub(super) async fn note_outside(
     gateway: &Gateway,
     peer: &PeerIdentity,
     issuer: &IssuedBy,
     from: IpAddr,
-) -> Option<Refused> {
+) -> Result<Option<UnixSeconds>, Refused> {
     static LOGGED: Seldom = Seldom::new();
     let (cluster, node) = (&peer.cluster_id, &peer.node_id);
     if gateway.ca().is(issuer) {
-        return None;
+        return Ok(None);
     }
     if gateway.registry.node(cluster, node).is_none() {
-        return Some(Refused::NodeUnknown);
+        return Err(Refused::NodeUnknown);
     }
     let why = match enrol::record_outside(&gateway.store, peer, clock::now()).await {
-        Ok(Outside::OnRecord) => return None,
+        Ok(Outside::OnRecord { since }) => return Ok(Some(since)),
         Ok(Outside::Revoked) => super::answer::REVOKED,
         Ok(Outside::NoRoom) => {
             "as many certificates of the node are on record as may count, and this one is not; an operator may revoke them (virtengine-provider certificate revoke --node-id NODE)"
         }
         Err(error) => {
-            if let Some(others) = LOGGED.note(clock::now_ms()) {
+            if let Some(others) = LOGGED.note(clock::steady()) {
                 tracing::error!(%error, %cluster, %node, others,
                     "a certificate of an outside CA could not be put on record and is refused; others since the last such line");
             }
-            return Some(Refused::NotNoted);
+            return Err(Refused::NotNoted);
         }
     };
-    if let Some(before) = gateway.once.note(network(from), why, clock::now_ms()) {
+    if let Some(before) = gateway.once.note(network(from), why, clock::steady()) {
         tracing::warn!(%cluster, %node, %from, serial = %peer.serial, issuer = %peer.issuer, passed_over = before,
             "a certificate of an outside CA is refused: {why}; the same from there is not logged for ten minutes");
     }
-    Some(Refused::Certificate(why))
+    Err(Refused::Certificate(why))
 }
 
 /// Ends when those who are trusted no longer vouch for this chain, since `trusting` was taken.

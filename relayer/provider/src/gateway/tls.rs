@@ -59,6 +59,30 @@ pub enum TlsError {
     Name(String),
 }
 
+impl TlsError {
+    /// Whether the certificate is good but for its time or one of the names: by a clock that is right, or under another name,
+    /// agents take it.
+    #[must_use]
+    pub fn is_of_time_or_name(&self) -> bool {
+        match self {
+            Self::Refused {
+                why: rustls::Error::InvalidCertificate(why),
+                ..
+            } => matches!(
+                why,
+                CertificateError::Expired
+                    | CertificateError::ExpiredContext { .. }
+                    | CertificateError::NotValidYet
+                    | CertificateError::NotValidYetContext { .. }
+                    | CertificateError::NotValidForName
+                    | CertificateError::NotValidForNameContext { .. }
+            ),
+            Self::Name(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// The gateway's certificate, which can be replaced while connections are open.
 pub struct ServerCertificate(RwLock<Arc<CertifiedKey>>);
 
@@ -79,6 +103,15 @@ impl ServerCertificate {
         let next = Arc::new(certified(chain, key)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
+    }
+
+    /// Whether an agent that trusts `anchors` takes the one in use under each of `names`.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn check(&self, anchors: &Anchors, names: &[String], now: UnixSeconds) -> Result<(), TlsError> {
+        let shown = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        vouched(&shown, anchors, names, now)
     }
 
     /// Whether the first certificate of this chain, as PEM, is the one that is shown.
@@ -218,7 +251,15 @@ pub fn check_server(
     names: &[String],
     now: UnixSeconds,
 ) -> Result<(), TlsError> {
-    let certified = certified(chain, key)?;
+    vouched(&certified(chain, key)?, anchors, names, now)
+}
+
+fn vouched(
+    certified: &CertifiedKey,
+    anchors: &Anchors,
+    names: &[String],
+    now: UnixSeconds,
+) -> Result<(), TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(anchors)?, provider).build()?;
     let (leaf, rest) = certified.cert.split_first().ok_or(TlsError::NoCertificate)?;
@@ -309,6 +350,38 @@ mod tests {
             let said = check(chain, key, names).unwrap_err();
             assert!(said.starts_with(says), "{said}");
         }
+    }
+
+    #[test]
+    fn what_time_or_another_name_mends_is_told_from_a_certificate_that_no_agent_takes() {
+        let now = UnixSeconds(1_800_000_000);
+        let (ca, _) = Ca::create(now, [1; 16]).unwrap();
+        let (other, _) = Ca::create(now, [9; 16]).unwrap();
+        let names = ["gw.example".to_owned()];
+        let shown = |by: &Ca| {
+            let (issued, key) = by.issue_server(&names, now, [2; 16]).unwrap();
+            ServerCertificate::new(&issued.pem, &key).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let anchors = Anchors::load(&ca, folder.path(), now).unwrap();
+        let (ours, foreign) = (shown(&ca), shown(&other));
+        assert!(ours.check(&anchors, &names, now).is_ok());
+        let more = [names[0].clone(), "elsewhere.example".to_owned()];
+        let year = 365 * 86_400;
+        for (names, at) in [
+            (&more[..], now),
+            (&names[..], now.plus(year)),
+            (&names[..], now.minus(year)),
+            (&["no name".to_owned()][..], now),
+        ] {
+            let why = ours.check(&anchors, names, at).unwrap_err();
+            assert!(why.is_of_time_or_name(), "{why}");
+        }
+        let why = foreign.check(&anchors, &names, now).unwrap_err();
+        assert!(
+            matches!(why, TlsError::Issuer) && !why.is_of_time_or_name(),
+            "{why}"
+        );
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct Metrics {
     pub signed: Counter,
     /// Transactions by how they ended.
     pub transactions: Family<TxLabels, Counter>,
+    /// Transactions on chain of which nothing can be proven yet.
+    pub evidence_missing: Count,
     /// The chain's height as last seen.
     pub chain_height: Count,
     /// 1 if this gateway is the one that settles.
@@ -176,6 +178,11 @@ impl Metrics {
             self.transactions.clone(),
         );
         r.register(
+            "evidence_missing",
+            "Transactions on chain whose evidence for proofs is still to be gathered",
+            self.evidence_missing.clone(),
+        );
+        r.register(
             "chain_height",
             "Height of the chain as last seen",
             self.chain_height.clone(),
@@ -230,6 +237,7 @@ mod tests {
             .inc();
         m.oldest_unsettled_seconds.set(7);
         m.intake_behind_seconds.set(3);
+        m.evidence_missing.set(2);
         let labels = EndpointLabels {
             endpoint: "http://a".to_owned(),
             method: "tx",
@@ -241,6 +249,7 @@ mod tests {
             "virtengine_provider_transactions_total{kind=\"reports\",end=\"included\"} 1",
             "virtengine_provider_oldest_unsettled_seconds 7",
             "virtengine_provider_intake_behind_seconds 3",
+            "virtengine_provider_evidence_missing 2",
             "virtengine_provider_endpoint_unanswered_seconds{endpoint=\"http://a\",method=\"tx\"} 60",
             "# EOF",
         ] {

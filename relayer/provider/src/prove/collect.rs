@@ -57,7 +57,8 @@ async fn turn(client: &RegistryClient, store: &Store, refused: &Refused) -> Resu
             }
             Sample::Kept(sample) => {
                 let holds = |endpoint: &str, evidence: &Evidence| holds(&sample, endpoint, evidence, refused);
-                match gather(client.chain().endpoints(), hash, holds).await {
+                let height = rows::height(store.reader(), hash).await?;
+                match gather(client.chain().endpoints(), hash, height, holds).await {
                     Ok(evidence) => Some(evidence),
                     Err(e) => {
                         tracing::debug!(tx = %hash, error = %e, "a proof cannot be gathered yet");

@@ -6,4 +6,4 @@ mod rows;
 
 pub use collect::collect;
 pub use full::full;
-pub use rows::{Which, bound_on_chain, forget, keep, on_chain, proof, prune};
+pub use rows::{Which, bound_on_chain, forget, keep, missing, on_chain, proof, prune};

@@ -4,7 +4,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 
 use super::full;
 use crate::db::{self, Conn, Pool, Row};
-use crate::store::{StoreError, int, text, uint};
+use crate::store::{StoreError, int, opt_uint, text, uint};
 
 /// Heartbeats of a transaction among which one is looked for that can be read.
 const MOST_SAMPLES: i64 = 1024;
@@ -134,6 +134,30 @@ pub(super) async fn open(pool: &Pool, before_ms: u64, limit: u32) -> Result<Vec<
     .fetch_all(pool)
     .await?;
     rows.iter().map(|row| crate::store::text(row, "tx")).collect()
+}
+
+/// By the index of those that took effect.
+const HEIGHT: &str = "SELECT height FROM batch WHERE hash = ? AND ended = 'included'";
+
+/// The block that a transaction is in, if it is on record: so it can be found where no node keeps an index.
+pub(super) async fn height(pool: &Pool, tx: TxHash) -> Result<Option<u64>, StoreError> {
+    let row = db::query(HEIGHT)
+        .bind(tx.to_string())
+        .fetch_optional(pool)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    opt_uint(&row, "height")
+}
+
+/// How many transactions have brought heartbeats on chain that cannot be proven yet.
+///
+/// # Errors
+/// If the store fails.
+pub async fn missing(pool: &Pool) -> Result<u64, StoreError> {
+    let row = db::query("SELECT count(*) AS n FROM evidence WHERE evidence IS NULL")
+        .fetch_one(pool)
+        .await?;
+    uint(&row, "n")
 }
 
 /// Stores what an endpoint gave, or that none gave it, and since when (UNIX milliseconds) it counts as asked for.

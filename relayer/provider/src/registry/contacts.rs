@@ -147,6 +147,32 @@ async fn save_contact(conn: &mut Conn, node: &Node) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Contacts of nodes that are gone which go at a time.
+const MOST: i64 = 1000;
+
+/// Forgets what the gateways know of nodes that are not on record, and of which nothing is known that was accepted, a bounded
+/// number at a time; how many. Of one whose registration is under way, or changed since `before_ms`, it is known where it
+/// wants to be probed.
+///
+/// # Errors
+/// If the store fails.
+pub async fn forget_contacts(conn: &mut Conn, before_ms: u64) -> Result<u64, StoreError> {
+    let done = db::query(
+        "DELETE FROM contact WHERE (cluster_id, node_id) IN (
+           SELECT c.cluster_id, c.node_id FROM contact c
+           WHERE NOT EXISTS (SELECT 1 FROM node n WHERE n.cluster_id = c.cluster_id AND n.node_id = c.node_id)
+             AND NOT EXISTS (SELECT 1 FROM intake i WHERE i.cluster_id = c.cluster_id AND i.node_id = c.node_id)
+             AND (c.cluster_id, c.node_id) NOT IN (SELECT r.cluster_id, r.node_id FROM registration r
+               WHERE r.state IN ('queued', 'sent') OR r.updated_at >= ?)
+           LIMIT ?)",
+    )
+    .bind(int(before_ms))
+    .bind(MOST)
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{scene, store};
@@ -268,5 +294,66 @@ mod tests {
         behind.accepted(&scene.cluster, &scene.node, 1, 3, 1_900, NAT);
         behind.take_probe(&scene.cluster, &scene.node, &moved);
         assert_eq!(scene.told(&behind).await, NAT.to_string());
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_a_node_goes_once_it_is_on_record_no_more_unless_it_registers() {
+        let (scene, registry) = Scene::begin().await;
+        scene.registers(&registry, Some(OWN)).await;
+        let mut tx = scene.db.begin().await.unwrap();
+        for (node, state, updated_at) in [
+            ("node-gone", None, 0_i64),
+            ("node-beat", None, 0),
+            ("node-gave-up", Some("refused"), 999),
+            ("node-tries", Some("refused"), 1_000),
+            ("node-waits", Some("queued"), 0),
+        ] {
+            let probed = ProbeEndpoint {
+                port: None,
+                address: None,
+                from: NAT,
+            };
+            keep_probe(&mut tx, &scene.cluster, &node.parse().unwrap(), probed)
+                .await
+                .unwrap();
+            let Some(state) = state else { continue };
+            db::query(
+                "INSERT INTO token (jti, cluster_id, node_id, public_key, created_at_s, expires_at_s)
+                 VALUES (?1, ?2, ?1, ?3, 1, 2)",
+            )
+            .bind(node)
+            .bind(scene.cluster.as_str())
+            .bind([1u8].as_slice())
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+            db::query(
+                "INSERT INTO registration (jti, cluster_id, node_id, public_key, csr, state, created_at, updated_at)
+                 VALUES (?1, ?2, ?1, ?3, ?3, ?4, 1, ?5)",
+            )
+            .bind(node)
+            .bind(scene.cluster.as_str())
+            .bind([1u8].as_slice())
+            .bind(state)
+            .bind(updated_at)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        }
+        // What was accepted of it is not old enough to be forgotten.
+        db::query(
+            "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at)
+             VALUES (?, 'node-beat', 1, 1, 1, 1)",
+        )
+        .bind(scene.cluster.as_str())
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+        assert_eq!(forget_contacts(&mut tx, 1_000).await.unwrap(), 2);
+        tx.commit().await.unwrap();
+        let rows = db::query("SELECT node_id FROM contact ORDER BY node_id");
+        let rows = rows.fetch_all(scene.db.reader()).await.unwrap();
+        let left: Vec<String> = rows.iter().map(|row| row.get("node_id")).collect();
+        assert_eq!(left, ["node-a", "node-beat", "node-tries", "node-waits"]);
     }
 }

@@ -15,7 +15,7 @@ mod task_keys;
 mod view;
 
 pub use clusters::{ask_clusters, clusters, clusters_of, told_clusters};
-pub use contacts::{keep_probe, save_contacts};
+pub use contacts::{forget_contacts, keep_probe, save_contacts};
 pub use listed::{Listed, Which, listed};
 pub use node::{Contact, Node, Order, OrderKind, ProbeEndpoint};
 pub use others::{Mark, catch_up, heard_elsewhere, heard_of};

@@ -8,14 +8,57 @@ const MOST_HALVINGS: u32 = 10;
 /// No transaction of one report is smaller.
 const LEAST_BYTES: u64 = 2_000;
 /// A learnt cap grows by a quarter after so many that came near it took effect: a limit that was lifted is found again.
-const GROWS_AFTER: u32 = 32;
-/// A cap that had grown too large grows after four times as many the next time, up to this: a limit that stays costs a refusal
-/// in thousands of transactions.
-const GROWS_SELDOM: u32 = 8_192;
+const TRIED_AFTER: u32 = 32;
+/// A price that rose comes down by a quarter after so many, for one that pays too little holds all up for its whole life.
+const CHEAPER_AFTER: u32 = 512;
+/// And not before so long: what a chain demands it demands for long.
+const PRICE_KEPT_MS: u64 = 24 * 3600 * 1000;
+/// What was too much is tried after four times as many the next time, up to this: a limit that stays costs a refusal in
+/// thousands of transactions.
+const TRIED_SELDOM: u32 = 8_192;
 
 /// What the gas of reports is multiplied with as a rule: little in them is left to chance.
 pub(super) fn usual_for_reports() -> Adjustment {
     "1.1".parse().unwrap_or_default()
+}
+
+/// When what a refusal has taught is put to the test again.
+#[derive(Debug, Clone)]
+struct Patience {
+    /// Transactions that took effect since the last change.
+    taken: u32,
+    /// So many of these are waited for.
+    most: u32,
+    /// It was put to the test since it was last refused.
+    tried: bool,
+}
+
+impl Patience {
+    fn of(most: u32) -> Self {
+        Self {
+            taken: 0,
+            most,
+            tried: false,
+        }
+    }
+
+    /// One more took effect; whether it is time.
+    fn is_over(&mut self) -> bool {
+        self.taken = self.taken.saturating_add(1);
+        let over = self.taken >= self.most;
+        if over {
+            (self.taken, self.tried) = (0, true);
+        }
+        over
+    }
+
+    /// It was refused: longer, if that came of a test.
+    fn refused(&mut self) {
+        self.taken = 0;
+        if std::mem::take(&mut self.tried) {
+            self.most = self.most.saturating_mul(4).min(TRIED_SELDOM);
+        }
+    }
 }
 
 /// What a signing key has learnt.
@@ -24,17 +67,20 @@ pub(super) struct Sizing {
     halvings: u32,
     /// A transaction of twice this size was refused, or this is what has grown from that.
     most_bytes: Option<u64>,
-    /// Transactions of more than half of it that took effect since it last changed.
-    near: u32,
-    /// So many of these let it grow.
-    patience: u32,
-    /// It has grown since it was last refused.
-    grew: bool,
+    /// Of those of more than half of it.
+    larger: Patience,
     /// The last one ran out of gas.
     short_of_gas: bool,
+    /// As configured.
+    floor: GasPrice,
     price: GasPrice,
+    cheaper: Patience,
+    /// When one was first paid for since the price rose, UNIX milliseconds.
+    paid_since: Option<u64>,
     /// The price is raised up to this where a node asks for more.
     ceiling: Option<GasPrice>,
+    /// The most that a node has asked for since a transaction last took effect, or the price rose.
+    asked: Option<GasPrice>,
 }
 
 impl Sizing {
@@ -42,13 +88,25 @@ impl Sizing {
         Self {
             halvings: 0,
             most_bytes: None,
-            near: 0,
-            patience: GROWS_AFTER,
-            grew: false,
+            larger: Patience::of(TRIED_AFTER),
             short_of_gas: false,
+            floor: price.clone(),
             price,
+            cheaper: Patience::of(CHEAPER_AFTER),
+            paid_since: None,
             ceiling,
+            asked: None,
         }
+    }
+
+    /// With a price that was learnt before, as far as the configuration allows it now.
+    pub(super) fn at(mut self, learnt: Option<GasPrice>) -> Self {
+        if let (Some(learnt), Some(ceiling)) = (learnt, &self.ceiling)
+            && self.floor.is_below(&learnt)
+        {
+            self.price = lower_of(&learnt, ceiling).clone();
+        }
+        self
     }
 
     /// So many of `count`, at least one.
@@ -79,16 +137,46 @@ impl Sizing {
         &self.price
     }
 
+    /// The price, where it is above the configured one.
+    pub(super) fn learnt_price(&self) -> Option<&GasPrice> {
+        self.floor.is_below(&self.price).then_some(&self.price)
+    }
+
+    /// Whether the next one pays more if this one is refused for its fee.
+    pub(super) fn can_rise(&self) -> bool {
+        self.ceiling
+            .as_ref()
+            .is_some_and(|ceiling| self.price.is_below(ceiling))
+    }
+
+    /// A node has refused a transaction and would have taken it at this price.
+    pub(super) fn asks(&mut self, price: GasPrice) {
+        if self.asked.as_ref().is_none_or(|asked| asked.is_below(&price)) {
+            self.asked = Some(price);
+        }
+    }
+
+    /// One took effect at the present price, whatever it was for.
+    pub(super) fn paid(&mut self, now_ms: u64) {
+        self.asked = None;
+        if self.learnt_price().is_none() {
+            return;
+        }
+        let since = *self.paid_since.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since) >= PRICE_KEPT_MS && self.cheaper.is_over() {
+            self.price = self.price.lowered(&self.floor);
+        }
+    }
+
     /// One of `bytes` took effect.
-    pub(super) fn included(&mut self, bytes: u64) {
+    pub(super) fn included(&mut self, bytes: u64, now_ms: u64) {
+        self.paid(now_ms);
         self.halvings = 0;
         self.short_of_gas = false;
         let Some(most) = self.most_bytes.filter(|most| bytes > most / 2) else {
             return;
         };
-        self.near += 1;
-        if self.near >= self.patience {
-            (self.near, self.grew) = (0, true);
+        if self.larger.is_over() {
             self.most_bytes = Some(most.saturating_add(most / 4));
         }
     }
@@ -109,21 +197,14 @@ impl Sizing {
             Verdict::TxTooLarge => {
                 let half = (bytes / 2).max(LEAST_BYTES);
                 self.most_bytes = Some(self.most_bytes.map_or(half, |most| most.min(half)));
-                self.near = 0;
-                if std::mem::take(&mut self.grew) {
-                    self.patience = self.patience.saturating_mul(4).min(GROWS_SELDOM);
-                }
+                self.larger.refused();
                 self.halve();
             }
             Verdict::OutOfGas => {
                 self.short_of_gas = true;
                 self.halve();
             }
-            Verdict::InsufficientFee => {
-                if let Some(ceiling) = &self.ceiling {
-                    self.price = self.price.raised(ceiling);
-                }
-            }
+            Verdict::InsufficientFee => self.raise(),
             Verdict::ContractError | Verdict::Other => self.halve(),
             Verdict::Accepted
             | Verdict::AlreadyInCache
@@ -135,11 +216,34 @@ impl Sizing {
             | Verdict::Unauthorized => {}
         }
     }
+
+    /// At once to what was asked for: each refused transaction has to live to its timeout height. A quarter more at least, for
+    /// a node may not say what it wants.
+    fn raise(&mut self) {
+        let asked = self.asked.take();
+        let Some(ceiling) = &self.ceiling else {
+            return;
+        };
+        let more = self.price.raised(ceiling);
+        let asked = asked.as_ref().map(|asked| lower_of(asked, ceiling));
+        self.price = asked
+            .filter(|asked| more.is_below(asked))
+            .unwrap_or(&more)
+            .clone();
+        self.cheaper.refused();
+        self.paid_since = None;
+    }
+}
+
+fn lower_of<'a>(a: &'a GasPrice, b: &'a GasPrice) -> &'a GasPrice {
+    if b.is_below(a) { b } else { a }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
 
     fn sizing() -> Sizing {
         Sizing::new("0.01stake".parse().unwrap(), Some("0.02stake".parse().unwrap()))
@@ -152,7 +256,7 @@ mod tests {
         assert_eq!((s.bytes(400_000), s.items(16)), (150_000, 8));
         s.refused(&Verdict::TxTooLarge, 150_000);
         assert_eq!(s.bytes(400_000), 75_000);
-        s.included(70_000);
+        s.included(70_000, NOW);
         assert_eq!(
             (s.bytes(400_000), s.items(16)),
             (75_000, 16),
@@ -168,27 +272,27 @@ mod tests {
     fn a_cap_grows_back_by_a_quarter_once_many_near_it_took_effect_and_halves_at_the_next_refusal() {
         let mut s = sizing();
         s.refused(&Verdict::TxTooLarge, 200_000);
-        let take = |s: &mut Sizing, count: u32, bytes: u64| (0..count).for_each(|_| s.included(bytes));
+        let take = |s: &mut Sizing, count: u32, bytes: u64| (0..count).for_each(|_| s.included(bytes, NOW));
         // Small ones say nothing of large ones.
         take(&mut s, 1_000, 50_000);
         assert_eq!(s.bytes(400_000), 100_000);
-        take(&mut s, GROWS_AFTER - 1, 90_000);
+        take(&mut s, TRIED_AFTER - 1, 90_000);
         assert_eq!(s.bytes(400_000), 100_000);
         take(&mut s, 1, 90_000);
         assert_eq!(s.bytes(400_000), 125_000);
         // The limit stands: a refusal in between, and the count begins anew.
-        take(&mut s, GROWS_AFTER - 1, 120_000);
+        take(&mut s, TRIED_AFTER - 1, 120_000);
         s.refused(&Verdict::TxTooLarge, 124_000);
         assert_eq!(s.bytes(400_000), 62_000);
         // It had grown too large: the next time it takes longer.
-        take(&mut s, 4 * GROWS_AFTER - 1, 60_000);
+        take(&mut s, 4 * TRIED_AFTER - 1, 60_000);
         assert_eq!(s.bytes(400_000), 62_000);
         take(&mut s, 1, 60_000);
         assert_eq!(s.bytes(400_000), 77_500);
         for _ in 0..10 {
             s.refused(&Verdict::TxTooLarge, 60_000);
             let cap = s.bytes(400_000);
-            take(&mut s, GROWS_SELDOM, cap);
+            take(&mut s, TRIED_SELDOM, cap);
             assert!(s.bytes(400_000) > cap, "in the end it always does");
         }
         // It was lifted: what is configured comes back, from the least as well, and is not exceeded.
@@ -197,9 +301,9 @@ mod tests {
         let mut sent = 0;
         while s.bytes(400_000) < 400_000 {
             let bytes = s.bytes(400_000);
-            s.included(bytes);
+            s.included(bytes, NOW);
             sent += 1;
-            assert!(sent < 30 * GROWS_SELDOM, "{bytes}");
+            assert!(sent < 30 * TRIED_SELDOM, "{bytes}");
         }
         take(&mut s, 10_000, 400_000);
         assert_eq!(s.bytes(400_000), 400_000);
@@ -211,7 +315,7 @@ mod tests {
         assert_eq!(s.adjustment(usual), usual);
         s.refused(&Verdict::OutOfGas, 1_000);
         assert_eq!((s.items(100), s.adjustment(usual).apply(100)), (50, 200));
-        s.included(1_000);
+        s.included(1_000, NOW);
         assert_eq!((s.items(100), s.adjustment(usual)), (100, usual));
     }
 
@@ -231,6 +335,79 @@ mod tests {
         let mut fixed = Sizing::new("0.01stake".parse().unwrap(), None);
         fixed.refused(&Verdict::InsufficientFee, 1_000);
         assert_eq!(fixed.price().to_string(), "0.01stake");
+    }
+
+    #[test]
+    fn the_price_is_at_once_the_highest_that_a_node_asked_for_up_to_its_ceiling() {
+        let price = |text: &str| text.parse::<GasPrice>().unwrap();
+        let raised = |asked: &[&str]| {
+            let mut s = sizing();
+            asked.iter().for_each(|a| s.asks(price(a)));
+            s.refused(&Verdict::InsufficientFee, 1_000);
+            s.price().to_string()
+        };
+        assert_eq!(raised(&["0.015stake", "0.017stake", "0.016stake"]), "0.017stake");
+        assert_eq!(raised(&["0.011stake"]), "0.0125stake");
+        assert_eq!(raised(&["0.1stake"]), "0.02stake");
+        assert_eq!(raised(&["0.1atom"]), "0.0125stake");
+        // What was asked for before one was taken says nothing of the next refusal.
+        let mut s = sizing();
+        s.asks(price("0.019stake"));
+        s.included(1_000, NOW);
+        s.refused(&Verdict::InsufficientFee, 1_000);
+        assert_eq!(s.price().to_string(), "0.0125stake");
+    }
+
+    #[test]
+    fn a_price_that_rose_comes_down_by_a_quarter_a_day_later_and_later_each_time_that_is_refused() {
+        let mut s = sizing();
+        let pay = |s: &mut Sizing, count: u32, at: u64| (0..count).for_each(|_| s.included(1_000, at));
+        let refuse = |s: &mut Sizing| {
+            s.asks("0.018stake".parse().unwrap());
+            s.refused(&Verdict::InsufficientFee, 1_000);
+            assert_eq!(s.price().to_string(), "0.018stake");
+        };
+        refuse(&mut s);
+        // However many there are in a day, what was demanded is paid.
+        pay(&mut s, 100_000, NOW);
+        pay(&mut s, 100_000, NOW + PRICE_KEPT_MS - 1);
+        assert_eq!(s.price().to_string(), "0.018stake");
+        let day = NOW + PRICE_KEPT_MS;
+        pay(&mut s, CHEAPER_AFTER - 1, day);
+        assert_eq!(s.price().to_string(), "0.018stake");
+        pay(&mut s, 1, day);
+        assert_eq!(s.price().to_string(), "0.0135stake");
+        // It is needed still: another day.
+        refuse(&mut s);
+        pay(&mut s, 100_000, day);
+        assert_eq!(s.price().to_string(), "0.018stake");
+        let day = day + PRICE_KEPT_MS;
+        pay(&mut s, 4 * CHEAPER_AFTER - 1, day);
+        assert_eq!(s.price().to_string(), "0.018stake");
+        pay(&mut s, 1, day);
+        assert_eq!(s.price().to_string(), "0.0135stake");
+        // It is not any more: down to what is configured, and no further.
+        pay(&mut s, 4 * CHEAPER_AFTER, day);
+        assert_eq!(s.price().to_string(), "0.010125stake");
+        pay(&mut s, 4 * CHEAPER_AFTER, day);
+        assert_eq!(
+            (s.price().to_string().as_str(), s.learnt_price()),
+            ("0.01stake", None)
+        );
+        pay(&mut s, 10_000, day);
+        assert_eq!(s.price().to_string(), "0.01stake");
+    }
+
+    #[test]
+    fn a_price_that_was_learnt_before_counts_as_far_as_it_is_configured_now() {
+        let at = |learnt: &str| sizing().at(Some(learnt.parse().unwrap())).price().to_string();
+        assert_eq!(at("0.015stake"), "0.015stake");
+        assert_eq!(at("0.05stake"), "0.02stake");
+        assert_eq!(at("0.005stake"), "0.01stake");
+        assert_eq!(at("0.015atom"), "0.01stake");
+        let fixed = Sizing::new("0.01stake".parse().unwrap(), None).at(Some("0.015stake".parse().unwrap()));
+        assert_eq!(fixed.price().to_string(), "0.01stake");
+        assert_eq!(sizing().at(None).learnt_price(), None);
     }
 
     #[test]

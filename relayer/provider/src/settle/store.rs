@@ -1,5 +1,7 @@
+use hpc_chain::gas::GasPrice;
 use hpc_chain::hash::TxHash;
 use hpc_chain::settle::{BatchId, End, State};
+use serde::{Deserialize, Serialize};
 
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, opt_uint, uint};
@@ -73,6 +75,37 @@ pub(super) async fn load_state(pool: &Pool, signer: &str) -> Result<Option<State
     read_state(&text).map(Some)
 }
 
+/// What stands beside the machine's state, in the same text.
+#[derive(Debug, Default, Deserialize)]
+struct Beside {
+    #[serde(default)]
+    gas_price: Option<GasPrice>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stored<'a> {
+    #[serde(flatten)]
+    state: &'a State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gas_price: Option<&'a GasPrice>,
+}
+
+/// The gas price that a signing key has learnt, if it is above the one that was configured then. One that cannot be read is
+/// learnt anew.
+///
+/// # Errors
+/// If the store fails.
+pub(super) async fn learnt_price(pool: &Pool, signer: &str) -> Result<Option<GasPrice>, StoreError> {
+    let row = db::query("SELECT state FROM signer WHERE signer = ?")
+        .bind(signer)
+        .fetch_optional(pool)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let text: String = row.try_get(0)?;
+    let beside: Beside = serde_json::from_str(&text).unwrap_or_default();
+    Ok(beside.gas_price)
+}
+
 pub(super) fn read_state(text: &str) -> Result<State, StoreError> {
     serde_json::from_str(text).map_err(|_| bad("signer", "state"))
 }
@@ -81,9 +114,10 @@ pub(super) async fn save_state(
     conn: &mut Conn,
     (signer, address): (&str, &str),
     state: &State,
+    gas_price: Option<&GasPrice>,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    let text = serde_json::to_string(state).map_err(|_| bad("signer", "state"))?;
+    let text = serde_json::to_string(&Stored { state, gas_price }).map_err(|_| bad("signer", "state"))?;
     db::query(
         "INSERT INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, ?)
          ON CONFLICT (signer) DO UPDATE SET address = excluded.address, state = excluded.state,

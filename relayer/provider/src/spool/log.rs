@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::accept::{Accept, Accepted};
 use super::apply::{Handover, apply, noted, one_by_one};
+use super::gone::{Forgotten, Gone};
 use super::group::{Reply, group, tell, turn_away};
 use super::journal::{Applied, Journal, read_all};
 use super::mend::{mend, mend_all};
@@ -26,6 +27,8 @@ type Newest = (u64, u32);
 pub struct Log {
     journal: Journal,
     newest: HashMap<ClusterId, HashMap<NodeId, Newest>>,
+    /// Nodes that need not be there any more.
+    forgotten: Forgotten,
     entries: Vec<u8>,
     /// A row that could not be read at the start and was written anew.
     mended: Option<String>,
@@ -86,9 +89,15 @@ impl Log {
         Ok(Some(Self {
             journal,
             newest,
+            forgotten: Forgotten::default(),
             entries: Vec::new(),
             mended,
         }))
+    }
+
+    /// Where it is told of nodes that need not be remembered.
+    pub(super) fn forgotten(&self) -> Forgotten {
+        self.forgotten.clone()
     }
 
     /// Takes in what comes; ends when all of it is in the database.
@@ -116,6 +125,9 @@ impl Log {
                 );
                 continue;
             }
+            for gone in self.forgotten.take() {
+                self.forget(&gone);
+            }
             let (answers, before) = self.judge(&reports);
             if self.entries.is_empty() {
                 tell(replies, answers);
@@ -126,6 +138,7 @@ impl Log {
                 mut journal,
                 entries,
                 newest,
+                forgotten,
                 mended,
             } = self;
             let written = spawn_blocking(move || {
@@ -140,6 +153,7 @@ impl Log {
                 journal,
                 entries,
                 newest,
+                forgotten,
                 mended,
             };
             match written {
@@ -196,6 +210,22 @@ impl Log {
             (Some(known), Some(newest)) => *known = newest,
             (None, Some(newest)) => drop(nodes.insert(of.node_id.clone(), newest)),
             (_, None) => drop(nodes.remove(&of.node_id)),
+        }
+    }
+
+    /// A node is gone, unless it has registered anew since.
+    fn forget(&mut self, gone: &Gone) {
+        let Some(nodes) = self.newest.get_mut(&gone.cluster_id) else {
+            return;
+        };
+        if nodes
+            .get(&gone.node_id)
+            .is_some_and(|(epoch, _)| *epoch <= gone.epoch)
+        {
+            nodes.remove(&gone.node_id);
+        }
+        if nodes.is_empty() {
+            self.newest.remove(&gone.cluster_id);
         }
     }
 

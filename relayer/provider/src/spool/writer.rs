@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::accept::{Accept, Accepted, accept};
 use super::apply::{Backlog, Handover};
+use super::gone::{Forgotten, Gone};
 use super::group::{Reply, group, tell, turn_away};
 use super::log::Log;
 use super::mend::mend;
@@ -26,6 +27,8 @@ pub struct Spool {
     tx: mpsc::Sender<(Accept, Reply)>,
     /// What the database has not taken in from the journal yet.
     handover: Arc<Handover>,
+    /// For the journal's writer; none: there is no journal.
+    forgotten: Option<Forgotten>,
 }
 
 impl Spool {
@@ -35,11 +38,24 @@ impl Spool {
     pub fn start(store: Store, log: Option<Log>, wake: Arc<Wake>) -> (Self, JoinHandle<()>) {
         let (tx, rx) = mpsc::channel(QUEUE);
         let handover = Arc::new(Handover::default());
+        let forgotten = log.as_ref().map(Log::forgotten);
         let task = match log {
             Some(log) => tokio::spawn(log.write(store, rx, wake, Arc::clone(&handover))),
             None => tokio::spawn(write(store, rx, wake, Arc::clone(&handover))),
         };
-        (Self { tx, handover }, task)
+        let spool = Self {
+            tx,
+            handover,
+            forgotten,
+        };
+        (spool, task)
+    }
+
+    /// Of these nodes the store has forgotten what was accepted, and so does memory.
+    pub fn forget(&self, gone: Vec<Gone>) {
+        if let Some(forgotten) = &self.forgotten {
+            forgotten.add(gone);
+        }
     }
 
     /// Stores a report; `reply` comes once it is durable, or says that the queue is full or the store fails: then it is not

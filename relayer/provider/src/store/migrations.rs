@@ -36,6 +36,7 @@ macro_rules! scripts {
             script!($of, 69, "registration quote", "0069_registration_quote"),
             script!($of, 71, "revoked before", "0071_revoked_before"),
             script!($of, 72, "probe address", "0072_probe_address"),
+            script!($of, 73, "included", "0073_included"),
         ]
     };
 }

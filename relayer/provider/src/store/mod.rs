@@ -3,6 +3,7 @@
 
 mod binding;
 mod checkpoint;
+mod copy;
 mod lease;
 mod migrations;
 mod news;
@@ -261,21 +262,6 @@ impl Store {
         if let Write::Sqlite { checkpoints, .. } = &self.write {
             checkpoints.written(reports);
         }
-    }
-
-    /// Copies the whole database, as of one moment, into a new file. Others may write meanwhile.
-    ///
-    /// # Errors
-    /// [`StoreError`]; a file that is there is not overwritten.
-    pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
-        if self.is_shared() {
-            return Err(StoreError::Elsewhere);
-        }
-        let path = path
-            .to_str()
-            .ok_or_else(|| std::io::Error::other("the path of a copy must be text"))?;
-        db::query("VACUUM INTO ?").bind(path).execute(&self.read).await?;
-        Ok(())
     }
 
     /// Whether the database is sound.

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hpc_chain::proof::{Trust, verify};
 use virtengine_provider::daemon::{Daemon, Reread};
 use virtengine_provider::home::Home;
+use virtengine_provider::prove;
 
 use crate::proxy::{Fault, error};
 use crate::scene::{Scene, Setting};
-use crate::site::Site;
+use crate::site::{Site, cluster};
 
 async fn two() -> Scene {
     let setting = Setting {
@@ -131,6 +133,20 @@ async fn without_an_index_of_transactions_they_are_read_out_of_their_blocks() {
         .await;
     let said = "an endpoint of chain.rpc keeps no index of transactions";
     assert_eq!(scene.logs.lines(said).len(), 1);
+    // What was settled so is proven as well.
+    let store = scene.site.store().await;
+    let node = scene.agents[0].node.parse().unwrap();
+    let sequence = scene.site.node(&scene.agents[0].node).await.sequence;
+    let mut proof = None;
+    scene
+        .waits("a proof", async || {
+            let found = prove::proof(store.reader(), (&cluster(), &node), None, Some(sequence)).await;
+            proof = found.unwrap();
+            proof.is_some()
+        })
+        .await;
+    store.close().await;
+    verify(&proof.unwrap(), &Trust::default()).unwrap();
     scene.proxies[0].set_index(true);
     scene
         .waits("its end", async || {

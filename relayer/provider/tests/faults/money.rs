@@ -28,6 +28,27 @@ async fn a_fee_that_is_too_low_rises_until_it_is_taken() {
     scene.ends().await;
 }
 
+#[tokio::test]
+async fn a_fee_far_too_low_rises_at_once_to_what_the_node_asks_for_and_a_restart_keeps_it() {
+    let setting = Setting {
+        chain: |c| c.min_gas_price = "0.1stake".parse().unwrap(),
+        config: |c| {
+            c.chain.gas_price = "0.042stake".into();
+            c.chain.gas_price_max = Some("0.21stake".into());
+        },
+        ..Setting::default()
+    };
+    let mut scene = Scene::with(setting).await;
+    let expired = |scene: &Scene| scene.logs.lines("end=\"expired\"").len();
+    assert_eq!(expired(&scene), 1, "{}", scene.logs.text());
+    scene.site.stop_daemon().await;
+    scene.site.start_with(scene.config.clone()).await;
+    scene.beat().await;
+    scene.settled().await;
+    assert_eq!(expired(&scene), 1, "{}", scene.logs.text());
+    scene.ends().await;
+}
+
 async fn relayer(site: &Site) -> String {
     load_key(&Home::new(site.home()), "relayer")
         .unwrap()

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use virtengine_provider::audit::{Chain, KIND, Row, head, page};
 use virtengine_provider::config::Span;
-use virtengine_provider::db;
+use virtengine_provider::db::{self, Transaction};
 use virtengine_provider::store::Store;
 
 use crate::admin::{credential, id, request};
@@ -323,10 +323,8 @@ async fn anchors(site: &Site) -> Vec<AnchorView> {
     all.unwrap().value.anchors
 }
 
-/// Writes the whole log anew, as if another had done it all: every digest is right, and so is the head.
-async fn forge(site: &Site) {
-    let store = site.store().await;
-    let rows = page(store.reader(), 0, 1000).await.unwrap();
+/// A transaction in which rows can be changed and removed behind the store's back.
+pub(crate) async fn unlocked(store: &Store) -> Transaction {
     let mut tx = store.begin().await.unwrap();
     let unlock = if store.is_shared() {
         [
@@ -339,9 +337,18 @@ async fn forge(site: &Site) {
             "DROP TRIGGER audit_is_never_shortened",
         ]
     };
-    for drop in unlock.into_iter().chain(["DELETE FROM audit"]) {
+    for drop in unlock {
         db::query(drop).execute(&mut *tx).await.unwrap();
     }
+    tx
+}
+
+/// Writes the whole log anew, as if another had done it all: every digest is right, and so is the head.
+async fn forge(site: &Site) {
+    let store = site.store().await;
+    let rows = page(store.reader(), 0, 1000).await.unwrap();
+    let mut tx = unlocked(&store).await;
+    db::query("DELETE FROM audit").execute(&mut *tx).await.unwrap();
     let mut chain = Chain::default();
     for row in rows {
         let mut row = Row {

@@ -17,6 +17,13 @@ fn private(path: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
+/// What a backup or a restore that was killed leaves.
+fn leave(home: &Path, folder: &str) {
+    let dir = home.join(folder);
+    std::fs::create_dir(&dir).unwrap();
+    private(&dir.join("provider.db"), "in the clear");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_restored_daemon_goes_on() {
     let mut site = Site::start().await;
@@ -82,8 +89,11 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     );
     let (_, said, code) = restore(&secret, &home);
     assert!(code == 78 && said.contains("not empty"), "{said}");
+    // One that was killed has left keys in the clear.
+    leave(&next, ".restore-4711");
     let (_, said, code) = restore(&secret, &next);
     assert_eq!(code, 0, "{said}");
+    assert!(!next.join(".restore-4711").exists());
     let (log, _, _) = run(&next, &env, &["audit", "export"]);
     assert!(
         log.contains("backup.create") && log.contains("backup.restore"),
@@ -92,7 +102,9 @@ async fn a_backup_made_under_load_has_all_that_was_accepted_before_it_and_a_rest
     // The disk is lost.
     std::fs::remove_dir_all(&home).unwrap();
     // Nodes go on with the certificates that they have, above what they have sent.
+    leave(&next, ".backup-4711");
     let restored = Process::start_at(&next, &site, None, &[]);
+    assert!(!next.join(".backup-4711").exists(), "it goes with a start");
     // What only the journal held is in the database once the daemon is up.
     let store = Store::open(&next.join("store/provider.db")).await.unwrap();
     let intakes = spool::intakes(store.reader()).await.unwrap();

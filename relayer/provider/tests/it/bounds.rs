@@ -1,15 +1,35 @@
 //! What the admin listener does not take.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::admin::{credential, request};
+use crate::admin::{credential, id, request};
 use crate::agent::problem;
+use crate::logs::Logs;
 use crate::site::Site;
+
+/// A request on this connection; the status that it is answered with.
+async fn ask(stream: &mut TcpStream, token: Option<&str>) -> String {
+    let shown = token.map_or_else(String::new, |t| format!("Authorization: Bearer {t}\r\n"));
+    let head = format!("GET /api/v1/admin/nodes HTTP/1.1\r\nHost: x\r\n{shown}\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut answer, mut bytes) = (String::new(), [0; 4096]);
+    while !answer.ends_with('}') {
+        let read = timeout(Duration::from_secs(10), stream.read(&mut bytes)).await;
+        let read = read.expect("answered").unwrap();
+        assert!(read > 0, "closed after {answer}");
+        answer.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+    }
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_admin_listener_is_bounded_in_every_direction() {
+    let (logs, _logging) = Logs::start();
     let mut site = Site::prepare().await;
     let mut config = site.config();
     config.admin.requests_per_minute = 20;
@@ -36,26 +56,31 @@ async fn the_admin_listener_is_bounded_in_every_direction() {
         }
         assert_eq!(problem(response).await, (status, code.to_owned()), "{what}");
     }
-    // More connections than places: those beyond are closed, the rest is served.
+    // More connections than places: whoever has shown a credential keeps his, and of the others the oldest goes for a newcomer.
     let addr = site.daemon.as_ref().unwrap().admin_addr().unwrap();
-    // Those of the requests above are gone first.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let viewer = credential(&site, "viewer", "1h");
+    let mut known = TcpStream::connect(addr).await.unwrap();
+    assert_eq!(ask(&mut known, Some(&viewer)).await, "200");
     let mut idle = Vec::new();
-    for _ in 0..128 {
+    for _ in 0..=128 {
         idle.push(TcpStream::connect(addr).await.unwrap());
     }
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    let mut beyond = TcpStream::connect(addr).await.unwrap();
     let mut byte = [0; 1];
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), beyond.read(&mut byte)).await;
+    let ended = timeout(Duration::from_secs(10), idle[0].read(&mut byte)).await;
     assert_eq!(ended.expect("closed").unwrap_or(0), 0);
-    let one = &mut idle[0];
-    one.write_all(b"GET /api/v1/admin/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
+    let served = request(&site, Method::GET, "/nodes", &viewer)
+        .send()
         .await
         .unwrap();
-    let mut answer = [0; 12];
-    one.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 401");
+    assert_eq!(served.status(), 200);
+    assert_eq!(ask(&mut known, Some(&viewer)).await, "200");
+    let told = logs.lines("refused: more admin connections without a credential than it may have; ");
+    assert_eq!(told.len(), 1, "{told:#?}");
+    // Who shows none gets no second try on a connection.
+    let bare = idle.last_mut().unwrap();
+    assert_eq!(ask(bare, None).await, "401");
+    let ended = timeout(Duration::from_secs(10), bare.read(&mut byte)).await;
+    assert_eq!(ended.expect("closed").unwrap_or(0), 0);
     drop(idle);
     // And one credential makes no more requests than it may.
     let mut limited = None;
@@ -69,6 +94,7 @@ async fn the_admin_listener_is_bounded_in_every_direction() {
     }
     let limited = limited.expect("never limited");
     assert!(limited.headers().contains_key("retry-after"));
+    assert_eq!(limited.headers()["connection"], "close");
     assert_eq!(problem(limited).await.1, "rate_limited");
     assert_eq!(
         request(&site, Method::GET, "/nodes", &credential(&site, "viewer", "1h"))
@@ -78,5 +104,36 @@ async fn the_admin_listener_is_bounded_in_every_direction() {
             .status(),
         200,
         "nobody else's"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_admin_connection_of_a_credential_goes_for_a_newer_one_and_the_log_names_whose_it_was() {
+    let (logs, _logging) = Logs::start();
+    let site = Site::start().await;
+    let addr = site.daemon.as_ref().unwrap().admin_addr().unwrap();
+    let (many, other) = (
+        credential(&site, "viewer", "1h"),
+        credential(&site, "operator", "1h"),
+    );
+    let mut open = Vec::new();
+    for token in std::iter::repeat_n(&many, 128).chain([&other]) {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        assert_eq!(ask(&mut stream, Some(token)).await, "200");
+        open.push(stream);
+    }
+    let mut byte = [0; 1];
+    let ended = timeout(Duration::from_secs(10), open[0].read(&mut byte)).await;
+    assert_eq!(ended.expect("closed").unwrap_or(0), 0);
+    // Whoever took the last place has said so before it answers again.
+    for (stream, token) in open.iter_mut().rev().zip([&other, &many]) {
+        assert_eq!(ask(stream, Some(token)).await, "200");
+    }
+    let told = logs.lines("an admin connection of this credential is closed for a newer one");
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let whose = format!("credential={}", id(&many));
+    assert!(
+        told[0].contains(&whose) && told[0].contains("from=127.0.0.1"),
+        "{told:#?}"
     );
 }

@@ -214,6 +214,35 @@ async fn a_node_that_opens_connection_after_connection_keeps_only_its_newest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_push_each_other_out_are_said_to_with_the_key_that_makes_room() {
+    let (logs, _logging) = Logs::start();
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.max_connections = 2;
+    site.start_with(config).await;
+    let mut nodes = Vec::new();
+    for node in ["node-0001", "node-0002", "node-0003"] {
+        nodes.push(Agent::enrolled(&site, node).await);
+    }
+    let told = || logs.lines("raise gateway.max_connections");
+    // Each holds on to its connection.
+    let clients = [0, 0, 1, 2].map(|of| (&nodes[of], nodes[of].client(&site)));
+    let mut said = Vec::new();
+    for (sequence, (agent, client)) in (1..).zip(&clients) {
+        assert!(agent.beat(client, &site, sequence).await.accepted);
+        said.push(told().len());
+    }
+    // Once, and not for each that follows.
+    assert_eq!(said, [0, 0, 1, 1]);
+    let line = &told()[0];
+    assert!(
+        line.contains(" WARN ") && line.contains("node=node-0001"),
+        "{line}"
+    );
+    assert!(line.contains("newcomer=node-0002"), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn floods_of_headers_and_compressed_bodies_are_refused_with_a_code() {
     let site = Site::start().await;
     let agent = Agent::enrolled(&site, "node-0001").await;
@@ -296,8 +325,9 @@ async fn whoever_still_sends_what_nobody_wants_gets_the_answer_and_keeps_the_con
     let admin = site.daemon.as_ref().unwrap().admin_addr().unwrap();
     let paths = [
         ("POST", "/api/v1/admin/nothing", 404),
-        ("GET", "/api/v1/admin/nodes", 401),
         ("PATCH", "/api/v1/admin/nodes", 405),
+        // Whoever shows no credential that counts gets the answer, and no more on this connection.
+        ("GET", "/api/v1/admin/nodes", 401),
     ];
     sent_in_two(async || TcpStream::connect(admin).await.unwrap(), &paths).await;
 }

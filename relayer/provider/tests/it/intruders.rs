@@ -1,12 +1,15 @@
+use hpc_schema::gateway::{CertificateResponse, certificate_path};
 use hpc_schema::time::UnixSeconds;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use virtengine_provider::clock;
-use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
+use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject, PeerIdentity};
 
-use crate::agent::{Agent, client, csr, problem};
-use crate::site::{Site, cluster};
+use crate::agent::{Agent, client, csr, der, post, problem};
+use crate::raw;
+use crate::site::{Site, cluster, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn intruders_are_turned_away_and_the_rest_is_served_on() {
@@ -82,4 +85,78 @@ async fn intruders_are_turned_away_and_the_rest_is_served_on() {
     assert!(!answer.starts_with(b"HTTP"), "no plain HTTP");
 
     assert!(agent.beat(&agent.client(&site), &site, 1).await.accepted);
+}
+
+/// Requests of a thief: more than a node may make.
+const THEFTS: u32 = 150;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_floods_with_a_node_s_revoked_or_former_certificate_takes_nothing_of_the_node_s() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.requests_per_minute = 100;
+    config.gateway.max_connections_per_node = 2;
+    site.start_with(config).await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let node = agent.node.parse().unwrap();
+    let stolen = (agent.certificate.clone(), &agent.tls);
+    // The node has renewed its certificate, and the former one was revoked by its fingerprint.
+    let request = json!({ "csr": csr(&agent.tls) });
+    let renewed = post(&agent.client(&site), &site, &certificate_path(&node), &request).await;
+    let renewed: CertificateResponse = renewed.json().await.unwrap();
+    let fingerprint = PeerIdentity::from_der(&der(&stolen.0)).unwrap().fingerprint;
+    let (_, err, code) = site.run(&["certificate", "revoke", "--fingerprint", &fingerprint]);
+    assert_eq!(code, 0, "{err}");
+    let refused = async |identity: (&str, &KeyPair)| {
+        let thief = client(&site.ca(), Some(identity));
+        let body = agent.heartbeat_text(1, clock::now_ms());
+        let answer = agent.try_send_text(&thief, &site, body).await;
+        answer.is_ok_and(|answer| answer.status() == 401)
+    };
+    eventually("the revocation", async || {
+        refused((stolen.0.as_str(), stolen.1)).await
+    })
+    .await;
+    // One of the registration before this one.
+    let ours = std::fs::read_to_string(site.home().join("ca/ca.key")).unwrap();
+    let ours = Ca::from_pem(&site.ca(), &ours).unwrap();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let cluster = cluster();
+    let subject = NodeSubject {
+        cluster: &cluster,
+        node: &node,
+        epoch: agent.registered.as_ref().unwrap().epoch - 1,
+    };
+    let csr = NodeCsr::from_pem(&csr(&key)).unwrap();
+    let former = ours
+        .issue_node(&csr, &subject, clock::now(), 3600, [4; 16])
+        .unwrap();
+
+    let own = client(&site.ca(), Some((&renewed.certificate, &agent.tls)));
+    let mut sequence = 100;
+    assert!(agent.beat(&own, &site, sequence).await.accepted);
+    let evicted = async || {
+        let metrics = site.ops("/metrics").await.1;
+        let line = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
+        line.unwrap().to_owned()
+    };
+    let before = evicted().await;
+    let mut idle = Vec::new();
+    for identity in [(stolen.0.as_str(), stolen.1), (former.pem.as_str(), &key)] {
+        for _ in 0..4 {
+            idle.push(raw::tls(&site, Some(identity)).await);
+        }
+        for theft in 0..THEFTS {
+            assert!(refused(identity).await, "{theft}");
+            if theft % 25 == 0 {
+                sequence += 1;
+                assert!(agent.beat(&own, &site, sequence).await.accepted);
+            }
+        }
+        sequence += 1;
+        assert!(agent.beat(&own, &site, sequence).await.accepted);
+    }
+    assert_eq!(evicted().await, before, "no connection went for a thief's");
 }

@@ -378,6 +378,48 @@ async fn a_gateway_that_has_lost_its_store_tells_no_node_that_it_is_unknown_befo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_registration_whose_certificate_has_ended_unused_is_answered_with_another_unless_it_was_revoked() {
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.gateway.certificate_lifetime = Span::seconds(6);
+    site.start_with(config).await;
+    let open = client(&site.ca(), None);
+    let (mut late, robbed) = (Agent::new("node-0001"), Agent::new("node-0002"));
+    let request = |agent: &Agent| {
+        let token = site.token(&agent.node, &agent.public(), "1h");
+        agent.register_body(&token, &csr(&agent.tls))
+    };
+    let (of_late, of_robbed) = (request(&late), request(&robbed));
+    let first = registered(&open, &site, &of_late).await;
+    registered(&open, &site, &of_robbed).await;
+    let revoke = ["certificate", "revoke", "--node-id", "node-0002"];
+    assert_eq!(site.run(&revoke).2, 0);
+    let mut second = None;
+    eventually("another certificate", async || {
+        let answer = registered(&open, &site, &of_late).await;
+        if answer.certificate != first.certificate {
+            second = Some(answer);
+        }
+        second.is_some()
+    })
+    .await;
+    let second = second.unwrap();
+    assert_eq!(second.epoch, first.epoch);
+    late.take(second);
+    assert!(late.beat(&late.client(&site), &site, 1).await.accepted);
+    let mut said = None;
+    eventually("a refusal", async || {
+        let answer = post(&open, &site, REGISTER_PATH, &of_robbed).await;
+        if answer.status() != 200 {
+            said = Some(problem(answer).await);
+        }
+        said.is_some()
+    })
+    .await;
+    assert_eq!(said.unwrap(), (401, "identity_mismatch".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_renewed_over_mutual_tls_and_recovered_by_the_agents_key() {
     let mut site = Site::prepare().await;
     let mut config = site.config();

@@ -198,17 +198,80 @@ fn of_a_day(by: &CertifiedIssuer<'_, KeyPair>, left: Duration) -> (String, Strin
     (certificate.pem(), key.serialize_pem())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_certificate_of_a_day_is_fresh_and_a_reload_says_and_unsays_when_it_is_not() {
-    let site = Site::start().await;
+/// Somebody else's CA, which is trusted at this site.
+fn outside(site: &Site) -> CertifiedIssuer<'static, KeyPair> {
+    outside_until(site, CertificateParams::default().not_after)
+}
+
+/// The same, which ends then.
+fn outside_until(site: &Site, until: OffsetDateTime) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
+    params.not_after = until;
     params.distinguished_name.push(DnType::CommonName, "Site root");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let outside = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::create_dir_all(site.home().join("ca/trusted")).unwrap();
+    std::fs::write(site.home().join("ca/trusted/site.crt"), outside.pem()).unwrap();
+    outside
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_refuses_a_certificate_that_no_agent_takes_and_says_at_once_of_another_that_it_ends() {
+    let mut site = Site::prepare().await;
+    let outside = outside(&site);
     let home = site.home();
-    std::fs::create_dir_all(home.join("ca/trusted")).unwrap();
-    std::fs::write(home.join("ca/trusted/site.crt"), outside.pem()).unwrap();
+    let put = |(chain, key): (String, String)| {
+        std::fs::write(home.join("gateway/server.crt"), chain).unwrap();
+        std::fs::write(home.join("gateway/server.key"), key).unwrap();
+    };
+    // Of the last sixth of its day, and at its end: agents may come back, and what waits is settled.
+    for hours in [3, 0] {
+        put(of_a_day(&outside, Duration::from_secs(hours * 3600)));
+        site.start_daemon().await;
+        let said = site.ops("/readyz").await.1;
+        assert!(said.contains("server_certificate"), "{hours} h: {said}");
+        site.stop_daemon().await;
+    }
+    put(of_a_day(&outside, Duration::from_secs(23 * 3600)));
+    site.start_daemon().await;
+    assert!(!site.ops("/readyz").await.1.contains("server_certificate"));
+    // Its CA is trusted no more: what a reload keeps out, a start does not let in.
+    std::fs::remove_file(home.join("ca/trusted/site.crt")).unwrap();
+    let why = site
+        .daemon
+        .as_ref()
+        .unwrap()
+        .reload()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("leads neither to ca/ca.crt"), "{why}");
+    site.stop_daemon().await;
+    for command in [&["config", "check"][..], &["run"][..]] {
+        let (_, err, code) = site.run(command);
+        assert!(code == 78 && err.contains(&why), "{command:?}: {code} {err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_goes_on_and_says_so_where_the_ca_has_ended_with_the_certificate_that_it_issued() {
+    let mut site = Site::prepare().await;
+    let now = i64::try_from(clock::now().0).unwrap();
+    let outside = outside_until(&site, OffsetDateTime::from_unix_timestamp(now - 60).unwrap());
+    let (chain, key) = of_a_day(&outside, Duration::ZERO);
+    std::fs::write(site.home().join("gateway/server.crt"), chain).unwrap();
+    std::fs::write(site.home().join("gateway/server.key"), key).unwrap();
+    site.start_daemon().await;
+    let said = site.ops("/readyz").await.1;
+    assert!(said.contains("server_certificate"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_certificate_of_a_day_is_fresh_and_a_reload_says_and_unsays_when_it_is_not() {
+    let site = Site::start().await;
+    let outside = outside(&site);
+    let home = site.home();
     for (hours, fresh) in [(23, true), (3, false), (7, true)] {
         let (chain, key) = of_a_day(&outside, Duration::from_secs(hours * 3600));
         std::fs::write(home.join("gateway/server.crt"), chain).unwrap();
@@ -391,4 +454,9 @@ async fn a_changed_configuration_is_taken_into_use_by_sighup_and_a_bad_one_is_no
         client.post(&url).body(body).send().await.unwrap().status() == 413
     })
     .await;
+    // That file names no interval any more: answers lack what is set no more.
+    sequence += 1;
+    let answer = beat(&agent, &process, &client, sequence).await;
+    assert!(answer.accepted);
+    assert_eq!(interval(answer), None);
 }

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use hpc_schema::gateway::REGISTER_PATH;
 use serde_json::Value;
+use virtengine_provider::db;
 
 use crate::admin::id;
 use crate::agent::{Agent, client, post, registered};
+use crate::audit::unlocked;
 use crate::site::{CLUSTER, Site, eventually, run};
 use crate::tokens::{join_body, join_token};
 
@@ -226,6 +228,25 @@ async fn each_role_does_from_elsewhere_what_it_may_with_the_same_words_and_exit_
         let (_, err, code) = there.run("admin", args);
         assert!(code != 0 && err.contains("own machine"), "{args:?}: {err}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_whose_end_is_gone_does_not_pass_from_elsewhere_either() {
+    let site = Site::start().await;
+    let there = Elsewhere::of(&site, "http");
+    there.credential(&site, "admin");
+    let said = there.done("admin", &["audit", "verify"]);
+    assert_eq!(said, site.run(&["audit", "verify"]).0);
+    let store = site.store().await;
+    let mut tx = unlocked(&store).await;
+    db::query("DELETE FROM audit WHERE seq = (SELECT MAX(seq) FROM audit)")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    store.close().await;
+    let (out, err, code) = there.run("admin", &["audit", "verify"]);
+    assert!(code == 1 && err.contains("the log ends at row"), "{out}{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

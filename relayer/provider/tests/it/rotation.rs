@@ -231,6 +231,45 @@ async fn a_token_revoked_while_its_registration_waits_registers_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_that_waits_when_its_node_is_disabled_does_not_go_on_chain_until_it_is_asked_for_again() {
+    let mut site = Site::start().await;
+    let old = Agent::enrolled(&site, "node-0001").await;
+    let before = site.node("node-0001").await.epoch;
+    site.stop_daemon().await;
+    // Without a chain nothing is sent, so the rotation waits.
+    let mut config = site.config();
+    config.chain.rpc = vec!["http://127.0.0.1:1".into()];
+    site.start_with(config).await;
+    let new = Agent::new("node-0001");
+    let token = site.token("node-0001", &new.public(), "1h");
+    let open = client(&site.ca(), None);
+    let mut body = new.register_body(&token, &csr(&new.tls));
+    for (key, value) in rotation(&site, &old, &new, clock::random().unwrap()) {
+        body[key] = value;
+    }
+    assert_eq!(post(&open, &site, REGISTER_PATH, &body).await.status(), 202);
+    let (_, err, code) = site.run(&["node", "disable", "node-0001", "--reason", "its key was stolen"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(
+        problem(post(&open, &site, REGISTER_PATH, &body).await).await,
+        (403, "node_disabled".into())
+    );
+    site.stop_daemon().await;
+    // With the chain back, another node gets on record, and this one's key stays as it is.
+    site.start_daemon().await;
+    Agent::enrolled(&site, "node-0002").await;
+    assert_eq!(site.node("node-0001").await.epoch, before);
+    // The token is good once the node is let in.
+    assert_eq!(site.run(&["node", "enable", "node-0001"]).2, 0);
+    eventually("the rotation is on chain", async || {
+        post(&open, &site, REGISTER_PATH, &body).await.status() == 200
+    })
+    .await;
+    let node = site.node("node-0001").await;
+    assert!(node.epoch > before && node.agent_pubkey == *new.seed.public());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn where_a_node_is_probed_survives_a_restart_between_request_and_chain() {
     let mut site = Site::prepare().await;
     let mut config = site.config();

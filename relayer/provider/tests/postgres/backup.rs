@@ -105,13 +105,16 @@ async fn a_dump_and_a_backup_made_under_load_bring_a_gateway_back_that_goes_on()
         "{intakes:?}"
     );
     store.close().await;
+    // There was no store to say so in before the start.
+    let mut env = env;
+    env.retain(|(key, _)| key != URL);
+    env.push((URL.to_owned(), restored));
+    let (log, err, code) = run(&next, &env, &["audit", "export"]);
+    assert!(code == 0 && log.contains("backup.restore"), "{log}{err}");
     sequence += 1;
     assert!(beat(&agent, &client, process.port, sequence).await);
     site.wait_sequence("node-0001", sequence).await;
     site.elsewhere = Some(process.port);
-    let mut env = env;
-    env.retain(|(key, _)| key != URL);
-    env.push((URL.to_owned(), restored));
     let in_use = keys.check_in_use(&site, (&next, &env), &agent, sequence + 1);
     Box::pin(in_use).await;
 }

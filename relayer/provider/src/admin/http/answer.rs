@@ -87,6 +87,11 @@ impl From<AdminError> for Failure {
             }
             AdminError::OnChain(refusal) => Self::new(409, refusal),
             AdminError::Chain(message) => Self::unavailable(format!("the chain did not do it: {message}")),
+            // Nobody is asked to send it again by himself.
+            AdminError::Unknown { what, .. } => Self {
+                retry_after: None,
+                ..Self::unavailable(what)
+            },
             AdminError::Store(_)
             | AdminError::Random(_)
             | AdminError::Home(_)
@@ -113,5 +118,25 @@ impl IntoResponse for Failure {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_may_still_take_effect_it_is_not_said_that_the_chain_did_not_do_it() {
+        let unknown = Failure::from(AdminError::Unknown {
+            what: "query it by its hash".to_owned(),
+            tx: [7_u8; 32].into(),
+            last_block: 120,
+        });
+        assert_eq!((unknown.status, unknown.retry_after), (503, None));
+        let said = unknown.refusal.message;
+        assert!(
+            said.contains("by its hash") && !said.contains("did not"),
+            "{said}"
+        );
     }
 }

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hpc_schema::code::Code;
 use hpc_schema::refusal::Refusal;
+use tokio::sync::watch;
 
 use super::Api;
 use super::answer::Failure;
@@ -22,30 +23,39 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) ip: IpAddr,
     /// It has shown a certificate: an agent's, for no one else has one of our CA.
     pub(super) certificate: bool,
+    /// The id of the last credential that it has shown and that counted.
+    pub(super) credential: watch::Sender<Option<String>>,
 }
 
-/// Lets a request on with its actor, or answers why not.
+/// Lets a request on with its actor, or answers why not. Whoever shows nothing that counts, or asks too much, gets no second
+/// try on the same connection.
 pub(super) async fn guard(
     State(api): State<Arc<Api>>,
     Extension(caller): Extension<Caller>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match admit(&api, caller, request.headers()).await {
+    let mut response = match admit(&api, &caller, request.headers()).await {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             next.run(request).await
         }
         Err(failure) => failure.into_response(),
+    };
+    let status = response.status();
+    if caller.certificate || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
     }
+    response
 }
 
-async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, Failure> {
+async fn admit(api: &Api, caller: &Caller, headers: &HeaderMap) -> Result<Actor, Failure> {
     if caller.certificate {
         api.log_once(caller.ip, "a node's certificate at the admin listener");
         let message =
@@ -57,7 +67,7 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
         let what = format!("the head has more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES} bytes");
         return Err(Failure::new(431, Refusal::whole(Code::BodyTooLarge, what)));
     }
-    let now_ms = clock::now_ms();
+    let now = clock::steady();
     let shown = headers
         .get(AUTHORIZATION)
         .and_then(|v| v.to_str().ok())
@@ -73,7 +83,7 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
         None => None,
     };
     let (Some(actor), Some(presented)) = (actor, shown) else {
-        return Err(match api.failures.take(network(caller.ip), now_ms) {
+        return Err(match api.failures.take(network(caller.ip), now) {
             Ok(()) => {
                 api.log_once(caller.ip, "an admin request without a credential that counts");
                 Failure::unauthorized()
@@ -81,8 +91,16 @@ async fn admit(api: &Api, caller: Caller, headers: &HeaderMap) -> Result<Actor, 
             Err(wait) => Failure::rate_limited(wait.as_secs().max(1)),
         });
     };
+    let id = &presented.id;
+    caller.credential.send_if_modified(|last| {
+        let other = last.as_ref() != Some(id);
+        if other {
+            *last = Some(id.clone());
+        }
+        other
+    });
     api.requests
-        .take(presented.id, now_ms)
+        .take(presented.id, now)
         .map_err(|wait| Failure::rate_limited(wait.as_secs().max(1)))?;
     Ok(actor)
 }

@@ -9,7 +9,7 @@ use super::call::{Call, Nothing};
 use crate::admin::credential::Credential;
 use crate::admin::{AdminError, NodeRow, Shown, Waiting};
 use crate::alert::{self, AlertRow};
-use crate::audit::{self, Row};
+use crate::audit::AuditPage;
 use crate::command::CommandRow;
 use crate::enrol::{CertificateRow, JoinRow, TokenRow};
 use crate::page::{Page, Window};
@@ -173,16 +173,11 @@ pub(super) async fn credentials(call: Call<Nothing, Paged, Nothing>) -> Answer<C
     call.desk.credentials(call.query.window()).await
 }
 
-pub(super) async fn audit(call: Call<Nothing, After, Nothing>) -> Answer<Row> {
+pub(super) async fn audit(call: Call<Nothing, After, Nothing>) -> Result<AuditPage, AdminError> {
     let After { after, newest, limit } = call.query;
     let reader = call.desk.store.reader();
-    // Its cursor is the row's number alone.
-    let window = window(None, limit);
-    let read = u32::try_from(window.read()).unwrap_or(u32::MAX);
     if newest == Some(true) {
-        let items = audit::newest(reader, window.limit()).await?;
-        return Ok(Page { items, next: None });
+        return Ok(AuditPage::newest(reader, limit).await?);
     }
-    let rows = audit::page(reader, after.unwrap_or(0), read).await?;
-    Ok(window.cut(rows, |row| row.seq.to_string()))
+    Ok(AuditPage::after(reader, after.unwrap_or(0), limit).await?)
 }

@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +18,18 @@ use tower::Service as _;
 
 use super::guard::Caller;
 use super::{Api, routes};
-use crate::gateway::Tls;
+use crate::admission::network;
+use crate::clock;
+use crate::gateway::{Budget, Held, Seldom, Tls};
 use crate::unread;
 
-/// Connections at a time: more than there are places, whatever they wait for.
-const MAX_CONNECTIONS: usize = 128;
+/// Connections at a time that have not shown a credential that counts. A newcomer always gets in: the oldest of the address that
+/// has the most goes.
+const STRANGERS: usize = 128;
+/// The same of those that have, by credential: more than there are places, whatever they wait for.
+const KNOWN: usize = 128;
+/// Connections that are being closed while their places are taken already.
+const SLACK: usize = 32;
 /// TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// From the end of one request to the end of the next one's head.
@@ -34,6 +41,40 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// How long open requests may take once told to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// Places of connections, and who hears of them.
+struct Doors {
+    api: Arc<Api>,
+    strangers: Arc<Budget<IpAddr>>,
+    known: Arc<Budget<String>>,
+    crowded: Seldom,
+}
+
+impl Doors {
+    /// A place of an address.
+    fn stranger(&self, from: IpAddr) -> Held {
+        let (place, victim) = self.strangers.take(network(from));
+        if let Some(victim) = victim {
+            self.api.log_once(
+                victim,
+                "more admin connections without a credential than it may have",
+            );
+        }
+        place.held()
+    }
+
+    /// A place of a credential.
+    fn known(&self, from: IpAddr, credential: String) -> Held {
+        let (place, victim) = self.known.take(credential);
+        if let Some(credential) = victim
+            && let Some(others) = self.crowded.note(clock::steady())
+        {
+            tracing::warn!(%credential, %from, others,
+                "an admin connection of this credential is closed for a newer one; others since the last such line");
+        }
+        place.held()
+    }
+}
+
 /// Serves the admin listener until `stop` turns true; with TLS where it is given, which is then the gateway's.
 pub async fn serve(
     listener: TcpListener,
@@ -41,30 +82,41 @@ pub async fn serve(
     api: Arc<Api>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let router = routes::router(api);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let router = routes::router(Arc::clone(&api));
+    let doors = Arc::new(Doors {
+        api,
+        strangers: Budget::new(STRANGERS, STRANGERS),
+        known: Budget::new(KNOWN, KNOWN),
+        crowded: Seldom::new(),
+    });
+    // Places are given up rather than refused, so this is reached only while connections are being closed.
+    let slots = Arc::new(Semaphore::new(STRANGERS + KNOWN + SLACK));
     let mut open = JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = open.join_next() => continue,
+        let slot = tokio::select! {
+            slot = Arc::clone(&slots).acquire_owned() => slot,
             _ = stop.wait_for(|s| *s) => break,
         };
+        let Ok(slot) = slot else { break };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|s| *s) => break,
+        };
+        while open.try_join_next().is_some() {}
         match accepted {
             Ok((stream, from)) => {
-                // Beyond the cap a connection is closed at once.
-                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    let (router, tls) = (router.clone(), tls.clone());
-                    open.spawn(async move {
-                        if timeout(LIFE, connection(stream, from, tls, router))
-                            .await
-                            .is_err()
-                        {
-                            tracing::debug!(%from, "an admin connection has lived long enough");
-                        }
-                        drop(place);
-                    });
-                }
+                let (router, tls, doors) = (router.clone(), tls.clone(), Arc::clone(&doors));
+                // Here, not in its task: places are in the order in which connections came.
+                let place = doors.stranger(from.ip().to_canonical());
+                open.spawn(async move {
+                    if timeout(LIFE, connection(stream, from, tls, place, router, &doors))
+                        .await
+                        .is_err()
+                    {
+                        tracing::debug!(%from, "an admin connection has lived long enough");
+                    }
+                    drop(slot);
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an admin connection");
@@ -79,30 +131,54 @@ pub async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, from: SocketAddr, tls: Option<Arc<Tls>>, router: Router) {
+/// One connection: a stranger until a request has shown a credential that counts.
+async fn connection(
+    stream: TcpStream,
+    from: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    mut place: Held,
+    router: Router,
+    doors: &Doors,
+) {
     let ip = from.ip().to_canonical();
     let Some(tls) = tls else {
-        let caller = Caller {
-            ip,
-            certificate: false,
-        };
-        return talk(stream, caller, router).await;
+        return talk(stream, (ip, false), place, router, doors).await;
     };
     let acceptor = TlsAcceptor::from(tls.current());
-    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, acceptor.accept(stream)) => shaken,
+        () = &mut place => return,
+    };
+    match shaken {
         Ok(Ok(tls)) => {
             let certificate = tls.get_ref().1.peer_certificates().is_some_and(|c| !c.is_empty());
-            talk(tls, Caller { ip, certificate }, router).await;
+            talk(tls, (ip, certificate), place, router, doors).await;
         }
         Ok(Err(error)) => tracing::debug!(%from, %error, "an admin connection's TLS handshake failed"),
-        Err(_) => tracing::debug!(%from, "an admin connection's TLS handshake did not end in time"),
+        Err(_) => doors.api.log_once(
+            ip,
+            "a TLS handshake at the admin listener that does not end in time",
+        ),
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, caller: Caller, router: Router) {
+/// HTTP on a connection, until it ends or its place is needed.
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    (ip, certificate): (IpAddr, bool),
+    mut place: Held,
+    router: Router,
+    doors: &Doors,
+) {
+    let (credential, mut shown) = watch::channel(None);
+    let caller = Caller {
+        ip,
+        certificate,
+        credential,
+    };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(caller.clone());
         let mut router = router.clone();
         unread::answered(request, async move |request| router.call(request).await)
     });
@@ -111,7 +187,29 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, caller: Cal
         .header_read_timeout(HEAD)
         .max_buf_size(MAX_HEAD_BYTES)
         .half_close(false);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "an admin connection ended");
+    let serving = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    loop {
+        // In this order: whoever has just shown a credential is no stranger any more.
+        tokio::select! {
+            biased;
+            over = serving.as_mut() => {
+                if let Err(error) = over {
+                    tracing::debug!(%ip, %error, "an admin connection ended");
+                    if error.is_timeout() && shown.borrow().is_none() {
+                        let what = "an admin connection without a credential on which no request comes in time";
+                        doors.api.log_once(ip, what);
+                    }
+                }
+                return;
+            }
+            Ok(()) = shown.changed() => {
+                let last = shown.borrow_and_update().clone();
+                if let Some(credential) = last {
+                    place = doors.known(ip, credential);
+                }
+            }
+            () = &mut place => return,
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Api {
 
     /// Logs that an address is refused something, once.
     fn log_once(&self, from: IpAddr, what: &'static str) {
-        if let Some(before) = self.once.note(from, what, clock::now_ms()) {
+        if let Some(before) = self.once.note(from, what, clock::steady()) {
             tracing::warn!(%from, passed_over = before, "refused: {what}; the same from there is not logged for ten minutes");
         }
     }

@@ -38,7 +38,7 @@ pub(in crate::cli) enum NodeCommand {
         #[arg(long)]
         reason: String,
     },
-    /// Takes a node's traffic again.
+    /// Takes a node's traffic again; lets one register again that the chain has pruned since, and that no list shows.
     Enable {
         #[command(flatten)]
         whose: Whose,

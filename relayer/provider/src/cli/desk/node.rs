@@ -11,7 +11,7 @@ use super::super::who;
 use super::{Desk, all, done, place};
 use crate::admin::{AdminError, Drain, NodeFull, NodeRow};
 use crate::alert::{self, AlertRow};
-use crate::audit;
+use crate::audit::{self, AuditPage};
 use crate::clock;
 use crate::control::Disabled;
 use crate::page::Page;
@@ -168,13 +168,12 @@ impl Desk {
     }
 
     /// Rows of the audit log after the one of this number, oldest first, up to a page.
-    pub(in crate::cli) async fn audit(&self, after: u64) -> Result<Vec<audit::Row>, AdminError> {
+    pub(in crate::cli) async fn audit(&self, after: u64) -> Result<AuditPage, AdminError> {
         match self {
-            Self::Here(admin, _) => Ok(audit::page(admin.store.reader(), after, audit::MAX_PAGE).await?),
+            Self::Here(admin, _) => Ok(AuditPage::after(admin.store.reader(), after, None).await?),
             Self::There(remote) => {
                 let after = after.to_string();
-                let page: Page<audit::Row> = remote.get(&["audit"], &[("after", Some(&after))]).await?;
-                Ok(page.items)
+                remote.get(&["audit"], &[("after", Some(&after))]).await
             }
         }
     }

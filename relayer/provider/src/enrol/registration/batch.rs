@@ -1,4 +1,5 @@
 use hpc_schema::code::Code;
+use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
 
 use super::row::Registration;
@@ -6,7 +7,8 @@ use crate::db::{self, Conn};
 use crate::store::{StoreError, int};
 
 /// Registrations that wait to be signed, oldest first; none whose token has been taken back or has
-/// expired meanwhile: what is on chain then would get no certificate.
+/// expired meanwhile: what is on chain then would get no certificate. Nor one of a node that is disabled, should it have come
+/// in the moment of that decision.
 ///
 /// # Errors
 /// If the store fails.
@@ -14,6 +16,7 @@ pub async fn queued(conn: &mut Conn, now: UnixSeconds, limit: u32) -> Result<Vec
     let rows = db::query(
         "SELECT r.* FROM registration r JOIN token t ON t.jti = r.jti
          WHERE r.state = 'queued' AND r.held = 0 AND t.revoked_at_s IS NULL AND t.expires_at_s > ?
+           AND NOT EXISTS (SELECT 1 FROM disabled d WHERE d.cluster_id = r.cluster_id AND d.node_id = r.node_id)
          ORDER BY r.id LIMIT ?",
     )
     .bind(int(now.0))
@@ -23,11 +26,17 @@ pub async fn queued(conn: &mut Conn, now: UnixSeconds, limit: u32) -> Result<Vec
     rows.iter().map(Registration::read).collect()
 }
 
-/// Binds registrations to a transaction, in order.
+/// Binds registrations to a transaction, in order. False if one does not wait any more, as it was called back while the
+/// transaction was made: then the caller commits nothing.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn bind_to_batch(conn: &mut Conn, batch: u64, ids: &[u64], now_ms: u64) -> Result<(), StoreError> {
+pub async fn bind_to_batch(
+    conn: &mut Conn,
+    batch: u64,
+    ids: &[u64],
+    now_ms: u64,
+) -> Result<bool, StoreError> {
     for (item, id) in (0u32..).zip(ids) {
         db::query("INSERT INTO batch_registration (batch_id, item, registration_id) VALUES (?, ?, ?)")
             .bind(int(batch))
@@ -35,13 +44,18 @@ pub async fn bind_to_batch(conn: &mut Conn, batch: u64, ids: &[u64], now_ms: u64
             .bind(int(*id))
             .execute(&mut *conn)
             .await?;
-        db::query("UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ?")
-            .bind(int(now_ms))
-            .bind(int(*id))
-            .execute(&mut *conn)
-            .await?;
+        let bound = db::query(
+            "UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ? AND state = 'queued'",
+        )
+        .bind(int(now_ms))
+        .bind(int(*id))
+        .execute(&mut *conn)
+        .await?;
+        if bound.rows_affected() == 0 {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The registrations of a transaction that are not done, in order.
@@ -59,8 +73,8 @@ pub async fn in_batch(conn: &mut Conn, batch: u64) -> Result<Vec<Registration>, 
     rows.iter().map(Registration::read).collect()
 }
 
-/// The transaction is over: its registrations are no longer bound to it. Those whose token was taken back meanwhile
-/// do not wait again.
+/// The transaction is over: its registrations are no longer bound to it. Those whose token was taken back meanwhile, or whose
+/// node was disabled, do not wait again.
 ///
 /// # Errors
 /// If the store fails.
@@ -74,6 +88,14 @@ pub async fn release(conn: &mut Conn, batch: u64, now_ms: u64) -> Result<(), Sto
     .execute(&mut *conn)
     .await?;
     end_revoked(&mut *conn, now_ms).await?;
+    db::query(format!(
+        "{END_DISABLED} AND id IN (SELECT registration_id FROM batch_registration WHERE batch_id = ?)"
+    ))
+    .bind(i64::from(Code::NodeDisabled.number()))
+    .bind(int(now_ms))
+    .bind(int(batch))
+    .execute(&mut *conn)
+    .await?;
     db::query("DELETE FROM batch_registration WHERE batch_id = ?")
         .bind(int(batch))
         .execute(conn)
@@ -94,6 +116,33 @@ pub(in crate::enrol) async fn end_revoked(conn: &mut Conn, now_ms: u64) -> Resul
     .bind(int(now_ms))
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+/// Ends those that wait of nodes that are disabled: by this code, at this time.
+const END_DISABLED: &str = "UPDATE registration
+     SET state = 'refused', code = ?, detail = 'the node was disabled while this waited', updated_at = ?
+     WHERE state = 'queued' AND held = 0 AND EXISTS (SELECT 1 FROM disabled d
+       WHERE d.cluster_id = registration.cluster_id AND d.node_id = registration.node_id)";
+
+/// Ends the registrations of a node that wait, if it is disabled: who disables one may do so for who has its key. Their tokens
+/// stay good. What waits for an approval is decided by that.
+///
+/// # Errors
+/// If the store fails.
+pub async fn end_disabled(
+    conn: &mut Conn,
+    cluster: &ClusterId,
+    node: &NodeId,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    db::query(format!("{END_DISABLED} AND cluster_id = ? AND node_id = ?"))
+        .bind(i64::from(Code::NodeDisabled.number()))
+        .bind(int(now_ms))
+        .bind(cluster.as_str())
+        .bind(node.as_str())
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -142,18 +191,26 @@ pub async fn refused(
     Ok(())
 }
 
-/// Keeps the certificate that answers a registration, unless one is there; gives the one on record.
+/// Keeps the certificate that answers a registration in the place of the one that it has, unless another has come meanwhile;
+/// gives the one on record.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn store_certificate(conn: &mut Conn, id: u64, certificate: &str) -> Result<String, StoreError> {
-    db::query("UPDATE registration SET certificate = ? WHERE id = ? AND certificate IS NULL")
-        .bind(certificate)
-        .bind(int(id))
-        .execute(&mut *conn)
-        .await?;
+pub async fn store_certificate(
+    conn: &mut Conn,
+    registration: &Registration,
+    certificate: &str,
+) -> Result<String, StoreError> {
+    db::query(
+        "UPDATE registration SET certificate = ? WHERE id = ? AND (certificate IS NULL OR certificate = ?)",
+    )
+    .bind(certificate)
+    .bind(int(registration.id))
+    .bind(registration.certificate.as_deref())
+    .execute(&mut *conn)
+    .await?;
     let row = db::query("SELECT certificate FROM registration WHERE id = ?")
-        .bind(int(id))
+        .bind(int(registration.id))
         .fetch_one(conn)
         .await?;
     Ok(row.try_get(0)?)

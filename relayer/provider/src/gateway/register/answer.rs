@@ -8,6 +8,9 @@ use hpc_chain::code::contract_sentence;
 use hpc_schema::code::Code;
 use hpc_schema::gateway::{RegisterPending, RegisterResponse, WaitingFor};
 use hpc_schema::refusal::Refusal;
+use hpc_schema::time::UnixSeconds;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use super::super::Gateway;
 use super::super::answer::Failure;
@@ -15,7 +18,7 @@ use super::super::certificate::{issue, may_have_one};
 use super::super::record::record;
 use super::RETRY_REFUSED_MS;
 use crate::enrol::Registration;
-use crate::identity::{Claims, NodeCsr, NodeSubject};
+use crate::identity::{Claims, NodeCsr, NodeSubject, PeerIdentity};
 
 /// How soon a pending registration should be asked for again.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -49,7 +52,8 @@ pub(super) fn refused(registration: &Registration) -> Failure {
     }
 }
 
-/// The registration is on chain: the same certificate each time it is asked for.
+/// The registration is on chain: the same certificate each time it is asked for, until that has ended. An agent may take none
+/// before its clock is right, and repeats its request until then.
 pub(super) async fn done(
     gateway: &Gateway,
     claims: &Claims,
@@ -79,15 +83,21 @@ pub(super) async fn done(
     let Some((known, task_keys)) = record(gateway, &node).await? else {
         return Ok(pending(registration));
     };
+    let former = registration
+        .certificate
+        .as_deref()
+        .and_then(|pem| ended(pem, UnixSeconds(now_ms / 1000)));
     let certificate = match &registration.certificate {
-        Some(certificate) => certificate.clone(),
-        None => {
+        Some(certificate) if former.is_none() => certificate.clone(),
+        _ => {
             let subject = NodeSubject {
                 cluster: cluster_id,
                 node: node_id,
                 epoch,
             };
-            issue(gateway, csr, &subject, Some(registration.id), None, now_ms).await?
+            // One that was revoked has no other after it.
+            let with = former.as_ref();
+            issue(gateway, csr, &subject, Some(registration), with, now_ms).await?
         }
     };
     let response = RegisterResponse {
@@ -106,4 +116,11 @@ pub(super) async fn done(
         task_keys,
     };
     Ok(Json(response).into_response())
+}
+
+/// Whose the certificate is, if it counts no more by then.
+fn ended(pem: &str, now: UnixSeconds) -> Option<PeerIdentity> {
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    let peer = PeerIdentity::from_der(&der).ok()?;
+    (peer.not_after <= now).then_some(peer)
 }

@@ -1,8 +1,10 @@
 //! What the operator is told: conditions, alarms, gauges.
 
-use hpc_chain::code::Verdict;
+use hpc_chain::code::{self, Verdict};
+use hpc_chain::gas::GasPrice;
 use hpc_chain::rpc::SeenBlock;
 use hpc_chain::settle::{Alarm, CheckTx, Condition, Input};
+use hpc_chain::tx;
 
 use super::super::apart::NodeKey;
 use super::Driver;
@@ -10,7 +12,7 @@ use crate::ops::Metrics;
 use crate::registry::Registry;
 use crate::spool::Member;
 use crate::store::{Store, StoreError};
-use crate::{clock, spool};
+use crate::{clock, prove, spool};
 
 /// After so long without another's transaction a key counts as nobody else's.
 const QUIET_MS: u64 = 3_600_000;
@@ -48,9 +50,12 @@ impl Driver {
                 verdict, log, code, ..
             } => {
                 self.refusal = Some(verdict.clone());
+                self.note_fee(verdict, log);
                 match verdict {
                     Verdict::InsufficientFunds => self.no_funds(log),
                     Verdict::FeeGrant => self.no_grant(log),
+                    // The next one pays more: nobody need do anything.
+                    Verdict::InsufficientFee if self.sizing.can_rise() => {}
                     _ => self.not_taken(&format!("code {code}: {log}; {}", remedy(verdict))),
                 }
             }
@@ -88,6 +93,23 @@ impl Driver {
             }
             // Said once for all keys, and once when it is over: report_condition.
             Alarm::Halted { .. } | Alarm::Resumed { .. } | Alarm::BlockTimeOff { .. } => {}
+        }
+    }
+
+    /// Keeps in mind the price at which a node would have taken the transaction under way, if its refusal says so.
+    pub(super) fn note_fee(&mut self, verdict: &Verdict, log: &str) {
+        if *verdict != Verdict::InsufficientFee {
+            return;
+        }
+        let Some(gas) = self.state.outstanding().and_then(|o| tx::gas_limit(&o.bytes)) else {
+            return;
+        };
+        let denom = self.sizing.price().denom().to_owned();
+        let fees = code::required_fees(log)
+            .into_iter()
+            .filter(|fee| fee.denom == denom);
+        for price in fees.filter_map(|fee| GasPrice::covering(&fee, gas)) {
+            self.sizing.asks(price);
         }
     }
 
@@ -214,6 +236,9 @@ impl Driver {
             .map_or(0, |since| clock::now_ms().saturating_sub(since) / 1000);
         metrics.oldest_unsettled_seconds.set(age);
         metrics
+            .evidence_missing
+            .set(prove::missing(store.reader()).await?);
+        metrics
             .nodes
             .set(u64::try_from(registry.count()).unwrap_or(u64::MAX));
         Ok(())
@@ -305,10 +330,11 @@ fn tell_check(endpoint: &str, tx: &str, answer: &CheckTx) {
 #[cfg(test)]
 mod tests {
     use hpc_chain::rpc::Seen;
+    use hpc_chain::settle::EndpointId;
     use tokio::sync::watch;
 
     use super::super::super::heads::Heads;
-    use super::super::tests::driver;
+    use super::super::tests::{driver, priced};
     use super::*;
 
     #[test]
@@ -351,6 +377,24 @@ mod tests {
         driver.report_condition();
         assert_eq!(driver.health.troubles()[0].code, "chain_unreachable");
         assert!(driver.health.has_looked());
+    }
+
+    #[tokio::test]
+    async fn a_price_that_rises_by_itself_is_no_trouble_until_it_is_as_high_as_it_may_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = priced(dir.path(), "0.01stake", "0.011stake").await;
+        let refused = Alarm::Refused {
+            endpoint: EndpointId(0),
+            verdict: Verdict::InsufficientFee,
+            code: 13,
+            codespace: "sdk".into(),
+            log: "insufficient fee".into(),
+        };
+        driver.alarm(&refused);
+        assert!(driver.health.troubles().is_empty());
+        driver.sizing.refused(&Verdict::InsufficientFee, 1);
+        driver.alarm(&refused);
+        assert_eq!(driver.health.troubles()[0].code, "transactions_refused");
     }
 
     #[tokio::test]

@@ -60,10 +60,14 @@ impl Driver {
         let mut tx = self.store.begin().await?;
         ending::write(&mut tx, batch, &mut ending, height, now).await?;
         store::record_end(&mut tx, batch, end, now).await?;
-        store::save_state(&mut tx, self.signers.account(), &settled, now).await?;
+        let price = self.sizing.learnt_price();
+        store::save_state(&mut tx, self.signers.account(), &settled, price, now).await?;
         fault::point("settle.settling");
         tx.commit().await.map_err(StoreError::from)?;
         fault::point("settle.settled");
+        if let End::Failed(i) = end {
+            self.note_fee(&code::of_abci(&i.codespace, i.code, &i.log), &i.log);
+        }
         self.state = settled;
         if let Some((stored, hash)) = known {
             // The store has one word for sweeps and prunes.
@@ -160,14 +164,16 @@ impl Driver {
             end: store::end_word(end),
         };
         self.metrics.transactions.get_or_create(&labels).inc();
+        let now = clock::now_ms();
         match end {
             End::Included(_) => {
                 match duty {
                     Some(duty) => {
+                        self.sizing.paid(now);
                         self.rota.taken(duty);
                         self.duty_taken(duty);
                     }
-                    None => self.sizing.included(bytes),
+                    None => self.sizing.included(bytes, now),
                 }
                 self.clear_alarms();
             }
@@ -187,7 +193,7 @@ impl Driver {
             // Another one had the number, which says nothing of its size or gas, even if it relayed the same.
             End::Consumed { overtaken: true, .. } => self.backoff_until = clock::now_ms() + BACKOFF_MS,
             End::Consumed { .. } if took => {
-                self.sizing.included(bytes);
+                self.sizing.included(bytes, now);
                 self.clear_alarms();
             }
             // It failed and nobody keeps why: it may have had too little gas, and is not to be paid for again at once.

@@ -1,4 +1,5 @@
 mod act;
+mod away;
 mod condition;
 mod finish;
 mod next;
@@ -143,6 +144,8 @@ impl Driver {
         let state = store::load_state(store.reader(), &signers.name)
             .await?
             .unwrap_or_default();
+        let learnt = store::learnt_price(store.reader(), &signers.name).await?;
+        let duties_at = away::duties_at(&registry, clock::now_ms()).await;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let machine = MachineConfig {
             lifetime_ms: millis(config.chain.tx_lifetime.duration()),
@@ -165,7 +168,7 @@ impl Driver {
             job: None,
             backoff_until: 0,
             rota: Rota::new(Sizing::new(price.clone(), None)),
-            sizing: Sizing::new(price, ceiling),
+            sizing: Sizing::new(price, ceiling).at(learnt),
             fit: Fit::default(),
             load: None,
             aside: Apart::at_most(MOST_ASIDE),
@@ -179,7 +182,7 @@ impl Driver {
             look_at: 0,
             looked_at: 0,
             looked: None,
-            duties_at: 0,
+            duties_at,
             // What was said before a restart ends as well.
             shared_at: Some(clock::now_ms()),
             last: None,
@@ -293,6 +296,19 @@ pub(in crate::settle) mod tests {
 
     /// A driver on an empty store, of a chain that cannot be reached.
     pub(in crate::settle) async fn driver(dir: &Path) -> Driver {
+        Driver::resume(parts(dir).await).await.unwrap()
+    }
+
+    /// One that pays this for gas.
+    pub(super) async fn priced(dir: &Path, price: &str, ceiling: &str) -> Driver {
+        let mut parts = parts(dir).await;
+        parts.shared.price = price.parse().unwrap();
+        parts.shared.ceiling = Some(ceiling.parse().unwrap());
+        Driver::resume(parts).await.unwrap()
+    }
+
+    /// The parts of [`driver`].
+    pub(super) async fn parts(dir: &Path) -> DriverParts {
         let key = || Arc::new(LocalKey::from_secret(&[7; 32]).unwrap());
         let endpoints = Endpoints::new(&["http://127.0.0.1:9"], ClientOptions::default()).unwrap();
         let contract = "wasm1contract";
@@ -321,6 +337,6 @@ pub(in crate::settle) mod tests {
             granter: None,
             duties: true,
         };
-        Driver::resume(DriverParts { shared, signers }).await.unwrap()
+        DriverParts { shared, signers }
     }
 }

@@ -42,7 +42,10 @@ impl Driver {
         self.feed(Input::Submit { batch }).await
     }
 
-    async fn next_job(&mut self, now: u64) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
+    pub(super) async fn next_job(
+        &mut self,
+        now: u64,
+    ) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
         if self.state.condition() != Condition::Live {
             return Ok(None);
         }

@@ -114,7 +114,8 @@ impl Driver {
         }
     }
 
-    async fn withdraw(&mut self, batch: BatchId) -> Result<Input, DriverError> {
+    /// Nothing is signed: what was planned for it is free.
+    pub(super) async fn withdraw(&mut self, batch: BatchId) -> Result<Input, DriverError> {
         self.claims.release(&self.signers.name);
         let mut tx = self.store.begin().await?;
         store::drop_unsigned(&mut tx, &self.signers.name, Some(batch)).await?;

@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::accept::accept;
 use super::super::tests::{groups, report, rows};
-use super::super::{Spool, depth, ends_of, intakes, metas, supersede_older};
+use super::super::{Spool, depth, ends_of, forget_gone, intakes, metas, supersede_older};
 use super::*;
 
 async fn open(path: &std::path::Path) -> (Store, Log) {
@@ -331,4 +331,52 @@ proptest! {
             singly.close().await;
         });
     }
+}
+
+#[tokio::test]
+async fn memory_forgets_a_node_that_is_gone_and_not_one_that_has_registered_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, mut log) = open(&dir.path().join("p.db")).await;
+    let gone = |epoch| {
+        let of = report(epoch, 1, 1);
+        Gone {
+            cluster_id: of.cluster_id,
+            node_id: of.node_id,
+            epoch,
+        }
+    };
+    log.judge(&[report(1, 4, 7), report(2, 1, 8)]);
+    log.forget(&gone(1));
+    assert_eq!(log.newest.len(), 1);
+    log.forget(&gone(2));
+    assert!(log.newest.is_empty());
+}
+
+#[tokio::test]
+async fn what_the_store_forgets_of_a_node_that_is_gone_the_writer_of_the_journal_does_not_remember() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, log) = open(&dir.path().join("p.db")).await;
+    let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
+    assert!(spool.accept(report(1, 9, 7)).await.unwrap().accepted);
+    assert!(!spool.accept(report(1, 4, 8)).await.unwrap().accepted);
+    let there = timeout(Duration::from_secs(20), async {
+        while depth(store.reader()).await.unwrap().waiting == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    there.await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    crate::db::query("DELETE FROM waiting")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let gone = forget_gone(&mut tx, 100).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(gone.len(), 1);
+    spool.forget(gone);
+    assert!(spool.accept(report(1, 4, 8)).await.unwrap().accepted);
+    drop(spool);
+    task.await.unwrap();
+    let left = intakes(store.reader()).await.unwrap();
+    assert_eq!((left.len(), left[0].acked_sequence), (1, 4));
 }
