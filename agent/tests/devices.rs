@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Home, read, until_caught};
+use gateway::{Gateway, Home, read, until_caught, until_status};
 use hpc_schema::key::AgentKey;
 use virtengine_node_agent::key::load;
 
@@ -471,6 +471,27 @@ async fn a_key_in_a_file_is_rotated_into_an_hsm_that_makes_its_own() {
     gateway.until_heartbeats(1).await;
     assert_eq!(gateway.seen().keys, [next]);
     assert_ne!(old.public_key, next);
+}
+
+#[tokio::test]
+async fn a_refused_pin_ends_no_agent_that_would_be_started_again_to_try_it_again() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let hsm = Hsm::new(home.dir.path());
+    let public = keygen(&home, &hsm.store(), Some(&hsm));
+    std::fs::write(&hsm.pin, "9999").unwrap();
+    let mut daemon = Daemon::start(&config(&home, &gateway, &public), Some(&hsm));
+    let told = until_status(&home, "the PIN", |s| s.last_refusal.is_some()).await;
+    let refusal = told.last_refusal.unwrap();
+    assert_eq!(refusal.code, "pin_refused", "{refusal:?}");
+    assert!(refusal.message.contains("PIN") && !refusal.message.contains("9999"));
+    assert!(refusal.remedy.contains("restart the agent"), "{refusal:?}");
+    assert!(gateway.seen().registrations.is_empty());
+    // One that has ended by itself has another exit code than one that was told to.
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.0.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let end = daemon.0.wait().unwrap();
+    assert!(end.success(), "{end}");
 }
 
 #[tokio::test]

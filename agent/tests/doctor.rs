@@ -169,6 +169,43 @@ async fn before_the_registration_doctor_tells_of_token_key_gateway_interval_and_
 }
 
 #[tokio::test]
+async fn a_state_of_another_node_than_the_configured_one_starts_no_agent_and_is_told() {
+    let (gateway, home) = (Gateway::start().await, Home::new());
+    registered(&gateway, &home).await;
+    let config = home.configure(&[gateway.url()], None);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let named = |node: &str| std::fs::write(&config, format!("{text}node: {{{node}}}\n")).unwrap();
+    for (other, said) in [
+        ("id: node-b".to_owned(), "node.id is node-b"),
+        (
+            format!("id: {NODE}, cluster_id: elsewhere"),
+            "node.cluster_id is elsewhere",
+        ),
+    ] {
+        named(&other);
+        told_by_both(&config, None, "identity_mismatch").await;
+        let notes = json(&["config", "check"], &config).await.1["notes"].to_string();
+        assert!(notes.contains(said), "{notes}");
+        for verb in ["register", "run"] {
+            let mut ended = command(&[verb], &config);
+            let ended = tokio::time::timeout(Duration::from_secs(30), ended.output());
+            let out = ended.await.expect("it ends").unwrap();
+            let log = String::from_utf8(out.stderr).unwrap();
+            assert_eq!(out.status.code(), Some(2), "{verb}: {log}");
+            assert!(
+                log.contains(said) && log.contains("registered as"),
+                "{verb}: {log}"
+            );
+        }
+    }
+    assert!(gateway.seen().heartbeats.is_empty());
+    named(&format!("id: {NODE}, cluster_id: {}", gateway::CLUSTER));
+    let mut agent = start(&config);
+    gateway.until_heartbeats(1).await;
+    agent.kill().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_probe_port_that_has_changed_since_the_registration_is_told_until_it_is_put_back() {
     let (gateway, home) = (Gateway::start().await, Home::new());
     let registration = registered(&gateway, &home).await;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway::{Gateway, Home, Signed, order, read, rotation, stand_in};
+use gateway::{Gateway, Home, Seen, Signed, order, read, rotation, stand_in};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState, VerifiedHeartbeat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -358,6 +358,57 @@ async fn a_drain_and_its_end_go_through_slurm_and_are_no_drain_of_the_site() {
         .map(|o| (o.kind.as_str(), o.status.as_str()))
         .collect();
     assert_eq!(orders, [("drain", "done"), ("resume", "done")]);
+}
+
+#[tokio::test]
+async fn an_administrators_drain_outlives_slurms_silence_and_a_restart_meanwhile() {
+    let site = Site::start().await.with_slurm("");
+    let slurm = site.slurm();
+    fs::write(slurm.join("state"), "IDLE+DRAIN\n").unwrap();
+    fs::write(slurm.join("reason"), "bad disk\n").unwrap();
+    let more = "  capacity_interval: 10s\n";
+    let of = |h: &VerifiedHeartbeat| h.heartbeat.health.slurm_state;
+    let last = |s: &Seen| s.heartbeats.last().and_then(of);
+    let statuses = |from: usize| -> Vec<HealthStatus> {
+        let seen = site.gateway.seen();
+        let all = seen.heartbeats.iter().skip(from);
+        all.map(|h| h.heartbeat.health.status)
+            .filter(|s| *s != HealthStatus::Offline)
+            .collect()
+    };
+    let drains = |from: usize| {
+        let told = statuses(from);
+        let all = told.iter().all(|s| *s == HealthStatus::Draining);
+        assert!(all && told.len() > 1, "{told:?}");
+    };
+
+    let running = site.run(more);
+    let gateway = &site.gateway;
+    gateway
+        .until("the drain", |s| last(s) == Some(SlurmState::Drain))
+        .await;
+    let first = gateway.seen().heartbeats.len().saturating_sub(1);
+    stand_in(&slurm.join("scontrol"), "#!/bin/sh\nexit 1\n");
+    gateway
+        .until("Slurm's silence", |s| last(s) == Some(SlurmState::Unknown))
+        .await;
+    drains(first);
+    running.stop().await;
+
+    // Slower than a heartbeat may wait, and silent in the end.
+    stand_in(&slurm.join("scontrol"), "#!/bin/sh\nsleep 3\nexit 1\n");
+    let again = gateway.seen().heartbeats.len();
+    let running = site.run(more);
+    gateway.until_heartbeats(again + 5).await;
+    drains(again);
+    running.stop().await;
+
+    let site = site.with_slurm("");
+    let running = site.run(more);
+    let back = |s: &Seen| last(s) == Some(SlurmState::Idle);
+    site.gateway.until("a node in service", back).await;
+    assert_ne!(site.gateway.last().health.status, HealthStatus::Draining);
+    running.stop().await;
 }
 
 #[tokio::test]

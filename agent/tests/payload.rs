@@ -438,6 +438,46 @@ async fn every_field_of_the_payload_is_measured_for_real_on_this_node_or_absent(
     assert!(missing.is_empty(), "{missing:?} of {real:#?}");
 }
 
+/// The totals of a heartbeat are what the chain keeps: a silence of Slurm on all nodes at once must not change them all.
+#[tokio::test]
+async fn slurms_total_of_cores_outlives_a_restart_while_slurm_is_silent() {
+    let node = Recorded::new();
+    batch_system(&node.root, "", "7|RUNNING|0|node042||(null)\n");
+    let scontrol = node.root.join("slurm/scontrol");
+    // Half of what the kernel counts.
+    let said = read(&scontrol).replace("CPUEfctv=64 CPUTot=64", "CPUEfctv=32 CPUTot=32");
+    stand_in(&scontrol, &said);
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let with_slurm = |text: String| {
+        let slurm = format!(
+            "slurm: {{enabled: true, node_name: node042, bin_dir: {}/slurm}}",
+            node.root.display()
+        );
+        text.replace("slurm: {enabled: false}", &slurm)
+    };
+    let mut agent = node.start_with(&gateway, with_slurm);
+    gateway
+        .until("a heartbeat with Slurm's cores and its job", |s| {
+            s.heartbeats.last().is_some_and(|h| {
+                let running = h.heartbeat.jobs.as_ref().and_then(|j| j.running_count);
+                h.heartbeat.capacity.cpu_cores_available == 16 && running == Some(1)
+            }) && node.home.path("state/slurm.json").exists()
+        })
+        .await;
+    agent.kill().await.unwrap();
+    stand_in(&scontrol, "#!/bin/sh\nexit 1\n");
+    let before = gateway.seen().heartbeats.len();
+    let agent = node.start_with(&gateway, with_slurm);
+    gateway.until_heartbeats(before + 2).await;
+    for h in gateway.seen().heartbeats.iter().skip(before) {
+        let c = &h.heartbeat.capacity;
+        let cores = (c.cpu_cores_total, c.cpu_cores_available, c.cpu_cores_allocated);
+        assert_eq!(cores, (32, 0, None), "{}", node.log());
+    }
+    drop(agent);
+}
+
 #[tokio::test]
 async fn a_lost_gpu_and_the_last_job_of_a_drain_are_reported_out_of_turn() {
     let node = Recorded::new();

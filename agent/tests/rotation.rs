@@ -123,7 +123,7 @@ async fn a_running_agent_goes_on_with_the_new_key_and_loses_no_heartbeat() {
         .map(|e| e.unwrap().file_name())
         .collect();
     names.sort();
-    assert_eq!(names, ["agent.key", "agent.pub"]);
+    assert_eq!(names, ["agent.key", "agent.key.lock", "agent.pub"]);
     // The same command again changes nothing and is no error.
     let requests = gateway.seen().registrations.len();
     let out = rotate(&home, Some(&token), None).await;
@@ -226,6 +226,37 @@ async fn a_registration_that_is_cut_off_leaves_the_former_one_and_its_ca_and_one
     gateway.behaviour().keeps_ca = true;
     home.configure(&[gateway.url()], None);
     beats(&gateway, &home, "the new registration").await;
+}
+
+#[tokio::test]
+async fn a_place_that_is_named_after_the_key_to_come_was_made_is_refused_and_a_key_is_not_moved_below_it() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let old = registered(&gateway, &home).await;
+    home.configure(&[gateway.url()], None);
+    let (next, token) = prepared(&gateway, &home).await;
+    let key = home.path("keys/agent.key");
+    let token = token.to_str().unwrap();
+    let rotate = ["key", "rotate", "--store", "tpm", "--token-file", token];
+    let out = command(&home, &rotate, None).output().await.unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("key rotate --abandon"), "{said}");
+    assert_eq!(on_disk(&home).public_key, old.public_key);
+    let out = Command::new(env!("CARGO_BIN_EXE_virtengine-node-agent"))
+        .args(["key", "migrate", "--store", "file", "--key"])
+        .arg(&key)
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("agent.key.next"), "{said}");
+    // Where the new one lives is told.
+    let rotate = ["key", "rotate", "--token-file", token];
+    let out = command(&home, &rotate, None).output().await.unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains(&format!("is now {next}, in its file")), "{out:?}");
 }
 
 #[tokio::test]

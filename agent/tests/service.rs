@@ -34,7 +34,7 @@ use virtengine_node_agent::probe::services::ServicesFound;
 use virtengine_node_agent::probe::slurm::Answer;
 use virtengine_node_agent::register::register_by;
 use virtengine_node_agent::run::{Agent, Ended, Signal};
-use virtengine_node_agent::sample::{Category, Collector, Instruments, Reading, Sampler, Sources};
+use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::state::{ServiceRecord, ServiceWish, StateDir};
 use virtengine_node_agent::status::judge;
 
@@ -109,7 +109,9 @@ impl Machine {
             Category::JobCounts => vec![Reading::Services(ServicesFound::default())],
             _ => vec![
                 Reading::Temperature(Some(50)),
-                Reading::Instruments(Instruments::default()),
+                Reading::Sensors(Vec::new()),
+                Reading::MemoryErrors(Vec::new()),
+                Reading::Ports(Vec::new()),
             ],
         }
     }

@@ -11,6 +11,7 @@
 
 mod gateway;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +19,14 @@ use std::time::{Duration, Instant};
 
 use gateway::{Home, Site};
 use hpc_schema::gateway::ConfigUpdates;
-use hpc_schema::heartbeat::HealthStatus;
+use hpc_schema::heartbeat::{HealthStatus, SlurmState};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
 use virtengine_node_agent::history::History;
 use virtengine_node_agent::probe::errors::Errors;
 use virtengine_node_agent::probe::memory::Memory;
+use virtengine_node_agent::probe::slurm::{Answer, SlurmNode};
 use virtengine_node_agent::register::register_by;
 use virtengine_node_agent::run::{Agent, Signal};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
@@ -154,6 +156,88 @@ async fn intervals_and_retention_of_the_gateway_and_of_a_hangup_are_in_force() {
         now - first > 5400 && now - kept <= 3600 + 60,
         "{first} {kept} {now}"
     );
+    // Taken back: the newest file's word counts again.
+    site.gateway.behaviour().config_updates = None;
+    near(gaps(&site).await, [30, 30, 60]);
+    let status = gateway::status(&site.home);
+    assert!(status.notices.is_empty(), "{:?}", status.notices);
+    assert_eq!(status.metrics_retention_seconds, Some(24 * 3600));
+    signals.send(Signal::Stop).await.unwrap();
+    running.await.unwrap();
+}
+
+/// Slurm has drained the node; it answers the collectors of the first configuration alone.
+struct Drains(bool);
+
+impl Collector for Drains {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+    fn category(&self) -> Category {
+        Category::Capacity
+    }
+    fn collect(&mut self, _: Instant) -> Vec<Reading> {
+        let node = SlurmNode {
+            state: SlurmState::Drain,
+            state_text: "IDLE+DRAIN".into(),
+            reason: Some("bad disk".into()),
+            cpus: 8,
+            cpus_allocated: 0,
+            cpus_usable: 8,
+            memory_mib: 64 << 10,
+            memory_allocated_mib: 0,
+            gpus: None,
+            gpus_allocated: None,
+            version: None,
+        };
+        let said = self.0.then_some(Reading::Slurm(Answer::Said(node)));
+        said.into_iter().collect()
+    }
+}
+
+fn drained(sources: &Sources) -> Sampler {
+    let all: [Box<dyn Collector>; 3] = [
+        Box::new(Still(Category::Utilization)),
+        Box::new(Still(Category::Capacity)),
+        Box::new(Drains(sources.storage_path != Path::new("/other"))),
+    ];
+    Sampler::inline(all.into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn collectors_of_another_configuration_neither_end_a_drain_nor_forget_what_was_measured() {
+    let site = Site::start(drained).await;
+    let way = (&site.world.clock, &site.world.dial);
+    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
+        .await
+        .unwrap();
+    let config = Config {
+        token: None,
+        ..site.config.clone()
+    };
+    let again = Config {
+        storage_path: "/other".into(),
+        ..config.clone()
+    };
+    let mut agent = Agent::new(config, site.world.clone()).unwrap();
+    agent.on_reload(Arc::new(move || Ok(again.clone())), None);
+    let (signals, received) = mpsc::channel(1);
+    let running = tokio::spawn(agent.run(received));
+    tokio::time::sleep(2 * MINUTE).await;
+    let before = site.gateway.seen().heartbeats.len();
+    signals.send(Signal::Reload).await.unwrap();
+    tokio::time::sleep(10 * MINUTE).await;
+    {
+        let seen = site.gateway.seen();
+        let told = seen.heartbeats.iter().skip(before - 1);
+        let told: Vec<_> = told.map(|h| &h.heartbeat.health).collect();
+        let all = told.iter().all(|h| h.status == HealthStatus::Draining);
+        assert!(all && told.len() > 10, "{told:?}");
+        // What it said last counts for as long as it may, and is absent then.
+        let drain = Some(SlurmState::Drain);
+        assert_eq!((told[0].slurm_state, told[1].slurm_state), (drain, drain));
+        assert_eq!(told.last().unwrap().slurm_state, None);
+    }
     signals.send(Signal::Stop).await.unwrap();
     running.await.unwrap();
 }

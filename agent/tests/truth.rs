@@ -29,7 +29,7 @@ use virtengine_node_agent::probe::cpu::CpuProbe;
 use virtengine_node_agent::probe::disk::DiskProbe;
 use virtengine_node_agent::probe::host::HostProbe;
 use virtengine_node_agent::probe::memory::{Memory, MemoryProbe};
-use virtengine_node_agent::probe::network::NetworkProbe;
+use virtengine_node_agent::probe::network::{LinkSpeeds, NetworkProbe};
 
 /// Long enough for a hundred ticks of each processor, and for a point or two to be what a busy machine lets pass between
 /// our look and the exporter's.
@@ -260,15 +260,17 @@ fn under_load_every_figure_is_of_this_node_and_of_the_interval_within_five_point
     let real = Roots::default();
     let exporter = Exporter::start();
     let _load = Load::start(dir.path());
+    let mut speeds = LinkSpeeds::new(&with_speed);
     let (mut cpu, mut disk, mut network) = (
         CpuProbe::new(&real),
         DiskProbe::new(&real),
-        NetworkProbe::new(&with_speed),
+        NetworkProbe::new(&with_speed, &speeds),
     );
     std::thread::sleep(Duration::from_millis(500));
     assert!(cpu.utilization().is_none(), "nothing is known of an interval yet");
     let start = Instant::now();
     assert!(disk.busiest(start).is_none() && network.busiest(start).is_none());
+    speeds.read();
     let first = kernel();
     let before = exporter.scrape();
     std::thread::sleep(WINDOW);

@@ -12,7 +12,7 @@ mod gateway;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::{
@@ -574,6 +574,190 @@ async fn an_expired_or_lost_certificate_is_recovered_with_the_agents_key() {
     gateway.until_heartbeats(n + 1).await;
     agent.stop().await;
     assert_eq!(gateway.seen().recoveries, 2);
+}
+
+#[tokio::test]
+async fn a_gateway_in_trouble_of_its_own_keeps_no_node_from_its_certificate_where_another_is_well() {
+    let second = Gateway::start().await;
+    let first = Gateway::start_at("127.0.0.1:0".parse().unwrap(), Arc::clone(&second.shared)).await;
+    first.in_trouble.store(true, Ordering::SeqCst);
+    let both = [first.url(), second.url()];
+    let home = Home::new();
+    let token = second.token(&home.key.public());
+    let outcome = register(&home.config(&both, Some(&token)), &home.key, PATIENCE, |_| {}).await;
+    assert!(matches!(outcome, Ok(Outcome::Registered(_))), "{outcome:?}");
+    // Its key brings back a registration that is lost.
+    lose_the_disk(&home);
+    let outcome = register(&home.config(&both, Some(&token)), &home.key, PATIENCE, |_| {}).await;
+    assert!(matches!(outcome, Ok(Outcome::Recovered(_))), "{outcome:?}");
+    // And a certificate.
+    std::fs::remove_dir_all(home.path("state/tls")).unwrap();
+    let agent = Running::start(&home, &both, quick());
+    second.until_heartbeats(1).await;
+    until_status(&home, "the second", |s| s.endpoint == Some(second.url())).await;
+    agent.stop().await;
+    assert_eq!(second.seen().recoveries, 2);
+}
+
+/// A clock that is so many seconds ahead of the machine's.
+fn ahead(by: &Arc<AtomicU64>) -> Clock {
+    let (machine, by) = (Clock::system(), Arc::clone(by));
+    Clock::new(move || machine.since_epoch() + Duration::from_secs(by.load(Ordering::SeqCst)))
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_of_every_certificate_is_told_and_costs_the_gateway_none() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let by = Arc::new(AtomicU64::new(30 * 3600));
+    let world = World {
+        clock: ahead(&by),
+        ..World::real(quick())
+    };
+    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
+    let (stop, signals) = tokio::sync::mpsc::channel(1);
+    let task = tokio::spawn(agent.run(signals));
+    let told = until_status(&home, "the clock", |s| {
+        s.last_error.as_ref().is_some_and(|e| e.code == "clock_skew")
+    })
+    .await;
+    let error = told.last_error.unwrap();
+    assert!(
+        error.message.contains("s ahead of") && error.remedy.contains("NTP"),
+        "{error:?}"
+    );
+    assert!(
+        told.clock_skew_ms.is_some_and(|ms| ms < -29 * 3_600_000),
+        "{:?}",
+        told.clock_skew_ms
+    );
+    assert_eq!(gateway.seen().recoveries, 0);
+    // It is set right, and the agent goes on.
+    by.store(0, Ordering::SeqCst);
+    gateway.until_heartbeats(1).await;
+    stop.send(Signal::Stop).await.unwrap();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_is_ahead_of_every_certificate_waits_with_its_registration() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    let token = gateway.token(&home.key.public());
+    let config = home.config(&[gateway.url()], Some(&token));
+    let by = Arc::new(AtomicU64::new(30 * 3600));
+    let (clock, dial) = (ahead(&by), Dial::tcp());
+    let mut said = Vec::new();
+    let waited = register_by(&config, &home.key, PATIENCE, (&clock, &dial), |reason| {
+        if reason.contains("s ahead of") && reason.contains("NTP") {
+            // Told once; set right, it is seen by itself.
+            by.store(0, Ordering::SeqCst);
+        }
+        said.push(reason.to_owned());
+    })
+    .await;
+    assert!(matches!(waited, Ok(Outcome::Registered(_))), "{waited:?}");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(gateway.seen().registrations.len(), 2);
+    // And with one that stays wrong nothing more is asked for.
+    let home = Home::new();
+    let config = home.config(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    by.store(30 * 3600, Ordering::SeqCst);
+    gateway.shared.registered.lock().unwrap().take();
+    let wait = Some(Duration::from_secs(3));
+    let e = register_by(&config, &home.key, wait, (&clock, &dial), |_| {})
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&e, RegisterError::TimedOut { last, .. } if last.contains("NTP")),
+        "{e}"
+    );
+    assert_eq!(gateway.seen().registrations.len(), 3);
+}
+
+#[tokio::test]
+async fn certificates_that_live_shorter_than_was_thought_and_do_not_count_by_our_clock_are_asked_for_once() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    // Nothing is left that says how long one lives.
+    std::fs::remove_file(home.path("tls/client.crt")).unwrap();
+    gateway.behaviour().certificate_life = Duration::from_secs(3600);
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let by = Arc::new(AtomicU64::new(2 * 3600));
+    let world = World {
+        clock: ahead(&by),
+        ..World::real(quick())
+    };
+    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
+    let (stop, signals) = tokio::sync::mpsc::channel(1);
+    let task = tokio::spawn(agent.run(signals));
+    let told = until_status(&home, "four tries", |s| s.failed >= 4).await;
+    let error = told.last_error.unwrap();
+    assert_eq!(error.code, "clock_skew", "{error:?}");
+    assert!(told.clock_skew_ms.is_some_and(|ms| ms < -7_000_000));
+    assert_eq!(gateway.seen().recoveries, 1);
+    by.store(0, Ordering::SeqCst);
+    gateway.until_heartbeats(1).await;
+    stop.send(Signal::Stop).await.unwrap();
+    task.await.unwrap();
+    assert_eq!(gateway.seen().recoveries, 2);
+
+    // A registration that is lost is recovered alike.
+    lose_the_disk(&home);
+    by.store(2 * 3600, Ordering::SeqCst);
+    let config = home.config(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let (clock, dial) = (ahead(&by), Dial::tcp());
+    let mut said = 0;
+    let outcome = register_by(&config, &home.key, PATIENCE, (&clock, &dial), |reason| {
+        assert!(reason.contains("s ahead of"), "{reason}");
+        said += 1;
+        if said == 2 {
+            by.store(0, Ordering::SeqCst);
+        }
+    })
+    .await;
+    assert!(matches!(outcome, Ok(Outcome::Recovered(_))), "{outcome:?}");
+    assert_eq!(gateway.seen().recoveries, 4);
+
+    // And one that is new waits.
+    let home = Home::new();
+    let config = home.config(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    gateway.shared.registered.lock().unwrap().take();
+    by.store(2 * 3600, Ordering::SeqCst);
+    let before = gateway.seen().registrations.len();
+    let outcome = register_by(&config, &home.key, PATIENCE, (&clock, &dial), |reason| {
+        assert!(reason.contains("s ahead of"), "{reason}");
+        by.store(0, Ordering::SeqCst);
+    })
+    .await;
+    assert!(matches!(outcome, Ok(Outcome::Registered(_))), "{outcome:?}");
+    assert_eq!(gateway.seen().registrations.len(), before + 2);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_by_less_than_a_certificate_lives_costs_one_certificate_alone() {
+    let gateway = Gateway::start().await;
+    let home = Home::new();
+    registered(&gateway, &home).await;
+    gateway.behaviour().next_heartbeat_seconds = 0;
+    let by = Arc::new(AtomicU64::new(20 * 3600));
+    let world = World {
+        clock: ahead(&by),
+        ..World::real(quick())
+    };
+    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
+    let (stop, signals) = tokio::sync::mpsc::channel(1);
+    let task = tokio::spawn(agent.run(signals));
+    gateway.until("five heartbeats", |s| s.asked.len() >= 5).await;
+    // Before the first answer nothing says that the clock is ahead.
+    assert_eq!(certificates(&gateway), (1, 0));
+    by.store(0, Ordering::SeqCst);
+    gateway.until_heartbeats(1).await;
+    stop.send(Signal::Stop).await.unwrap();
+    task.await.unwrap();
 }
 
 /// Everything but the key, as on a node that boots from an image.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use gateway::{Gateway, Home, order, read, stand_in};
 use hpc_schema::command::AcknowledgementStatus;
 use hpc_schema::gateway::ConfigUpdates;
-use hpc_schema::heartbeat::{HealthStatus, JobId};
+use hpc_schema::heartbeat::{HealthStatus, JobId, SlurmState, VerifiedHeartbeat};
 use hpc_schema::registry::JobIds;
 use slow::SlowDisk;
 use tokio::process::{Child, Command};
@@ -442,6 +442,60 @@ async fn what_a_hung_state_directory_did_not_take_is_kept_once_it_answers_again(
     let n = gateway.seen().heartbeats.len();
     gateway.until_heartbeats(n + 1).await;
     assert_eq!((gateway.seen().renewals, read(&certificate)), (1, kept));
+    stop(agent, &config).await;
+}
+
+#[tokio::test]
+async fn a_drain_that_slurm_tells_while_the_state_directory_hangs_is_told_on_and_kept_once_it_answers() {
+    let gateway = Gateway::start().await;
+    gateway.behaviour().next_heartbeat_seconds = 10;
+    let home = Home::new();
+    let (state, real, frozen) = linked(&home, "state");
+    let config = home.configure(&[gateway.url()], Some(&gateway.token(&home.key.public())));
+    let slurm = home.path("slurm");
+    batch_system(&slurm);
+    let slurm_here = format!(
+        "slurm: {{enabled: true, node_name: node042, bin_dir: {}}}\n",
+        slurm.display()
+    );
+    let text = read(&config).replace("slurm: {enabled: false}\n", &slurm_here);
+    std::fs::write(&config, text + "  capacity_interval: 10s\n").unwrap();
+    let fuse = device();
+    let agent = start_with(&fuse, &config, &frozen);
+    gateway
+        .until("what Slurm has free", |s| {
+            let free = |h: &VerifiedHeartbeat| h.heartbeat.capacity.cpu_cores_available > 0;
+            s.heartbeats.last().is_some_and(free) && real.join("slurm.json").exists()
+        })
+        .await;
+    point(&state, &frozen);
+    let node = read(&slurm.join("scontrol")).replace("State=MIXED", "State=MIXED+DRAIN Reason=disk");
+    stand_in(&slurm.join("scontrol"), &node);
+    gateway
+        .until("the drain", |s| {
+            let health = s.heartbeats.last().map(|h| &h.heartbeat.health);
+            health.is_some_and(|h| h.slurm_state == Some(SlurmState::Drain))
+        })
+        .await;
+    assert_eq!(gateway.last().health.status, HealthStatus::Draining);
+    let kept = || read(&real.join("slurm.json"));
+    assert!(!kept().contains("DRAIN"), "{}", kept());
+    // Nor does Slurm's own collector hang by it.
+    let n = gateway.seen().heartbeats.len();
+    gateway.until_heartbeats(n + 2).await;
+    let last = gateway.last();
+    assert_eq!(
+        (last.health.slurm_state, last.capacity.cpu_cores_total),
+        (Some(SlurmState::Drain), 4)
+    );
+    none_was_late(&gateway);
+
+    point(&state, &real);
+    thaw(&fuse);
+    until("the drain on the disk", Duration::from_secs(30), || {
+        kept().contains("DRAIN")
+    })
+    .await;
     stop(agent, &config).await;
 }
 

@@ -20,6 +20,8 @@ pub struct View {
     pub held: Held,
     /// What is never offered.
     pub reserve: Reserve,
+    /// The CPUs of this node in Slurm, as it said last.
+    pub slurm_cpus: Option<u32>,
     /// The node's judgement of itself.
     pub health: HealthStatus,
     /// Its reasons.

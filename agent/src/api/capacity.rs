@@ -108,9 +108,10 @@ impl CapacityAnswer {
             figures,
             held,
             reserve,
+            slurm_cpus,
             ..
         } = view;
-        let capacity = capacity(figures, *held, *reserve, now)?;
+        let capacity = capacity(figures, *held, *reserve, *slurm_cpus, now)?;
         let memory = figures.memory.fresh(now)?;
         let mb = |gb: u32| u64::from(gb).saturating_mul(1024);
         let total = memory.total >> 20;
@@ -217,6 +218,7 @@ mod tests {
                 cpu_cores: 1,
                 memory_gb: 4,
             },
+            slurm_cpus: None,
             health: HealthStatus::Healthy,
             findings: Vec::new(),
         };

@@ -7,6 +7,8 @@ use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format};
 use crate::config::Config;
 use crate::files::REGISTRATION_FILE;
+use crate::register::same_node;
+use crate::state::{Registration, StateDir};
 
 /// `config check`.
 #[derive(Debug, Args)]
@@ -62,17 +64,22 @@ impl Check {
     }
 }
 
-/// What is no error of the file, and keeps this node from registering.
+/// What is no error of the file, and keeps this node from registering, or the agent from starting.
 fn notes(config: &Config) -> Vec<String> {
     // Who may not look into the state directory cannot say that it is not registered.
     let unregistered = matches!(config.state_dir.join(REGISTRATION_FILE).try_exists(), Ok(false));
     let missing = config.token_file_missing.iter().filter(|_| unregistered);
-    missing
+    let missing = missing
         .map(|path| {
             format!(
                 "agent.registration_token_file: {} does not exist; the node is not registered, and needs it to register",
                 path.display()
             )
-        })
-        .collect()
+        });
+    let registered = Registration::load(&StateDir::new(&config.state_dir));
+    let other = registered
+        .ok()
+        .flatten()
+        .and_then(|r| same_node(config, &r).err());
+    missing.chain(other.as_ref().map(ToString::to_string)).collect()
 }

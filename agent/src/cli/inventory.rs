@@ -17,6 +17,7 @@ use crate::clock::unix_seconds;
 use crate::config::Reserve;
 use crate::health::{self, Beside};
 use crate::heartbeat::{Held, capacity};
+use crate::probe::slurm::LastWord;
 use crate::probe::{Roots, fingerprint};
 use crate::sample::{Category, Sampler, Sources, standard};
 use crate::state::StateDir;
@@ -49,7 +50,8 @@ impl Inventory {
             keeps: false,
             ..sources
         };
-        let mut sampler = Sampler::new(standard(&sources));
+        let word = LastWord::remembered(&StateDir::new(&sources.memory_dir).slurm(), &sources.slurm);
+        let mut sampler = Sampler::new(standard(&sources)).knowing(word.drained);
         runtime()?.block_on(async {
             sampler.sample(|_| true, BUDGET).await;
             tokio::time::sleep(BETWEEN).await;
@@ -61,7 +63,7 @@ impl Inventory {
                 .await;
         });
         let (held, of_tasks) = held_by_tasks(tasks.as_deref());
-        let mut value = describe(&sampler, &sources.roots, held, reserve);
+        let mut value = describe(&sampler, &sources.roots, held, reserve, word.cpus);
         if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
             rows.push(of_tasks);
             rows.extend(round_trips(&StateDir::new(&sources.memory_dir), unix_seconds()));
@@ -76,7 +78,7 @@ impl Inventory {
     }
 }
 
-fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> Value {
+fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve, cpus: Option<u32>) -> Value {
     let now = Instant::now();
     let f = sampler.figures();
     let mut rows = Vec::new();
@@ -151,7 +153,7 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve) -> V
     let fingerprint = fingerprint::read(roots);
     json!({
         "figures": rows,
-        "capacity": capacity(f, held, reserve, now),
+        "capacity": capacity(f, held, reserve, cpus, now),
         "health": health.as_str(),
         "findings": findings.iter().map(health::Finding::shown).collect::<Vec<_>>(),
         "hardware_fingerprint": fingerprint.as_ref().map(|f| &f.value),

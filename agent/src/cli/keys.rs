@@ -131,7 +131,10 @@ fn moved(path: &Path, store: &StoreArguments, output: Format) -> Result<ExitCode
     let store = store
         .store()?
         .ok_or_else(|| Failure::new(2, "--store says where the key is to live: file or tpm"))?;
-    let place = migrate(path, &store).map_err(|e| failure(&e))?;
+    let place = migrate(path, &store).map_err(|e| match e {
+        KeyFileError::RotationUnderWay { .. } | KeyFileError::Busy { .. } => Failure::new(2, e),
+        e => failure(&e),
+    })?;
     if output != Format::Text {
         return print(&json!({"private_key": path, "place": place}), output);
     }

@@ -15,6 +15,7 @@ mod keys;
 mod output;
 mod owner;
 mod probe_gpu;
+mod refused;
 mod register;
 mod rotate;
 mod run;

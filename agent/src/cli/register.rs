@@ -72,6 +72,7 @@ pub(super) fn exit_code(e: &RegisterError) -> u8 {
         | RegisterError::TokenFileMissing { .. }
         | RegisterError::NoCa { .. }
         | RegisterError::Refused(_)
+        | RegisterError::OtherNode(_)
         | RegisterError::Tls(_) => 2,
         RegisterError::RefusedByGateway { .. } | RegisterError::NotRecovered { .. } => 3,
         RegisterError::TimedOut { .. } => 4,

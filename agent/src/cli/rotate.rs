@@ -12,7 +12,7 @@ use super::{ConfigArguments, Failure, Format, runtime};
 use crate::config::{Config, HumanDuration, Token, read_token_file};
 use crate::fault;
 use crate::key::{
-    KeyFileError, SharedSigner, forget_next, load_next, load_registered, prepare_next, promote,
+    KeyFileError, Place, SharedSigner, forget_next, load_next, load_registered, prepare_next, promote,
 };
 use crate::register::{Rotation, rotate};
 use crate::state::{Lock, Pending, Registration, StateDir};
@@ -64,7 +64,9 @@ impl Rotate {
         // Where that failed the key lies in agent.key.next: there no other may be made, and none given up.
         promote(&config.key_path, &registration.public_key).map_err(key)?;
         if self.abandon {
-            forget_next(&config.key_path).map_err(key)?;
+            // Keys may live in devices, which take their time: a running agent may have taken the new one over meanwhile.
+            let registered = || Registration::load(&state).map(|found| found.map(|r| r.public_key));
+            forget_next(&config.key_path, registered).map_err(key)?;
             say!("the registered key stays: {}", old.public());
             return Ok(ExitCode::SUCCESS);
         }
@@ -72,7 +74,7 @@ impl Rotate {
             config.token = Some(token);
         }
         if self.is_done(&config, &state, &registration)? {
-            return self.tell(&registration, true);
+            return self.tell(&registration, &old.place(), true);
         }
         let new = prepare_next(&config.key_path, self.store.store()?).map_err(key)?;
         fault::point("rotate.prepared");
@@ -88,7 +90,7 @@ impl Rotate {
         let registration = runtime()?
             .block_on(rotate(&config, &rotation, Some(self.wait.0), progress))
             .map_err(|e| Failure::new(exit_code(&e), e))?;
-        self.tell(&registration, false)
+        self.tell(&registration, &new.place(), false)
     }
 
     fn named_token(&self) -> Result<Option<Token>, Failure> {
@@ -156,29 +158,34 @@ impl Rotate {
 
     fn ask_for_token(&self, r: &Registration, new: &SharedSigner) -> Result<ExitCode, Failure> {
         if self.output != Format::Text {
-            let value =
-                json!({"rotated": false, "public_key": r.public_key, "next_public_key": new.public()});
+            let value = json!({
+                "rotated": false, "public_key": r.public_key, "next_public_key": new.public(),
+                "next_place": new.place(),
+            });
             return print(&value, self.output);
         }
         say!("registered key: {}", r.public_key);
-        say!("next key:       {}", new.public());
+        say!("next key:       {}, {}", new.public(), new.place());
         say!("now, at the provider: {}", wanted(r, new));
         say!("then, here: virtengine-node-agent key rotate --token-file FILE");
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `before`: the named token was used before.
-    fn tell(&self, r: &Registration, before: bool) -> Result<ExitCode, Failure> {
+    /// `place`: where the key lives; `before`: the named token was used before.
+    fn tell(&self, r: &Registration, place: &Place, before: bool) -> Result<ExitCode, Failure> {
         if self.output != Format::Text {
-            return print(&json!({"rotated": true, "registration": r}), self.output);
+            return print(
+                &json!({"rotated": true, "registration": r, "place": place}),
+                self.output,
+            );
         }
         if before {
-            say!("the registered key of {} is {}", r.node_id, r.public_key);
+            say!("the registered key of {} is {}, {place}", r.node_id, r.public_key);
             show(r);
             say!("this token has been used for it: there is nothing to do");
             return Ok(ExitCode::SUCCESS);
         }
-        say!("the key of {} is now {}", r.node_id, r.public_key);
+        say!("the key of {} is now {}, {place}", r.node_id, r.public_key);
         show(r);
         say!("a running agent goes on with it by itself");
         Ok(ExitCode::SUCCESS)

@@ -3,10 +3,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use hpc_schema::code::Code;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::refused::{pin_refused, refusal, until_stopped};
 use super::register::exit_code;
 use super::start::{Alive, look_at_files, with_key};
 use super::{ConfigArguments, Failure, runtime};
@@ -17,7 +17,7 @@ use crate::fault;
 use crate::log::{self, LogHandle};
 use crate::register::{Outcome, RegisterError, can_register, register};
 use crate::run::{Agent, Ended, Reread, Rereading, RunError, Signal, Timing, World};
-use crate::state::{Lock, Problem, Registration, StateDir, Status, StatusFile};
+use crate::state::{Lock, Registration, StateDir, Status, StatusFile};
 use crate::update::{Running, launch};
 
 /// Exit code after the provider's order to stop: the unit does not start it again then.
@@ -208,6 +208,14 @@ async fn register_first(
             );
         }
     };
+    if let Some(e) = result.as_ref().err().filter(|e| pin_refused(e)) {
+        status.registering = Some("waiting for a restart with the right PIN".to_owned());
+        status.last_refusal = Some(refusal(e));
+        save(&mut file, &status);
+        // Whoever starts it again tries the PIN again, and a few tries lock the token.
+        until_stopped(e, signals).await;
+        return Ok(None);
+    }
     // The agent takes it for itself.
     drop(lock);
     match result {
@@ -237,31 +245,6 @@ fn save(file: &mut StatusFile, status: &Status) {
     }
 }
 
-/// For `status`: the process ends, and is started again.
-fn refusal(e: &RegisterError) -> Problem {
-    let (code, remedy) = match e {
-        RegisterError::Refused(r) => (r.code.as_str().to_owned(), r.code.remedy()),
-        RegisterError::RefusedByGateway { code, message } => {
-            let remedy = match Code::from_word(code).map(Code::remedy) {
-                Some(remedy) if !message.ends_with(remedy) => "do what the gateway says",
-                remedy => remedy.unwrap_or("see the gateway's log"),
-            };
-            (code.clone(), remedy)
-        }
-        RegisterError::NotRecovered { code, .. } => {
-            let remedy = Code::from_word(code).map_or("see the gateway's log", Code::remedy);
-            (code.clone(), remedy)
-        }
-        _ => ("not_registered".to_owned(), "see the agent's log"),
-    };
-    Problem {
-        at: unix_seconds(),
-        code,
-        message: e.to_string(),
-        remedy: remedy.to_owned(),
-    }
-}
-
 /// SIGTERM, SIGINT and SIGHUP as messages; the channel is as long as there are kinds to wait for.
 fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);
@@ -280,23 +263,4 @@ fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
         });
     }
     Ok(receiver)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_told_with_its_codes_remedy_unless_the_gateway_has_another_one() {
-        let told = |code: &str, message: &str| {
-            let (code, message) = (code.to_owned(), message.to_owned());
-            refusal(&RegisterError::RefusedByGateway { code, message }).remedy
-        };
-        let (expired, elsewhere) = (Code::TokenExpired, Code::NotAuthorized);
-        let message = format!("the token has expired; {}", expired.remedy());
-        assert_eq!(told(expired.as_str(), &message), expired.remedy());
-        let message = "the token does not serve 192.0.2.7; register from a network that it serves";
-        assert_eq!(told(elsewhere.as_str(), message), "do what the gateway says");
-        assert_eq!(told("http_error", "HTTP 404"), "see the gateway's log");
-    }
 }

@@ -16,7 +16,7 @@ pub struct Slurm {
     /// Whether this node belongs to Slurm; default: if it is configured in `/etc/slurm`, slurmd or a job runs, or the agent has seen it here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Folder of scontrol, squeue and slurmd; default: where programs usually are, and `/opt/slurm`.
+    /// Folder of scontrol, squeue and slurmd (this one in `sbin` beside it, too); default: where programs usually are, and `/opt/slurm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bin_dir: Option<PathBuf>,
     /// Slurm's configuration file; default: Slurm's own default.

@@ -6,13 +6,10 @@ use super::Check;
 use crate::clock::Clock;
 use crate::config::{Config, Endpoint};
 use crate::probe::host;
-use crate::register::examine;
+use crate::register::{TIME_PATH, examine};
 use crate::state::{Registration, StateDir};
 use crate::status::SKEW_MS;
 use crate::uplink::{CaPin, Client, Trust, UplinkError, client_config};
-
-/// Nothing answers there but "no such path": what is looked at is who says so, and when.
-const PATH: &str = "/api/v1/hpc/doctor";
 
 pub(super) async fn checks(config: &Config) -> Vec<Check> {
     let Some(pins) = pins(config) else {
@@ -48,7 +45,8 @@ async fn one(config: &Config, endpoint: &Endpoint, pins: Vec<CaPin>) -> Vec<Chec
         Err(e) => return vec![Check::wrong("gateway", e, "reinstall the agent")],
     };
     let mut client = Client::new(vec![endpoint.clone()], tls, config.request_timeout);
-    let answer = client.post(PATH, b"{}".to_vec()).await;
+    // What is looked at is who says that there is no such path, and when.
+    let answer = client.post(TIME_PATH, b"{}".to_vec()).await;
     match answer {
         Err(e) => vec![unreached(&e)],
         Ok(answer) => {

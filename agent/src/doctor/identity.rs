@@ -8,7 +8,7 @@ use super::Check;
 use crate::config::Config;
 use crate::files::FileError;
 use crate::probe::host;
-use crate::register::examine;
+use crate::register::{examine, same_node};
 use crate::state::Registration;
 
 /// The key: there, private, a key.
@@ -49,6 +49,10 @@ pub(super) fn registered(config: &Config, found: Result<&Option<Registration>, &
         }
         Err(e) => return Check::wrong(code, e, "run doctor as root, or register again"),
     };
+    if let Err(e) = same_node(config, registration) {
+        let code = Code::IdentityMismatch;
+        return Check::wrong(code.as_str(), e, "until then run does not start");
+    }
     match crate::key::describe(&config.key_path) {
         Ok((public, _)) if public != registration.public_key => Check::wrong(
             Code::KeyMismatch.as_str(),

@@ -7,6 +7,7 @@ use super::user::User;
 use crate::config::Config;
 use crate::files::Owner;
 use crate::probe::process::Processes;
+use crate::probe::slurm::setting;
 use crate::probe::tool::{Tool, find};
 
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -31,7 +32,7 @@ pub(super) fn checks(config: &Config, user: &User) -> [Check; 2] {
     let here = slurm.enabled.unwrap_or_else(|| {
         slurm.is_configured(&config.roots.etc)
             || slurm.seen.as_ref().is_some_and(|path| path.exists())
-            || !Processes::named("slurmd").find(&config.roots.proc).is_empty()
+            || !Processes::named("slurmd").find(&config.roots).is_empty()
     });
     if !here {
         return [RIGHTS, VIEW].map(|code| Check::skipped(code, "no Slurm on this node"));
@@ -101,7 +102,7 @@ fn ask(config: &Config, user: &User) -> Result<Said, Check> {
 /// operator may do much with accounts and reservations, and not that.
 fn rights(user: &User, said: &Said) -> Check {
     let name = &user.name;
-    if value(&said.config, "SlurmUser").and_then(|v| v.split('(').next()) == Some(name.as_str()) {
+    if setting(&said.config, "SlurmUser").and_then(|v| v.split('(').next()) == Some(name.as_str()) {
         return Check::good(RIGHTS, format!("{name} is Slurm's own user"));
     }
     match said.level.as_deref() {
@@ -128,7 +129,7 @@ fn view(user: &User, said: &Said) -> Check {
     if sees {
         return Check::good(VIEW, format!("{name} is an operator in Slurm"));
     }
-    let hidden: Vec<&str> = value(&said.config, "PrivateData")
+    let hidden: Vec<&str> = setting(&said.config, "PrivateData")
         .unwrap_or_default()
         .split(',')
         .filter(|word| matches!(*word, "jobs" | "nodes"))
@@ -142,12 +143,6 @@ fn view(user: &User, said: &Said) -> Check {
     }
     let make = format!("sacctmgr --immediate add user {name} account=root adminlevel=operator");
     Check::wrong(VIEW, what, make)
-}
-
-/// `SlurmUser               = slurm(64030)`.
-fn value<'a>(config: &'a str, key: &str) -> Option<&'a str> {
-    let mut rows = config.lines().filter_map(|l| l.split_once('='));
-    rows.find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim())
 }
 
 #[cfg(test)]
@@ -171,8 +166,8 @@ mod tests {
     #[test]
     fn slurms_own_user_and_administrators_may_drain_and_operators_see_what_is_hidden() {
         let user = named("virtengine");
-        assert_eq!(value(CONFIG, "SlurmUser"), Some("slurm(64030)"));
-        assert_eq!(value("x", "SlurmUser"), None);
+        assert_eq!(setting(CONFIG, "SlurmUser"), Some("slurm(64030)"));
+        assert_eq!(setting("x", "SlurmUser"), None);
         let own = rights(&named("slurm"), &said(CONFIG, None));
         assert_eq!(own.grade, Grade::Good);
         for (level, drains, sees) in [

@@ -104,12 +104,13 @@ use Severity::{Degraded, Draining, Notice, Unhealthy};
 
 /// Every finding.
 #[rustfmt::skip] // One line each: it is a table.
-pub static CATALOGUE: [Kind; 42] = [
+pub static CATALOGUE: [Kind; 43] = [
     k("clock_skew", Degraded, Watch, 60, "this clock is more than 10 s from the gateway's"),
     k("collector_stuck", Degraded, Watch, 0, "a source of figures does not answer within its deadline"),
     k("cpu_hot", Degraded, Watch, 300, "a CPU has 95 °C or more"),
     k("disk_errors", Degraded, Replace, 0, "an error of a disk in the kernel's log within the hour"),
-    k("filesystem_errors", Degraded, Watch, 0, "an error of a file system in the kernel's log within the hour").drains_after(60),
+    k("file_server_errors", Degraded, Watch, 0, "an error of NFS or Lustre in the kernel's log within the hour, and no word since that the server answers again"),
+    k("filesystem_errors", Degraded, Watch, 0, "an error of a disk's file system in the kernel's log within the hour").drains_after(60),
     k("gpu_ecc_uncorrected", Degraded, Reset, 0, "a GPU has seen uncorrected memory errors since its driver was loaded").drains_after(60),
     k("gpu_hot", Degraded, Watch, 300, "a GPU has 90 °C or more"),
     k("gpu_lost", Degraded, Reboot, 300, "a GPU that was there does not answer its driver, or has left the bus").drains_after(60),

@@ -9,28 +9,35 @@ use super::{Beside, Findings};
 use crate::probe::errors::xid::{self, Action};
 use crate::probe::gpu::{Gpu, POWER_CAP};
 use crate::probe::hardware::sensors::Kind;
-use crate::probe::slurm::{Answer, By, SlurmNode, drained_by};
+use crate::probe::slurm::{Answer, By, Drained};
 use crate::sample::Figures;
 
 /// GPUs slow down at 85–95 °C.
 const GPU_HOT: i32 = 90;
 
-/// What Slurm says of this node: its administrator's word counts. What the agent itself told Slurm on the provider's
-/// order is no news to the chain, which has the order; it would otherwise outlive the order's end. Its own drain is told
-/// by a finding of its own.
+/// What Slurm says of this node: its administrator's word counts, until Slurm says otherwise. What the agent itself told
+/// Slurm on the provider's order is no news to the chain, which has the order; it would otherwise outlive the order's end.
+/// Its own drain is told by a finding of its own.
 pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
-    match figures.slurm.fresh(now) {
+    let said = figures.slurm.fresh(now);
+    let drained = match said {
+        Some(Answer::Said(node)) => Drained::of(node).filter(|_| node.state == SlurmState::Drain),
+        // The chain would give the node work again while nobody knows that it may have any.
+        Some(Answer::Silent) | None => figures.drained.clone(),
+        Some(Answer::NotHere) => None,
+    };
+    if let Some(d) = drained.filter(|d| !is_ours(d, beside)) {
+        into.add("slurm_drain", has(&d.state, d.reason.as_deref()));
+    }
+    match said {
         Some(Answer::Silent) => into.add(
             "slurm_silent",
             "Slurm does not answer: nothing is known to be free",
         ),
-        Some(Answer::Said(node)) => match node.state {
-            SlurmState::Drain if beside.ordered && drained_by(node) == Some(By::Order) => {}
-            SlurmState::Drain if beside.out.is_some() && drained_by(node) == Some(By::Health) => {}
-            SlurmState::Drain => into.add("slurm_drain", has(node)),
-            SlurmState::Down => into.add("slurm_down", has(node)),
-            _ => {}
-        },
+        Some(Answer::Said(node)) if node.state == SlurmState::Down => {
+            into.add("slurm_down", has(&node.state_text, node.reason.as_deref()));
+        }
+        Some(Answer::Said(_)) => {}
         // It was asked and does not come back.
         None if figures.slurm.last().is_some_and(|a| *a != Answer::NotHere) => into.add(
             "slurm_silent",
@@ -48,10 +55,19 @@ pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: 
     }
 }
 
+/// Whether it is the agent's own, and still wanted.
+fn is_ours(drained: &Drained, beside: &Beside<'_>) -> bool {
+    match drained.by {
+        Some(By::Order) => beside.ordered,
+        Some(By::Health) => beside.out.is_some(),
+        None => false,
+    }
+}
+
 /// How Slurm has this node, and why.
-fn has(node: &SlurmNode) -> String {
-    let why = node.reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-    format!("Slurm has this node {}{why}", node.state_text.to_lowercase())
+fn has(state: &str, reason: Option<&str>) -> String {
+    let why = reason.map_or(String::new(), |r| format!(": {r}"));
+    format!("Slurm has this node {}{why}", state.to_lowercase())
 }
 
 /// Lost and broken GPUs; a driver that does not answer.
@@ -162,10 +178,7 @@ pub(super) fn faults(figures: &Figures, now: Instant, into: &mut Findings) {
 
 /// Memory errors, links, sensors.
 pub(super) fn instruments(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
-    let Some(instruments) = figures.instruments.fresh(now) else {
-        return;
-    };
-    for controller in &instruments.memory_errors {
+    for controller in figures.memory_errors.fresh(now).into_iter().flatten() {
         for (code, n, what) in [
             ("memory_uncorrected", controller.uncorrected, "uncorrected"),
             ("memory_corrected", controller.corrected, "corrected"),
@@ -179,7 +192,8 @@ pub(super) fn instruments(figures: &Figures, beside: &Beside<'_>, now: Instant, 
             }
         }
     }
-    for port in instruments.ports.iter().filter(|p| p.lost) {
+    let ports = || figures.ports.fresh(now).into_iter().flatten();
+    for port in ports().filter(|p| p.lost) {
         let message = format!(
             "{} port {} went {} ({})",
             port.device, port.port, port.state, port.physical
@@ -187,11 +201,7 @@ pub(super) fn instruments(figures: &Figures, beside: &Beside<'_>, now: Instant, 
         into.add_of("link_lost", &format!("{}/{}", port.device, port.port), message);
     }
     let recent = |at: u64| at.saturating_add(RECENT) > beside.unix;
-    for port in instruments
-        .ports
-        .iter()
-        .filter(|p| p.flaps >= FLAPS && p.last_flap.is_some_and(recent))
-    {
+    for port in ports().filter(|p| p.flaps >= FLAPS && p.last_flap.is_some_and(recent)) {
         let message = format!(
             "{} port {} went down {} times within 24 h",
             port.device, port.port, port.flaps
@@ -202,7 +212,8 @@ pub(super) fn instruments(figures: &Figures, beside: &Beside<'_>, now: Instant, 
             message,
         );
     }
-    for sensor in instruments.sensors.iter().filter(|s| s.kind == Kind::Temperature) {
+    let sensors = figures.sensors.fresh(now).into_iter().flatten();
+    for sensor in sensors.filter(|s| s.kind == Kind::Temperature) {
         if sensor.critical.is_some_and(|limit| sensor.value >= limit) {
             let message = format!(
                 "{} {} has {} °C, its limit",

@@ -92,6 +92,9 @@ pub(super) fn messages(figures: &Figures, beside: &Beside<'_>, now: Instant, int
             into.add_of(code, device_in(&last.text), last.text.clone());
         }
     }
+    for (name, said) in errors.servers.iter().filter(|(_, said)| recent(said.at)) {
+        into.add_of("file_server_errors", name, said.text.clone());
+    }
     // Several cards that go down once each, with their switch, do not flap.
     for (name, link) in &errors.links {
         if link.messages >= FLAPS && recent(link.last) {

@@ -16,9 +16,9 @@ use crate::probe::memory::Memory;
 use crate::probe::pci::Gpus;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
-use crate::probe::slurm::{Answer, SlurmNode};
+use crate::probe::slurm::{Answer, By, Drained, SlurmNode};
 use crate::probe::storage::Storage;
-use crate::sample::{Instruments, Reading};
+use crate::sample::Reading;
 
 const NOW: u64 = 1_000_000;
 
@@ -57,6 +57,7 @@ fn xid(code: u32) -> Option<Errors> {
         at: NOW,
         device: "0000:1b:00".into(),
         code,
+        count: 2,
     };
     Some(Errors {
         xids: vec![seen.clone(), seen],
@@ -97,21 +98,27 @@ fn last(class: &str, at: u64) -> Option<Errors> {
     })
 }
 
-fn memory_errors(corrected: u64, uncorrected: u64) -> Option<Instruments> {
-    let name = "mc0".into();
-    let memory_errors = vec![Controller {
-        name,
-        corrected,
-        uncorrected,
-    }];
-    Some(Instruments {
-        memory_errors,
-        ..Instruments::default()
+/// What is said of a file server.
+fn silent(at: u64) -> Option<Errors> {
+    let said = last("file_server", at)?.last?;
+    Some(Errors {
+        servers: [("filer".to_owned(), said.clone())].into(),
+        lasts: [("file_server".to_owned(), said)].into(),
+        ..Errors::default()
     })
 }
 
-fn port(lost: bool) -> Option<Instruments> {
-    let ports = vec![Port {
+fn memory_errors(corrected: u64, uncorrected: u64) -> Option<Vec<Controller>> {
+    let name = "mc0".into();
+    Some(vec![Controller {
+        name,
+        corrected,
+        uncorrected,
+    }])
+}
+
+fn port(lost: bool) -> Option<Vec<Port>> {
+    Some(vec![Port {
         device: "mlx5_0".into(),
         port: "1".into(),
         state: "down".into(),
@@ -125,16 +132,12 @@ fn port(lost: bool) -> Option<Instruments> {
         lost,
         flaps: 0,
         last_flap: None,
-    }];
-    Some(Instruments {
-        ports,
-        ..Instruments::default()
-    })
+    }])
 }
 
-fn flaps(n: u32, at: u64) -> Option<Instruments> {
+fn flaps(n: u32, at: u64) -> Option<Vec<Port>> {
     let mut found = port(false)?;
-    for p in &mut found.ports {
+    for p in &mut found {
         (p.flaps, p.last_flap) = (n, Some(at));
     }
     Some(found)
@@ -148,18 +151,14 @@ fn masked(at: u64) -> Option<Errors> {
     Some(errors)
 }
 
-fn sensor(value: i64) -> Option<Instruments> {
-    let sensors = vec![Sensor {
+fn sensor(value: i64) -> Option<Vec<Sensor>> {
+    Some(vec![Sensor {
         chip: "nvme".into(),
         label: "Composite".into(),
         kind: SensorKind::Temperature,
         value,
         critical: Some(84_850),
-    }];
-    Some(Instruments {
-        sensors,
-        ..Instruments::default()
-    })
+    }])
 }
 
 fn check(verdict: Verdict) -> Option<Checks> {
@@ -304,6 +303,17 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
             set(|f, n| f.errors.set(last("io", NOW - 3600), n)),
         ),
         (
+            "file_server_errors",
+            set(|f, n| f.errors.set(silent(NOW - 3599), n)),
+            set(|f, n| f.errors.set(silent(NOW - 3600), n)),
+        ),
+        (
+            // One that answers again is on record for the day, and no finding.
+            "file_server_errors",
+            set(|f, n| f.errors.set(silent(NOW), n)),
+            set(|f, n| f.errors.set(last("file_server", NOW), n)),
+        ),
+        (
             "filesystem_errors",
             set(|f, n| f.errors.set(last("filesystem", NOW), n)),
             set(|f, n| f.errors.set(last("other", NOW), n)),
@@ -415,28 +425,28 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
         ),
         (
             "memory_corrected",
-            set(|f, n| f.instruments.set(memory_errors(1, 0), n)),
-            set(|f, n| f.instruments.set(memory_errors(0, 0), n)),
+            set(|f, n| f.memory_errors.set(memory_errors(1, 0), n)),
+            set(|f, n| f.memory_errors.set(memory_errors(0, 0), n)),
         ),
         (
             "memory_uncorrected",
-            set(|f, n| f.instruments.set(memory_errors(0, 1), n)),
-            set(|f, n| f.instruments.set(memory_errors(0, 0), n)),
+            set(|f, n| f.memory_errors.set(memory_errors(0, 1), n)),
+            set(|f, n| f.memory_errors.set(memory_errors(0, 0), n)),
         ),
         (
             "link_lost",
-            set(|f, n| f.instruments.set(port(true), n)),
-            set(|f, n| f.instruments.set(port(false), n)),
+            set(|f, n| f.ports.set(port(true), n)),
+            set(|f, n| f.ports.set(port(false), n)),
         ),
         (
             "link_flapping",
-            set(|f, n| f.instruments.set(flaps(3, NOW - 3599), n)),
-            set(|f, n| f.instruments.set(flaps(2, NOW), n)),
+            set(|f, n| f.ports.set(flaps(3, NOW - 3599), n)),
+            set(|f, n| f.ports.set(flaps(2, NOW), n)),
         ),
         (
             "link_flapping",
-            set(|f, n| f.instruments.set(flaps(9, NOW - 3599), n)),
-            set(|f, n| f.instruments.set(flaps(9, NOW - 3600), n)),
+            set(|f, n| f.ports.set(flaps(9, NOW - 3599), n)),
+            set(|f, n| f.ports.set(flaps(9, NOW - 3600), n)),
         ),
         (
             "filesystem_errors",
@@ -445,8 +455,8 @@ fn cases() -> Vec<(&'static str, Set, Set)> {
         ),
         (
             "sensor_critical",
-            set(|f, n| f.instruments.set(sensor(84_850), n)),
-            set(|f, n| f.instruments.set(sensor(84_849), n)),
+            set(|f, n| f.sensors.set(sensor(84_850), n)),
+            set(|f, n| f.sensors.set(sensor(84_849), n)),
         ),
         (
             "site_check_degraded",
@@ -492,6 +502,12 @@ fn judged(set: &Set, beside: &Beside<'_>) -> Vec<Finding> {
     let mut figures = Figures::default();
     set(&mut figures, now);
     findings(&figures, beside, now)
+}
+
+#[test]
+fn a_file_server_that_does_not_answer_drains_no_node_and_a_broken_disk_does() {
+    assert_eq!(kind("file_server_errors").unwrap().drains(), None);
+    assert!(kind("filesystem_errors").unwrap().drains().is_some());
 }
 
 #[test]
@@ -703,6 +719,57 @@ fn what_the_provider_ordered_is_no_drain_of_the_site() {
         found[0].shown(),
         "out_of_service: out of service for gpu_lost: GPU 3; watch it"
     );
+}
+
+#[test]
+fn an_administrators_drain_holds_until_slurm_says_otherwise() {
+    let codes = |answers: Vec<Answer<SlurmNode>>| {
+        let figures = set(move |f, now| {
+            for answer in answers.clone() {
+                Reading::Slurm(answer).apply(f, now);
+            }
+        });
+        let found = judged(&figures, &Beside::default());
+        found.iter().map(|f| f.kind.code).collect::<Vec<_>>()
+    };
+    let drained = || node(SlurmState::Drain, "bad disk");
+    let both = ["slurm_drain", "slurm_silent"];
+    assert_eq!(codes(vec![drained(), Answer::Silent]), both);
+    assert_eq!(codes(vec![drained(), Answer::Silent, Answer::Silent]), both);
+    let idle = || node(SlurmState::Idle, "x");
+    assert_eq!(codes(vec![drained(), Answer::Silent, idle()]), [""; 0]);
+    assert_eq!(codes(vec![drained(), idle(), Answer::Silent]), ["slurm_silent"]);
+    assert_eq!(codes(vec![drained(), Answer::NotHere]), [""; 0]);
+    // Its programs hang.
+    let mut figures = Figures::default();
+    let (now, long) = (Instant::now(), std::time::Duration::from_secs(3600));
+    Reading::Slurm(drained()).apply(&mut figures, now);
+    let found = findings(&figures, &Beside::default(), now + long);
+    assert_eq!(found.iter().map(|f| f.kind.code).collect::<Vec<_>>(), both);
+}
+
+#[test]
+fn a_drain_is_known_before_slurm_has_been_asked() {
+    let remembered = |by, ordered| {
+        let figures = set(move |f, _| {
+            f.drained = Some(Drained {
+                state: "IDLE+DRAIN".into(),
+                reason: Some("bad disk".into()),
+                by,
+            });
+        });
+        let beside = Beside {
+            ordered,
+            ..Beside::default()
+        };
+        let found = judged(&figures, &beside);
+        found.into_iter().map(|f| f.message).collect::<Vec<_>>()
+    };
+    let drain = ["Slurm has this node idle+drain: bad disk"];
+    assert_eq!(remembered(None, false), drain);
+    assert_eq!(remembered(None, true), drain);
+    assert_eq!(remembered(Some(By::Order), true), [""; 0]);
+    assert_eq!(remembered(Some(By::Order), false), drain);
 }
 
 #[test]

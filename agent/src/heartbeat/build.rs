@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use hpc_schema::heartbeat::{
     Capacity, FixedPoint6, Health, HealthStatus, Heartbeat, Jobs, Label, Latency, LatencyMeasurement,
-    Percent, SlurmState, Text,
+    Percent, Services, SlurmState, Text,
 };
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::Rfc3339;
@@ -96,8 +96,20 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
         },
         latency: measured.then_some(latency),
         jobs: context.jobs,
-        services: figures.services.fresh(now).map(|s| s.services.clone()),
+        services: services(figures, now),
     }
+}
+
+/// Where slurmd's program is not found, the controller knows the version of the one that runs. A process's own word for where
+/// its program lies would be anybody's.
+fn services(figures: &Figures, now: Instant) -> Option<Services> {
+    let mut services = figures.services.fresh(now)?.services.clone();
+    if services.slurmd_version.is_none()
+        && let Some(Answer::Said(node)) = figures.slurm.fresh(now)
+    {
+        services.slurmd_version = node.version.as_deref().and_then(Label::lossy);
+    }
+    Some(services)
 }
 
 fn measurement(m: &Measured) -> Option<LatencyMeasurement> {
@@ -114,6 +126,8 @@ mod tests {
     use super::*;
     use crate::probe::memory::Memory;
     use crate::probe::network::NetworkUse;
+    use crate::probe::services::ServicesFound;
+    use crate::probe::slurm::SlurmNode;
 
     fn peer(name: &str, latency_us: Option<u64>, loss_percent: u8, measured_at: u64) -> Measured {
         let peer = serde_json::json!({
@@ -187,6 +201,49 @@ mod tests {
                 .fresh(began + std::time::Duration::from_secs(31))
                 .is_some()
         );
+    }
+
+    #[test]
+    fn slurmds_version_is_the_controllers_word_where_its_program_is_not_found() {
+        let now = Instant::now();
+        let version = |found: Option<&str>, said: Option<&str>| {
+            let mut figures = Figures::default();
+            let services = Services {
+                slurmd_running: Some(true),
+                slurmd_version: found.and_then(Label::lossy),
+                ..Services::default()
+            };
+            let munge_version = None;
+            figures.services.set(
+                Some(ServicesFound {
+                    services,
+                    munge_version,
+                }),
+                now,
+            );
+            let node = SlurmNode {
+                state: SlurmState::Idle,
+                state_text: "IDLE".into(),
+                reason: None,
+                cpus: 64,
+                cpus_allocated: 0,
+                cpus_usable: 64,
+                memory_mib: 4000,
+                memory_allocated_mib: 0,
+                gpus: None,
+                gpus_allocated: None,
+                version: said.map(str::to_owned),
+            };
+            figures.slurm.set(Some(Answer::Said(node)), now);
+            let payload = payload(&figures, now);
+            payload["services"]["slurmd_version"].as_str().map(str::to_owned)
+        };
+        assert_eq!(version(None, Some("24.05.4")).as_deref(), Some("24.05.4"));
+        assert_eq!(
+            version(Some("23.11.1"), Some("24.05.4")).as_deref(),
+            Some("23.11.1")
+        );
+        assert_eq!(version(None, None), None);
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub struct Held {
 enum Batch<'a> {
     /// There is none: what our tasks hold is all there is.
     None,
-    /// There is one that does not answer: nothing is known to be free.
-    Silent,
+    /// There is one that does not answer: nothing is known to be free, and it counts this many cores if it has said so before.
+    Silent(Option<u32>),
     /// This.
     Said(&'a SlurmNode),
 }
@@ -39,14 +39,31 @@ enum Batch<'a> {
 /// Total, available, allocated.
 type Figures3 = (u32, u32, Option<u32>);
 
-/// Capacity: available = total − allocated − reserve, memory never above what the kernel calls available, nothing above what
-/// the batch system has of it. None while cores or memory are unknown: a heartbeat without them would say nothing.
+/// `CPUTot` as Slurm said it last: `before`, until it says something, or is not here.
 #[must_use]
-pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -> Option<Capacity> {
+pub fn slurm_cpus(figures: &Figures, before: Option<u32>) -> Option<u32> {
+    match figures.slurm.last() {
+        Some(Answer::Said(node)) => Some(node.cpus),
+        Some(Answer::NotHere) => None,
+        Some(Answer::Silent) | None => before,
+    }
+}
+
+/// Capacity: available = total − allocated − reserve, memory never above what the kernel calls available, nothing above what
+/// the batch system has of it. Its total of cores stands while it is silent (`cpus`, as by [`slurm_cpus`]): the same machine.
+/// None while cores or memory are unknown: a heartbeat without them would say nothing.
+#[must_use]
+pub fn capacity(
+    figures: &Figures,
+    held: Held,
+    reserve: Reserve,
+    cpus: Option<u32>,
+    now: Instant,
+) -> Option<Capacity> {
     let batch = match figures.slurm.fresh(now) {
         Some(Answer::NotHere) => Batch::None,
         // Not asked yet, or asked in vain for too long.
-        None | Some(Answer::Silent) => Batch::Silent,
+        None | Some(Answer::Silent) => Batch::Silent(slurm_cpus(figures, cpus)),
         Some(Answer::Said(node)) => Batch::Said(node),
     };
     let online = (*figures.cores.fresh(now)?).max(1);
@@ -90,7 +107,7 @@ pub fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -
 fn cores(online: u32, batch: &Batch<'_>, held: Held, reserve: Reserve) -> Figures3 {
     let (total, usable, allocated) = match batch {
         Batch::None => (online, online, held.cores),
-        Batch::Silent => return (online, 0, None),
+        Batch::Silent(cpus) => return (cpus.unwrap_or(online).max(1), 0, None),
         Batch::Said(n) => (
             n.cpus.max(1),
             n.cpus_usable,
@@ -109,7 +126,7 @@ fn memory(total: u32, free: u32, batch: &Batch<'_>, held: Held, reserve: Reserve
     let gib = |mib: u64| u32::try_from(mib).unwrap_or(u32::MAX);
     let (usable, allocated) = match batch {
         Batch::None => (total, held.memory_gb),
-        Batch::Silent => return (total, 0, None),
+        Batch::Silent(_) => return (total, 0, None),
         // Rounded up: what is given away in part is not free. Nor is what Slurm gives nobody.
         Batch::Said(n) => {
             let usable = match n.memory_mib {
@@ -149,7 +166,7 @@ fn gpus(figures: &Figures, batch: &Batch<'_>, held: Held, now: Instant) -> Optio
     let (total, working) = (driven.saturating_add(passed), working.saturating_add(passed));
     let (usable, allocated) = match batch {
         Batch::None => (total, held.gpus),
-        Batch::Silent => return Some((total, 0, None)),
+        Batch::Silent(_) => return Some((total, 0, None)),
         Batch::Said(n) => match n.gpus_allocated {
             // Those that Slurm has, and those set aside for guests: others it gives nobody.
             Some(allocated) => (
@@ -194,6 +211,11 @@ mod tests {
     use crate::probe::memory::Memory;
     use crate::probe::storage::Storage;
     use crate::sample::Reading;
+
+    /// Where nothing was heard of Slurm before.
+    fn capacity(figures: &Figures, held: Held, reserve: Reserve, now: Instant) -> Option<Capacity> {
+        super::capacity(figures, held, reserve, None, now)
+    }
 
     fn figures(cores: u32, total: u64, available: u64, now: Instant) -> Figures {
         let mut f = Figures::default();
@@ -427,6 +449,41 @@ mod tests {
         );
         assert_eq!((c.memory_gb_available, c.gpus_available), (0, Some(0)));
         c.check().unwrap();
+    }
+
+    #[test]
+    fn slurms_total_of_cores_stands_while_it_is_silent_or_not_asked_yet() {
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(3600);
+        let with = |answer: Option<Answer<SlurmNode>>, asked: Instant, cpus| {
+            let mut f = figures(128, 256 * GIB, 200 * GIB, later);
+            f.slurm = Figures::default().slurm;
+            if let Some(answer) = answer {
+                f.slurm.set(Some(answer), asked);
+            }
+            let c = super::capacity(&f, Held::default(), Reserve::default(), cpus, later).unwrap();
+            c.check().unwrap();
+            (c.cpu_cores_total, c.cpu_cores_allocated, slurm_cpus(&f, cpus))
+        };
+        let before = Some(64);
+        assert_eq!(
+            with(None, later, before),
+            (64, None, before),
+            "the first heartbeat"
+        );
+        assert_eq!(with(Some(Answer::Silent), later, before), (64, None, before));
+        assert_eq!(
+            with(Some(Answer::Said(slurm())), now, None),
+            (64, None, before),
+            "it hangs"
+        );
+        assert_eq!(
+            with(Some(Answer::Said(slurm())), later, Some(32)),
+            (64, Some(32), before)
+        );
+        // Where there is none, or none has said anything yet, the kernel's count is all there is.
+        assert_eq!(with(Some(Answer::NotHere), later, before), (128, Some(0), None));
+        assert_eq!(with(None, later, None), (128, None, None));
     }
 
     #[test]

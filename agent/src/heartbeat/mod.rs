@@ -7,7 +7,7 @@ mod jobs;
 mod section;
 
 pub use build::{Context, build};
-pub use capacity::{Held, capacity};
+pub use capacity::{Held, capacity, slurm_cpus};
 pub use holdings::{HoldingsFile, TaskHoldings};
 pub use jobs::{jobs, remembered_jobs, with_held};
 pub use section::SectionTracker;

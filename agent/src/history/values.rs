@@ -96,12 +96,12 @@ pub fn values(category: Category, f: &Figures, now: Instant) -> Values {
             (taken(&[f.jobs.taken()]), figures)
         }
         Category::Temperature => (
-            taken(&[f.temperature.taken(), f.instruments.taken()]),
+            taken(&[f.temperature.taken(), f.power.taken()]),
             vec![
                 get(&f.temperature, now, |c| Some(i64::from(*c))),
-                get(&f.instruments, now, |i| {
-                    let all: Option<u64> = (!i.power.is_empty())
-                        .then(|| i.power.iter().map(|d| d.milliwatts).fold(0, u64::saturating_add));
+                get(&f.power, now, |domains| {
+                    let all: Option<u64> = (!domains.is_empty())
+                        .then(|| domains.iter().map(|d| d.milliwatts).fold(0, u64::saturating_add));
                     all.and_then(whole)
                 }),
             ],

@@ -71,6 +71,46 @@ pub enum KeyFileError {
         "a key is not moved into an HSM or out of one: the HSM makes its own; replace the key with: virtengine-node-agent key rotate --store …"
     )]
     Immovable,
+    /// Another process holds the lock.
+    #[error("{path}: another command changes this key; wait for it")]
+    Busy {
+        /// The key file.
+        path: String,
+    },
+    /// There is a key to come, and it lives elsewhere than the place that was named.
+    #[error(
+        "{path} holds the key to come, {place}; --store names another place. Go on without --store, or give that key up first: virtengine-node-agent key rotate --abandon"
+    )]
+    OtherStore {
+        /// The file of the key to come.
+        path: String,
+        /// Where that key lives.
+        place: String,
+    },
+    /// The rotation that was to be given up has come to its end.
+    #[error(
+        "{path} holds the key that the node is registered with by now; it is not given up. It takes the place of the former one: virtengine-node-agent key rotate"
+    )]
+    NextRegistered {
+        /// The file of the key to come.
+        path: String,
+    },
+    /// A key that a rotation may put in the place of the present one at any time.
+    #[error(
+        "{path} holds the key to come of a rotation, and would take the place of the moved one; end that first (virtengine-node-agent key rotate --token-file …), or give it up (--abandon)"
+    )]
+    RotationUnderWay {
+        /// The file of the key to come.
+        path: String,
+    },
+    /// The file has got another key since it was read.
+    #[error(
+        "{path} holds another key by now; nothing is moved: look at it with virtengine-node-agent key show"
+    )]
+    Changed {
+        /// The key file.
+        path: String,
+    },
     /// Not a file: a directory, device or pipe.
     #[error("{path}: not a regular file")]
     NotAFile {
@@ -87,4 +127,6 @@ pub struct SigningError {
     pub place: String,
     /// What is wrong, and what to do.
     pub message: String,
+    /// The HSM does not take the PIN: whoever tries that again locks its token.
+    pub pin_refused: bool,
 }

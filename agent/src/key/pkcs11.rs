@@ -117,6 +117,7 @@ impl Signer for HsmSigner {
             self.session.sign(message).await.map_err(|e| SigningError {
                 place: self.place().to_string(),
                 message: e.to_string(),
+                pin_refused: matches!(e, HsmError::Pin(_)),
             })
         })
     }

@@ -9,11 +9,12 @@ use hpc_schema::key::AgentKey;
 
 use super::file::{load, read};
 use super::generate::{generate_at, write_public};
+use super::lock::locked;
 use super::{KeyFileError, SharedSigner, Store};
-use crate::files::{Replace, at, sync_directory_of};
+use crate::files::{FileError, Replace, at, sync_directory_of};
 
 /// `agent.key.next` beside `agent.key`.
-fn next_path(key_path: &Path) -> PathBuf {
+pub(super) fn next_path(key_path: &Path) -> PathBuf {
     let mut name = key_path.as_os_str().to_owned();
     name.push(".next");
     name.into()
@@ -32,19 +33,25 @@ fn next_public_path(key_path: &Path) -> PathBuf {
 /// The key to come; made now if there is none, in `store`, by default where the present one lives.
 ///
 /// # Errors
-/// See [`KeyFileError`].
+/// See [`KeyFileError`]; [`KeyFileError::OtherStore`] if there is one in another place than the named one.
 pub fn prepare_next(key_path: &Path, store: Option<Store>) -> Result<SharedSigner, KeyFileError> {
-    match load_next(key_path)? {
-        Some(key) => Ok(key),
-        None => {
+    let _lock = locked(key_path)?;
+    let next = next_path(key_path);
+    match (read(&next), store) {
+        (Ok(there), Some(store)) if there.store() != store => Err(KeyFileError::OtherStore {
+            path: next.display().to_string(),
+            place: there.place().to_string(),
+        }),
+        (Ok(there), _) => there.open(),
+        (Err(KeyFileError::Missing { .. }), store) => {
             let store = match store {
                 Some(store) => store,
                 None => read(key_path)?.store(),
             };
-            let next = next_path(key_path);
             generate_at(&next, &next_public_path(key_path), Replace::Never, &store)?;
             load(&next)
         }
+        (Err(e), _) => Err(e),
     }
 }
 
@@ -60,12 +67,25 @@ pub fn load_next(key_path: &Path) -> Result<Option<SharedSigner>, KeyFileError> 
     }
 }
 
-/// Gives the key to come up.
+/// Gives the key to come up, unless it is the registered one: `registered` is asked at the last moment, as a running agent may
+/// have taken a rotation over that was cut off.
 ///
 /// # Errors
-/// IO.
-pub fn forget_next(key_path: &Path) -> Result<(), KeyFileError> {
-    for path in [next_path(key_path), next_public_path(key_path)] {
+/// IO; [`KeyFileError::NextRegistered`], [`KeyFileError::Busy`].
+pub fn forget_next(
+    key_path: &Path,
+    registered: impl FnOnce() -> Result<Option<AgentKey>, FileError>,
+) -> Result<(), KeyFileError> {
+    let _lock = locked(key_path)?;
+    let next = next_path(key_path);
+    if let Some(registered) = registered()?
+        && holds(&next, &registered)
+    {
+        return Err(KeyFileError::NextRegistered {
+            path: next.display().to_string(),
+        });
+    }
+    for path in [next, next_public_path(key_path)] {
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at("remove", &path)(e).into()),
             _ => {}
@@ -80,13 +100,21 @@ pub fn forget_next(key_path: &Path) -> Result<(), KeyFileError> {
 /// IO.
 pub fn promote(key_path: &Path, registered: &AgentKey) -> Result<(), KeyFileError> {
     let next = next_path(key_path);
-    match read(&next) {
-        Ok(key) if key.public() == *registered => {}
-        Ok(_) | Err(KeyFileError::Missing { .. }) => return Ok(()),
-        Err(e) => return Err(e),
+    let waits = || match read(&next) {
+        Ok(key) => Ok(key.public() == *registered),
+        Err(KeyFileError::Missing { .. }) => Ok(false),
+        Err(e) => Err(e),
+    };
+    if !waits()? {
+        return Ok(());
+    }
+    let _lock = locked(key_path)?;
+    // Another process may have been faster, and another rotation have begun.
+    if !waits()? {
+        return Ok(());
     }
     match fs::rename(&next, key_path) {
-        // Another process was faster.
+        // It was removed by hand.
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at("rename", &next)(e).into()),
         _ => {}
     }
@@ -107,7 +135,7 @@ pub fn load_registered(key_path: &Path, registered: &AgentKey) -> Result<SharedS
         return load(key_path);
     }
     let next = next_path(key_path);
-    if matches!(read(&next), Ok(next) if next.public() == *registered) {
+    if holds(&next, registered) {
         return match promote(key_path, registered) {
             Ok(()) => load(key_path),
             // The service may not be allowed to write there; it serves where it is.
@@ -119,6 +147,16 @@ pub fn load_registered(key_path: &Path, registered: &AgentKey) -> Result<SharedS
         present: present?.to_base64(),
         registered: registered.to_base64(),
     })
+}
+
+/// Whether the registered key is on the disk, as the present one or the one to come.
+#[must_use]
+pub fn is_kept(key_path: &Path, registered: &AgentKey) -> bool {
+    holds(key_path, registered) || holds(&next_path(key_path), registered)
+}
+
+fn holds(path: &Path, key: &AgentKey) -> bool {
+    read(path).is_ok_and(|stored| stored.public() == *key)
 }
 
 /// The keys on disk that are not `known`: after a rotation or a new registration by another process one of them
@@ -136,7 +174,7 @@ pub fn others(key_path: &Path, known: &AgentKey) -> Vec<SharedSigner> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::generate;
+    use crate::key::{TpmOptions, generate};
 
     #[test]
     fn whichever_key_the_registration_names_is_found_at_every_step() {
@@ -145,6 +183,7 @@ mod tests {
         let path = made.key_path;
         let next = prepare_next(&path, None).unwrap().public();
         assert_eq!(prepare_next(&path, None).unwrap().public(), next);
+        assert_eq!(prepare_next(&path, Some(Store::File)).unwrap().public(), next);
         // Prepared, not registered: the present key counts, and stays.
         assert_eq!(
             load_registered(&path, &made.public).unwrap().public(),
@@ -159,7 +198,7 @@ mod tests {
         let line = fs::read_to_string(dir.path().join("agent.pub")).unwrap();
         assert_eq!(line, format!("{next}\n"));
         let names = fs::read_dir(dir.path()).unwrap().count();
-        assert_eq!(names, 2, "agent.key and agent.pub alone");
+        assert_eq!(names, 3, "agent.key, its lock and agent.pub alone");
         // Once more: nothing to do.
         promote(&path, &next).unwrap();
         let e = load_registered(&path, &made.public).unwrap_err();
@@ -167,13 +206,51 @@ mod tests {
     }
 
     #[test]
+    fn a_key_to_come_that_lives_elsewhere_than_the_named_place_is_not_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = generate(dir.path(), false).unwrap().key_path;
+        let next = prepare_next(&path, None).unwrap().public();
+        let tpm = Store::Tpm(TpmOptions {
+            tcti: TpmOptions::DEFAULT_TCTI.to_owned(),
+            parent: None,
+        });
+        let e = prepare_next(&path, Some(tpm)).unwrap_err();
+        let said = e.to_string();
+        assert!(matches!(e, KeyFileError::OtherStore { .. }), "{said}");
+        assert!(
+            said.contains("in its file") && said.contains("--abandon"),
+            "{said}"
+        );
+        assert_eq!(load_next(&path).unwrap().unwrap().public(), next);
+    }
+
+    #[test]
     fn a_rotation_can_be_given_up() {
         let dir = tempfile::tempdir().unwrap();
         let made = generate(dir.path(), false).unwrap();
         prepare_next(&made.key_path, None).unwrap();
-        forget_next(&made.key_path).unwrap();
-        forget_next(&made.key_path).unwrap();
+        for registered in [Some(made.public), None] {
+            forget_next(&made.key_path, || Ok(registered)).unwrap();
+        }
         assert!(load_next(&made.key_path).unwrap().is_none());
         assert_eq!(load(&made.key_path).unwrap().public(), made.public);
+    }
+
+    #[test]
+    fn a_key_that_counts_by_now_or_that_another_process_puts_in_its_place_is_not_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = generate(dir.path(), false).unwrap();
+        let path = made.key_path;
+        let next = prepare_next(&path, None).unwrap().public();
+        let e = forget_next(&path, || Ok(Some(next))).unwrap_err();
+        assert!(matches!(e, KeyFileError::NextRegistered { .. }), "{e}");
+        assert!(is_kept(&path, &next) && is_kept(&path, &made.public));
+        let held = locked(&path).unwrap();
+        let e = forget_next(&path, || Ok(None)).unwrap_err();
+        assert!(matches!(e, KeyFileError::Busy { .. }), "{e}");
+        assert!(is_kept(&path, &next));
+        drop(held);
+        forget_next(&path, || Ok(Some(made.public))).unwrap();
+        assert!(!is_kept(&path, &next) && is_kept(&path, &made.public));
     }
 }

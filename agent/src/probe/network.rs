@@ -2,19 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::source::{Source, lines, unsigned, words};
 use super::{Roots, percent};
 
-/// Reads `/proc/net/dev` and the link speeds in `/sys/class/net`. Only physical devices count (those with a `device`
-/// link): bridges, tunnels and bonds carry the same bytes again.
+/// Of each link, Mbit/s as its driver has said; none: it was not asked yet, or the link is down.
+type Speeds = Mutex<BTreeMap<String, Option<u64>>>;
+
+/// Reads `/proc/net/dev`; link speeds are those that a [`LinkSpeeds`] beside it has read. Only physical devices count
+/// (those with a `device` link): bridges, tunnels and bonds carry the same bytes again.
 #[derive(Debug)]
 pub struct NetworkProbe {
     dev: Source,
     sys_net: PathBuf,
+    speeds: Arc<Speeds>,
     /// The names of the last look → state; none for names that are not physical devices.
     links: BTreeMap<String, Known>,
+    looks: u32,
+}
+
+/// Reads the speeds of the links that a [`NetworkProbe`] has found, in `/sys/class/net`. Apart from it: a driver answers, and
+/// where one hangs the others' links are measured all the same, and its own by the speed that it had.
+#[derive(Debug)]
+pub struct LinkSpeeds {
+    sys_net: PathBuf,
+    speeds: Arc<Speeds>,
+    files: BTreeMap<String, Source>,
     looks: u32,
 }
 
@@ -28,14 +43,11 @@ struct Known {
 /// Every so many looks a name that is no physical device is looked at anew: it may have been seen before all of it was
 /// there.
 const AFRESH: u32 = 16;
-/// Every so many looks a link's speed is read anew: its driver is asked for it, and it changes rarely.
+/// Every so many looks a link's speed is read anew: it changes rarely.
 const SPEED: u32 = 4;
 
 #[derive(Debug)]
 struct Link {
-    speed: Source,
-    /// None: to be read.
-    megabits: Option<u64>,
     received: u64,
     sent: u64,
     at: Option<Instant>,
@@ -50,20 +62,59 @@ pub struct NetworkUse {
     pub percent: u8,
 }
 
-impl NetworkProbe {
+impl LinkSpeeds {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
         Self {
+            sys_net: roots.sys.join("class/net"),
+            speeds: Arc::default(),
+            files: BTreeMap::new(),
+            looks: 0,
+        }
+    }
+
+    /// Reads those that are not known, and every so many looks all.
+    pub fn read(&mut self) {
+        self.looks = self.looks.wrapping_add(1);
+        let all = self.looks.is_multiple_of(SPEED);
+        for name in self.due(all) {
+            let file = self
+                .files
+                .entry(name.clone())
+                .or_insert_with(|| Source::new(self.sys_net.join(&name).join("speed")));
+            // −1, or an error while the link is down.
+            let speed = file.number().and_then(|s| u64::try_from(s).ok());
+            // None that has gone meanwhile.
+            if let Some(known) = lock(&self.speeds).get_mut(&name) {
+                *known = speed.filter(|s| *s > 0);
+            }
+        }
+    }
+
+    fn due(&mut self, all: bool) -> Vec<String> {
+        let speeds = lock(&self.speeds);
+        self.files.retain(|name, _| speeds.contains_key(name));
+        let due = speeds.iter().filter(|(_, speed)| all || speed.is_none());
+        due.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl NetworkProbe {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(roots: &Roots, speeds: &LinkSpeeds) -> Self {
+        Self {
             // Of the network namespace of this process.
             dev: Source::new(roots.proc.join("net/dev")),
             sys_net: roots.sys.join("class/net"),
+            speeds: Arc::clone(&speeds.speeds),
             links: BTreeMap::new(),
             looks: 0,
         }
     }
 
-    /// The busiest link since the last call. None on the first call, or if no device tells its speed (virtual
+    /// The busiest link since the last call. None on the first call, or if no device has told its speed (virtual
     /// machines' often do not).
     #[must_use]
     pub fn busiest(&mut self, now: Instant) -> Option<NetworkUse> {
@@ -75,13 +126,14 @@ impl NetworkProbe {
             let known = |k: &Known| k.link.is_some() || !afresh;
             if !self.links.get(name).is_some_and(known) {
                 let dir = self.sys_net.join(name);
-                let link = dir.join("device").exists().then(|| Link {
-                    speed: Source::new(dir.join("speed")),
-                    megabits: None,
+                let link = dir.join("device").exists().then_some(Link {
                     received,
                     sent,
                     at: None,
                 });
+                if link.is_some() {
+                    lock(&self.speeds).insert(name.to_owned(), None);
+                }
                 self.links.insert(name.to_owned(), Known { look, link });
             }
             let Some(known) = self.links.get_mut(name) else {
@@ -89,10 +141,8 @@ impl NetworkProbe {
             };
             known.look = look;
             let Some(link) = &mut known.link else { continue };
-            if look.is_multiple_of(SPEED) {
-                link.megabits = None;
-            }
-            if let Some(p) = link.step(received, sent, now)
+            let megabits = lock(&self.speeds).get(name).copied().flatten();
+            if let Some(p) = link.step(received, sent, now, megabits)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
                 best = Some(NetworkUse {
@@ -103,26 +153,26 @@ impl NetworkProbe {
         }
         // Names of containers' interfaces are made up anew each time.
         self.links.retain(|_, known| known.look == look);
+        lock(&self.speeds).retain(|name, _| self.links.get(name).is_some_and(|k| k.link.is_some()));
         best
     }
 }
 
 impl Link {
-    fn step(&mut self, received: u64, sent: u64, now: Instant) -> Option<u8> {
+    fn step(&mut self, received: u64, sent: u64, now: Instant, megabits: Option<u64>) -> Option<u8> {
         let then = self.at.replace(now);
         let rx = received.checked_sub(std::mem::replace(&mut self.received, received));
         let tx = sent.checked_sub(std::mem::replace(&mut self.sent, sent));
         let bytes = rx?.max(tx?);
         let elapsed = u64::try_from(now.saturating_duration_since(then?).as_micros()).ok()?;
-        if self.megabits.is_none() {
-            // −1, or an error while the link is down.
-            let speed = self.speed.number().and_then(|s| u64::try_from(s).ok());
-            self.megabits = speed.filter(|s| *s > 0);
-        }
-        let megabits = self.megabits?;
         // Mbit/s × µs = bits.
-        percent(bytes.saturating_mul(8), megabits.saturating_mul(elapsed))
+        percent(bytes.saturating_mul(8), megabits?.saturating_mul(elapsed))
     }
+}
+
+/// Held for no longer than a look into it: never while a driver is asked.
+fn lock(speeds: &Speeds) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
+    speeds.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes …`
@@ -163,10 +213,12 @@ mod tests {
             }
             fs::write(roots.proc.join("net/dev"), text).unwrap();
         };
-        let mut probe = NetworkProbe::new(&roots);
+        let mut speeds = LinkSpeeds::new(&roots);
+        let mut probe = NetworkProbe::new(&roots, &speeds);
         let start = Instant::now();
         stats(1_000_000_000, 0);
         assert_eq!(probe.busiest(start), None);
+        speeds.read();
         // 10 s at 1 Gbit/s are 1.25 GB; 500 MB sent are 40 %.
         stats(1_050_000_000, 500_000_000);
         let now = start + Duration::from_secs(10);
@@ -190,13 +242,15 @@ mod tests {
         let eth0 = roots.sys.join("class/net/eth0");
         fs::create_dir_all(eth0.join("device")).unwrap();
         fs::write(eth0.join("speed"), "1000\n").unwrap();
-        let mut probe = NetworkProbe::new(&roots);
+        let mut speeds = LinkSpeeds::new(&roots);
+        let mut probe = NetworkProbe::new(&roots, &speeds);
         let start = Instant::now();
         // 50 MB a second are 40 % of 1 Gbit/s.
         let mut look = |n: u32| {
             let bytes = u64::from(n) * 50_000_000;
             let text = format!("  eth0: {bytes} 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n");
             fs::write(roots.proc.join("net/dev"), text).unwrap();
+            speeds.read();
             probe
                 .busiest(start + Duration::from_secs(u64::from(n)))
                 .map(|u| u.percent)
@@ -221,14 +275,17 @@ mod tests {
         let eth0 = roots.sys.join("class/net/eth0");
         fs::create_dir_all(&eth0).unwrap();
         fs::write(eth0.join("speed"), "1000\n").unwrap();
-        let mut probe = NetworkProbe::new(&roots);
+        let mut speeds = LinkSpeeds::new(&roots);
+        let mut probe = NetworkProbe::new(&roots, &speeds);
         let start = Instant::now();
-        let look = |probe: &mut NetworkProbe, n: u32| {
+        let mut look = |probe: &mut NetworkProbe, n: u32| {
             let bytes = u64::from(n) * 50_000_000;
             let text = format!(
                 "  eth0: {bytes} 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n  veth{n}: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
             );
             fs::write(roots.proc.join("net/dev"), text).unwrap();
+            speeds.read();
+            assert!(speeds.files.len() <= 1, "{:?}", speeds.files.keys());
             probe.busiest(start + Duration::from_secs(u64::from(n)))
         };
         for n in 1..100 {

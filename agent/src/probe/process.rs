@@ -1,13 +1,19 @@
 //! Processes as `/proc` shows them: whether a daemon runs, by its name, and when one was started.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::line;
+use super::{Roots, line};
+use crate::files::read_text;
 
 /// Above, accounts are people's: a daemon belongs to the system (or to whom the agent runs as).
 const SYSTEM_ACCOUNTS: u32 = 1000;
+/// Accounts of daemons that sites make under any number, so that it is the same on all nodes.
+const OF_DAEMONS: [&str; 2] = ["munge", "slurm"];
+/// Bytes of `passwd` that are read.
+const PASSWD: u64 = 4 << 20;
 
 /// Every so many looks at `/proc` all processes are looked at anew: one may have become another.
 const AFRESH: u32 = 16;
@@ -22,6 +28,19 @@ pub struct Processes {
     once: Vec<u32>,
     /// Others. Rising.
     others: Vec<u32>,
+    /// Of this name, but somebody's who may pose as another. Rising.
+    strange: Vec<u32>,
+}
+
+/// What a process is to who looks for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// One of that name, of the system.
+    It,
+    /// One of that name, of anybody.
+    Strange,
+    /// Another.
+    Other,
 }
 
 impl Processes {
@@ -33,29 +52,44 @@ impl Processes {
             looks: 0,
             once: Vec::new(),
             others: Vec::new(),
+            strange: Vec::new(),
         }
     }
 
     /// Their process ids, rising.
-    pub fn find(&mut self, proc: &Path) -> Vec<u32> {
+    pub fn find(&mut self, roots: &Roots) -> Vec<u32> {
         if self.looks.is_multiple_of(AFRESH) {
             self.once.clear();
             self.others.clear();
+            self.strange.clear();
         }
         self.looks = self.looks.wrapping_add(1);
         let (mut found, mut once, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for pid in pids(proc) {
-            if self.others.binary_search(&pid).is_ok() {
-                others.push(pid);
-            } else if is(proc, pid, self.name) {
+        let mut strange = Vec::new();
+        let accounts = accounts(&roots.etc);
+        for pid in pids(&roots.proc) {
+            let known = self.others.binary_search(&pid).is_ok();
+            let seen = if !known {
+                look(&roots.proc, pid, self.name, &accounts)
+            } else if self.strange.binary_search(&pid).is_ok() {
+                Seen::Strange
+            } else {
+                Seen::Other
+            };
+            if seen == Seen::It {
                 found.push(pid);
-            } else if self.once.binary_search(&pid).is_ok() {
+                continue;
+            }
+            if seen == Seen::Strange {
+                strange.push(pid);
+            }
+            if known || self.once.binary_search(&pid).is_ok() {
                 others.push(pid);
             } else {
                 once.push(pid);
             }
         }
-        (self.once, self.others) = (once, others);
+        (self.once, self.others, self.strange) = (once, others, strange);
         found
     }
 }
@@ -116,13 +150,14 @@ impl Daemon {
     }
 
     /// Its process id; none if it does not run.
-    pub fn find(&mut self, proc: &Path) -> Option<u32> {
+    pub fn find(&mut self, roots: &Roots) -> Option<u32> {
         let name = self.processes.name;
         if !self.found.as_ref().is_some_and(|f| f.is(name)) {
-            let pid = self.processes.find(proc).first().copied();
-            let opened = pid.and_then(|pid| Found::open(proc, pid));
+            let pid = self.processes.find(roots).first().copied();
+            let opened = pid.and_then(|pid| Found::open(&roots.proc, pid));
             // It may have ended since, and another have got its number before that was opened.
-            self.found = opened.filter(|f| is(proc, f.pid, name));
+            let accounts = accounts(&roots.etc);
+            self.found = opened.filter(|f| look(&roots.proc, f.pid, name, &accounts) == Seen::It);
             self.is_new = true;
         }
         self.found.as_ref().map(|f| f.pid)
@@ -133,22 +168,50 @@ impl Daemon {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Whether it runs; none where other users' processes are hidden (`hidepid=2`), or their names are (`hidepid=1`).
-    pub fn runs(&mut self, proc: &Path) -> Option<bool> {
-        if self.find(proc).is_some() {
+    /// Whether it runs; none where other users' processes are hidden (`hidepid=2`), or their names are (`hidepid=1`), and
+    /// where one of its name runs that anybody may have started: it may be the daemon, under an account that is not known.
+    pub fn runs(&mut self, roots: &Roots) -> Option<bool> {
+        if self.find(roots).is_some() {
             return Some(true);
         }
-        line(&proc.join("1/comm")).map(|_| false)
+        if !self.processes.strange.is_empty() {
+            return None;
+        }
+        line(&roots.proc.join("1/comm")).map(|_| false)
     }
 }
 
-fn is(proc: &Path, pid: u32, name: &str) -> bool {
+/// The accounts of this host, read once somebody asks for them.
+fn accounts(etc: &Path) -> LazyCell<String, impl FnOnce() -> String> {
+    LazyCell::new(move || read_text(&etc.join("passwd"), PASSWD).unwrap_or_default())
+}
+
+fn look(proc: &Path, pid: u32, name: &str, accounts: &LazyCell<String, impl FnOnce() -> String>) -> Seen {
     let dir = proc.join(pid.to_string());
-    let ours = || {
-        let owner = std::fs::metadata(&dir).ok()?.uid();
-        Some(owner < SYSTEM_ACCOUNTS || owner == rustix::process::geteuid().as_raw())
-    };
-    line(&dir.join("comm")).is_some_and(|comm| comm == name) && ours() == Some(true)
+    if line(&dir.join("comm")).is_none_or(|comm| comm != name) {
+        return Seen::Other;
+    }
+    match std::fs::metadata(&dir) {
+        Ok(meta) if is_of_the_system(meta.uid(), accounts) => Seen::It,
+        Ok(_) => Seen::Strange,
+        // It has ended.
+        Err(_) => Seen::Other,
+    }
+}
+
+/// Whether no person works under this number. That a process lies in `system.slice` would say nothing: so do jobs of Slurm
+/// and of cron.
+fn is_of_the_system(owner: u32, accounts: &LazyCell<String, impl FnOnce() -> String>) -> bool {
+    owner < SYSTEM_ACCOUNTS || owner == rustix::process::geteuid().as_raw() || is_of_a_daemon(owner, accounts)
+}
+
+/// Whether this is the number of an account that is made for a daemon.
+fn is_of_a_daemon(owner: u32, passwd: &str) -> bool {
+    passwd.lines().any(|l| {
+        let mut fields = l.split(':');
+        let named = fields.next().is_some_and(|name| OF_DAEMONS.contains(&name));
+        named && fields.nth(1).and_then(|uid| uid.parse().ok()) == Some(owner)
+    })
 }
 
 /// Clock ticks after boot at which a process was started, by its folder in `/proc`; none if it is gone or a zombie.
@@ -168,7 +231,7 @@ pub fn started(process: &Path) -> Option<u64> {
 /// A process's arguments, separated by zero bytes.
 #[must_use]
 pub fn command_line(proc: &Path, pid: u32) -> Option<String> {
-    crate::files::read_text(&proc.join(pid.to_string()).join("cmdline"), 64 << 10).ok()
+    read_text(&proc.join(pid.to_string()).join("cmdline"), 64 << 10).ok()
 }
 
 /// Value of the command line's `option`: `-N name` or `-Nname`.
@@ -200,37 +263,43 @@ mod tests {
         fs::write(dir.join("cmdline"), cmdline).unwrap();
     }
 
+    fn roots(proc: &Path) -> Roots {
+        Roots {
+            proc: proc.to_owned(),
+            etc: proc.join("etc"),
+            ..Roots::default()
+        }
+    }
+
     #[test]
     fn a_daemon_is_found_by_its_name_and_missed_when_it_is_gone() {
         let dir = tempfile::tempdir().unwrap();
+        let roots = roots(dir.path());
         let mut daemon = Daemon::new("munged");
-        assert_eq!(daemon.runs(dir.path()), None);
+        assert_eq!(daemon.runs(&roots), None);
         // One whose name may not be read.
         fs::create_dir(dir.path().join("1")).unwrap();
-        assert_eq!(daemon.runs(dir.path()), None);
+        assert_eq!(daemon.runs(&roots), None);
         process(dir.path(), 1, "systemd", "");
-        assert_eq!(daemon.runs(dir.path()), Some(false));
+        assert_eq!(daemon.runs(&roots), Some(false));
         process(dir.path(), 77, "munged", "/usr/sbin/munged\0");
-        assert_eq!(
-            (daemon.runs(dir.path()), daemon.find(dir.path())),
-            (Some(true), Some(77))
-        );
+        assert_eq!((daemon.runs(&roots), daemon.find(&roots)), (Some(true), Some(77)));
         fs::remove_dir_all(dir.path().join("77")).unwrap();
-        assert_eq!(daemon.runs(dir.path()), Some(false));
+        assert_eq!(daemon.runs(&roots), Some(false));
         process(dir.path(), 78, "munged", "");
         // Another process with the same number is not the daemon.
         process(dir.path(), 77, "bash", "");
-        assert_eq!(daemon.find(dir.path()), Some(78));
+        assert_eq!(daemon.find(&roots), Some(78));
         assert_eq!((daemon.is_new(), daemon.is_new()), (true, false));
-        assert_eq!(daemon.find(dir.path()), Some(78));
+        assert_eq!(daemon.find(&roots), Some(78));
         assert!(!daemon.is_new());
         // A daemon that was started again under its number is another one.
         fs::remove_dir_all(dir.path().join("78")).unwrap();
         process(dir.path(), 78, "munged", "");
-        assert_eq!((daemon.find(dir.path()), daemon.is_new()), (Some(78), true));
+        assert_eq!((daemon.find(&roots), daemon.is_new()), (Some(78), true));
         // So is one that has become another program.
         fs::write(dir.path().join("78/comm"), "bash\n").unwrap();
-        assert_eq!(daemon.find(dir.path()), None);
+        assert_eq!(daemon.find(&roots), None);
     }
 
     #[test]
@@ -256,33 +325,72 @@ mod tests {
     fn processes_are_looked_at_twice_and_afresh_now_and_then() {
         let dir = tempfile::tempdir().unwrap();
         let proc = dir.path();
+        let roots = roots(proc);
         let mut steps = Processes::named("slurmstepd");
         process(proc, 7, "slurmd", "");
         process(proc, 8, "slurmstepd", "");
         process(proc, 9, "bash", "");
-        assert_eq!(steps.find(proc), [8]);
+        assert_eq!(steps.find(&roots), [8]);
         // It was caught on its way from slurmd to slurmstepd.
         process(proc, 7, "slurmstepd", "");
-        assert_eq!(steps.find(proc), [7, 8]);
+        assert_eq!(steps.find(&roots), [7, 8]);
         // Seen twice as a shell: only the look afresh finds out.
         process(proc, 9, "slurmstepd", "");
-        let seen: Vec<usize> = (0..AFRESH).map(|_| steps.find(proc).len()).collect();
+        let seen: Vec<usize> = (0..AFRESH).map(|_| steps.find(&roots).len()).collect();
         assert_eq!((seen[0], seen.last()), (2, Some(&3)), "{seen:?}");
         fs::remove_dir_all(proc.join("8")).unwrap();
-        assert_eq!(steps.find(proc), [7, 9]);
+        assert_eq!(steps.find(&roots), [7, 9]);
     }
 
     #[test]
     fn a_person_cannot_pose_as_a_daemon() {
         let dir = tempfile::tempdir().unwrap();
+        let roots = roots(dir.path());
         process(dir.path(), 1, "init", "");
         process(dir.path(), 5, "slurmd", "");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path().join("5"), Some(1001), Some(1001)).unwrap();
-            assert_eq!(Daemon::new("slurmd").runs(dir.path()), Some(false));
+            let mut daemon = Daemon::new("slurmd");
+            // Nor does anybody learn that none runs: it may be one, under an account of the site's.
+            for _ in 0..AFRESH * 2 {
+                assert_eq!((daemon.find(&roots), daemon.runs(&roots)), (None, None));
+            }
             std::os::unix::fs::chown(dir.path().join("5"), Some(64), Some(64)).unwrap();
         }
-        assert_eq!(Daemon::new("slurmd").runs(dir.path()), Some(true));
+        assert_eq!(Daemon::new("slurmd").runs(&roots), Some(true));
+    }
+
+    #[test]
+    fn a_daemon_may_run_under_an_account_of_its_name_whatever_its_number() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nalice:x:1002:1002::/:/bin/sh\nmunge:x:1001:991::/:/sbin/nologin\n\
+                      slurmy:x:1003:1003::/:/bin/sh\nbroken:1004\nslurm:x:1005:1005::/:/bin/sh\n";
+        let trusted: Vec<u32> = (991..1010).filter(|n| is_of_a_daemon(*n, passwd)).collect();
+        assert_eq!(trusted, [1001, 1005]);
+        let dir = tempfile::tempdir().unwrap();
+        let roots = roots(dir.path());
+        process(dir.path(), 5, "munged", "");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path().join("5"), Some(1001), Some(991)).unwrap();
+            assert_eq!(Daemon::new("munged").find(&roots), None);
+            fs::create_dir(&roots.etc).unwrap();
+            fs::write(roots.etc.join("passwd"), passwd).unwrap();
+        }
+        assert_eq!(Daemon::new("munged").find(&roots), Some(5));
+    }
+
+    #[test]
+    fn accounts_are_read_once_for_however_many_strange_processes_and_not_without_one() {
+        let read = std::cell::Cell::new(0);
+        let accounts = LazyCell::new(|| {
+            read.set(read.get() + 1);
+            "munge:x:1999991:991::/:/sbin/nologin\n".to_owned()
+        });
+        assert!(is_of_the_system(0, &accounts));
+        assert_eq!(read.get(), 0);
+        let trusted: Vec<u32> = (1_999_990..2_000_000)
+            .filter(|owner| is_of_the_system(*owner, &accounts))
+            .collect();
+        assert_eq!((trusted, read.get()), (vec![1_999_991], 1));
     }
 
     #[test]

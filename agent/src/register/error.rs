@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hpc_schema::refusal::Refusal;
 
-use super::CsrError;
+use super::{CsrError, OtherNode};
 use crate::config::Config;
 use crate::files::FileError;
 use crate::key::{KeyFileError, SigningError};
@@ -38,6 +38,9 @@ pub enum RegisterError {
     /// The token cannot be used by this node; nothing was sent.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Registered, and as another node than the configuration names.
+    #[error(transparent)]
+    OtherNode(#[from] OtherNode),
     /// The gateway said no with a code of its own.
     #[error("the gateway refused: {code}: {message}")]
     RefusedByGateway {

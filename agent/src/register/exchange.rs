@@ -1,5 +1,6 @@
 //! The same request until it is answered.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hpc_schema::gateway::{
@@ -7,9 +8,10 @@ use hpc_schema::gateway::{
 };
 
 use super::RegisterError;
-use crate::clock::instant;
+use super::clock::{Ahead, LIFE, REMEDY, TIME_PATH, left};
+use crate::clock::{Clock, instant};
 use crate::random;
-use crate::uplink::{Backoff, Client, UplinkError};
+use crate::uplink::{Answer, Backoff, Client, Identity, UplinkError};
 
 /// One try: done, or why not yet and how long to wait.
 enum Try {
@@ -17,18 +19,36 @@ enum Try {
     Again { reason: String, after: Option<Duration> },
 }
 
+impl Try {
+    fn again(reason: String) -> Self {
+        Self::Again { reason, after: None }
+    }
+
+    fn unanswered(e: &UplinkError) -> Self {
+        let hint = if matches!(e, UplinkError::Tls { .. }) {
+            "; the token pins the gateway's CA: is this the gateway that made it?"
+        } else {
+            ""
+        };
+        Self::again(format!("{e}{hint}"))
+    }
+}
+
+/// `tls_key` is the one that the request asks a certificate for.
 pub(super) async fn exchange(
     client: &mut Client,
     request: &RegisterRequest,
     wait: Option<Duration>,
+    (clock, tls_key): (&Clock, &str),
     progress: &mut impl FnMut(&str),
 ) -> Result<RegisterResponse, RegisterError> {
     let body = serde_json::to_vec(request).map_err(|e| RegisterError::BadAnswer(e.to_string()))?;
     let start = instant();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
     let mut said = String::new();
+    let mut ahead = None;
     loop {
-        let (reason, after) = match one_try(client, &body).await? {
+        let (reason, after) = match one_try(client, &body, (clock, tls_key), &mut ahead).await? {
             Try::Done(response) => return Ok(*response),
             Try::Again { reason, after } => (reason, after),
         };
@@ -52,26 +72,53 @@ pub(super) async fn exchange(
     }
 }
 
-async fn one_try(client: &mut Client, body: &[u8]) -> Result<Try, RegisterError> {
-    let answer = match client.post(REGISTER_PATH, body.to_vec()).await {
-        Ok(answer) => answer,
-        Err(e @ UplinkError::Tls { .. }) => {
-            return Ok(Try::Again {
-                reason: format!("{e}; the token pins the gateway's CA: is this the gateway that made it?"),
-                after: None,
-            });
-        }
-        Err(e) => {
-            return Ok(Try::Again {
-                reason: e.to_string(),
-                after: None,
-            });
-        }
+/// `ahead`: our clock is, as far as is known, of certificates that live so long.
+async fn one_try(
+    client: &mut Client,
+    body: &[u8],
+    (clock, tls_key): (&Clock, &str),
+    ahead: &mut Option<Duration>,
+) -> Result<Try, RegisterError> {
+    let off = |answer: &Answer, life: Duration| {
+        let off = Ahead::look(answer, clock, life).err()?;
+        Some(Try::again(format!("{off}; {REMEDY}")))
     };
+    if let Some(life) = *ahead {
+        let answer = client.post(TIME_PATH, b"{}".to_vec()).await;
+        let answer = match client.judged(answer) {
+            Ok(answer) => answer,
+            Err(e) => return Ok(Try::unanswered(&e)),
+        };
+        if let Some(again) = off(&answer, life) {
+            return Ok(again);
+        }
+        *ahead = None;
+    }
+    let answer = client.post(REGISTER_PATH, body.to_vec()).await;
+    let answer = match client.judged(answer) {
+        Ok(answer) => answer,
+        Err(e) => return Ok(Try::unanswered(&e)),
+    };
+    if matches!(answer.status, 200 | 202)
+        && let Some(again) = off(&answer, LIFE)
+    {
+        *ahead = Some(LIFE);
+        return Ok(again);
+    }
     match answer.status {
-        200 => serde_json::from_slice(&answer.body)
-            .map(|r| Try::Done(Box::new(r)))
-            .map_err(|e| RegisterError::BadAnswer(e.to_string())),
+        200 => {
+            let response: RegisterResponse =
+                serde_json::from_slice(&answer.body).map_err(|e| RegisterError::BadAnswer(e.to_string()))?;
+            // What cannot be read is refused by whoever takes it.
+            if let Ok(issued) = Identity::from_pem(Path::new("the answer"), &response.certificate, tls_key) {
+                let life = left(&answer, &issued);
+                if let Some(again) = off(&answer, life) {
+                    *ahead = Some(life);
+                    return Ok(again);
+                }
+            }
+            Ok(Try::Done(Box::new(response)))
+        }
         202 => {
             let reason = match serde_json::from_slice::<RegisterPending>(&answer.body) {
                 Ok(p) if p.waiting_for == Some(WaitingFor::Approval) => {

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::RegisterError;
 use super::claims::Claims;
+use super::clock::LIFE;
 use super::recover::recover;
 use crate::clock::{Clock, instant};
 use crate::config::Config;
@@ -108,8 +109,9 @@ impl Lost {
             Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         let start = instant();
+        let mut life = LIFE;
         let (response, tls_key) = loop {
-            let e = match recover(&mut client, &self.node_id, key).await {
+            let e = match recover(&mut client, &self.node_id, key, (clock, &mut life)).await {
                 Ok(answer) => break answer,
                 Err(e) => e,
             };

@@ -2,6 +2,7 @@
 //! old key's consent, and a node that has lost its disk gets both back by its key.
 
 mod claims;
+mod clock;
 mod csr;
 mod error;
 mod examine;
@@ -11,14 +12,17 @@ mod lost;
 mod recover;
 mod request;
 mod rotate;
+mod same;
 
 use std::time::Duration;
 
+pub(crate) use clock::{LIFE, TIME_PATH};
 pub use csr::{Csr, CsrError};
 pub use error::RegisterError;
 pub use examine::{Examined, examine};
 pub(crate) use recover::{RecoverError, read, recover};
 pub use rotate::{Rotation, rotate};
+pub use same::{OtherNode, same_node};
 
 use self::claims::Claims;
 use self::exchange::exchange;
@@ -106,7 +110,10 @@ async fn enrol(
     let ours = before.filter(|r| r.public_key == key.public());
     let Some(token) = &config.token else {
         return match (ours, Lost::of(config)) {
-            (Some(r), _) => Ok(Outcome::Already(r)),
+            (Some(r), _) => {
+                same_node(config, &r)?;
+                Ok(Outcome::Already(r))
+            }
             (None, Ok(node)) if lost => {
                 if let Some(path) = &config.token_file_missing {
                     progress(&format!(
@@ -144,7 +151,8 @@ async fn enrol(
     // Trusts the CA that the token names, and no other.
     let tls = client_config(Trust::new(vec![claims.ca], &config.tls.ca_cert), None, clock)?;
     let mut client = Client::new(config.endpoints.clone(), tls, config.request_timeout).dialing(dial.clone());
-    let answer = match exchange(&mut client, &request, wait, &mut progress).await {
+    let with = (clock, pending.tls_key.as_str());
+    let answer = match exchange(&mut client, &request, wait, with, &mut progress).await {
         Err(refused) if lost && is_spent(&refused) => {
             let node = Lost::from(&claims);
             return match node.recover(config, key, wait, way, &mut progress).await {

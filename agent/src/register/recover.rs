@@ -1,5 +1,8 @@
 //! A certificate by the agent's key: server-authenticated TLS, a challenge, the key's signature. Protocol decision 4.
 
+use std::path::Path;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_schema::bytes::base64_exact;
@@ -13,8 +16,10 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::Csr;
+use super::clock::{Ahead, REMEDY, left};
+use crate::clock::Clock;
 use crate::key::Signer;
-use crate::uplink::{Answer, Client, UplinkError};
+use crate::uplink::{Answer, Client, Identity, UplinkError};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +35,9 @@ pub(crate) enum RecoverError {
     /// The gateway cannot be reached.
     #[error(transparent)]
     Uplink(#[from] UplinkError),
+    /// No certificate would count here.
+    #[error(transparent)]
+    Clock(#[from] Ahead),
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -39,7 +47,7 @@ impl RecoverError {
     fn refusal(&self) -> Option<Code> {
         match self {
             Self::Refused { code, .. } => Code::from_word(code),
-            Self::Uplink(_) | Self::Failed(_) => None,
+            Self::Uplink(_) | Self::Clock(_) | Self::Failed(_) => None,
         }
     }
 
@@ -60,7 +68,7 @@ impl RecoverError {
                 self.refusal(),
                 Some(Code::Unavailable | Code::RateLimited | Code::NonceReused)
             ),
-            Self::Uplink(_) | Self::Failed(_) => true,
+            Self::Uplink(_) | Self::Clock(_) | Self::Failed(_) => true,
         }
     }
 
@@ -69,6 +77,7 @@ impl RecoverError {
         match self {
             Self::Refused { code, .. } => code,
             Self::Uplink(e) => e.code(),
+            Self::Clock(_) => "clock_skew",
             Self::Failed(_) => "certificate_expired",
         }
     }
@@ -84,19 +93,25 @@ impl RecoverError {
             }
             (_, Some(code)) => code.remedy(),
             (Self::Uplink(e), None) => e.remedy(),
+            (Self::Clock(_), None) => REMEDY,
             (_, None) => "check the gateway's log; the agent keeps trying",
         }
     }
 }
 
-/// Asks with `key`; the certificate comes with the key that it was asked for with, PKCS#8 PEM.
+/// Asks with `key`; the certificate comes with the key that it was asked for with, PKCS#8 PEM. Where the
+/// gateway fails, `client` is at the next one afterwards. `life` is how long a certificate lives, as far as is known, and then as
+/// the issued one says: none is asked for that would not count by `clock`.
 pub(crate) async fn recover(
     client: &mut Client,
     node: &NodeId,
     key: &dyn Signer,
+    (clock, life): (&Clock, &mut Duration),
 ) -> Result<(CertificateResponse, Zeroizing<String>), RecoverError> {
     let failed = |e: &dyn std::fmt::Display| RecoverError::Failed(e.to_string());
-    let answer = client.post(&challenge_path(node), b"{}".to_vec()).await?;
+    let answer = client.post(&challenge_path(node), b"{}".to_vec()).await;
+    let answer = client.judged(answer)?;
+    Ahead::look(&answer, clock, *life)?;
     let challenge: ChallengeResponse = read(&answer)?;
     let bytes = base64_exact::<32>(&challenge.challenge)
         .ok_or_else(|| failed(&"the challenge is not base64 of 32 bytes"))?;
@@ -112,8 +127,15 @@ pub(crate) async fn recover(
         signature: STANDARD.encode(signature),
     };
     let body = serde_json::to_vec(&request).map_err(|e| failed(&e))?;
-    let answer = client.post(&recover_path(node), body).await?;
-    Ok((read(&answer)?, csr.key_pem))
+    let answer = client.post(&recover_path(node), body).await;
+    let answer = client.judged(answer)?;
+    let response: CertificateResponse = read(&answer)?;
+    // What cannot be read is refused by whoever takes it.
+    if let Ok(issued) = Identity::from_pem(Path::new("the answer"), &response.certificate, &csr.key_pem) {
+        *life = left(&answer, &issued);
+        Ahead::look(&answer, clock, *life)?;
+    }
+    Ok((response, csr.key_pem))
 }
 
 /// The answer, or what the gateway says instead.

@@ -11,7 +11,7 @@ use super::identity::{Places, tls};
 use crate::clock::instant;
 use crate::fault;
 use crate::heartbeat::SectionTracker;
-use crate::key::{SharedSigner, promote};
+use crate::key::{SharedSigner, is_kept, promote};
 use crate::sequence::Sequence;
 use crate::state::Registration;
 use crate::uplink::Trust;
@@ -37,6 +37,13 @@ impl Agent {
         // The service may not be allowed to write there; the command that rotates does it too.
         if let Err(e) = promote(&self.config.key_path, &registration.public_key) {
             tracing::warn!("the new key stays beside the old one for now: {e}");
+        }
+        // Given up on the disk while the gateway was asked with it.
+        if !is_kept(&self.config.key_path, &registration.public_key) {
+            tracing::error!(
+                key = %registration.public_key,
+                "the registered key lies in no file any more, and is lost when this agent ends: restore agent.key_path, or register again with a new token"
+            );
         }
         fault::point("adopt.promoted");
         self.go_on(key, registration)

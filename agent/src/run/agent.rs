@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hpc_schema::gateway::ConfigUpdates;
 use hpc_schema::heartbeat::{HealthStatus, Jobs};
 use hpc_schema::report::Tag;
 use tokio::task::JoinHandle;
@@ -11,12 +10,12 @@ use super::error::RunError;
 use super::hardware::Hardware;
 use super::identity::Places;
 use super::keep::Keeper;
-use super::notices::Notices;
 use super::orders::Orders;
 use super::peers::Peers;
 use super::reread::{Reread, Rereading};
 use super::said::Said;
 use super::service::Service;
+use super::settings::Settings;
 use super::task_files::TaskFiles;
 use super::world::{Timing, World};
 use crate::api::Board;
@@ -28,6 +27,8 @@ use crate::heartbeat::{SectionTracker, remembered_jobs};
 use crate::key::{SharedSigner, load_registered};
 use crate::log::LogHandle;
 use crate::patient::Disk;
+use crate::probe::slurm::LastWord;
+use crate::register::same_node;
 use crate::sample::{Adaptive, Sampler, Sources};
 use crate::sequence::Sequence;
 use crate::state::{Lock, Outages, Registration, ServiceWish, StateDir, Status};
@@ -57,6 +58,8 @@ pub struct Agent {
     /// What the CA file held when it was read last: it may lie where nothing answers.
     pub(super) known: Known,
     pub(super) certificate_refused: bool,
+    /// How long one lives that was issued and did not count by our clock.
+    pub(super) issued_life: Option<Duration>,
     /// A look for keys on the disk that has not come back yet.
     pub(super) other_keys: Option<JoinHandle<Vec<SharedSigner>>>,
     /// A registration on the disk that has taken the place of ours, until it is taken over.
@@ -83,6 +86,8 @@ pub struct Agent {
     /// What the last heartbeat had found, and of what.
     pub(super) last_findings: Vec<(&'static str, String)>,
     pub(super) last_jobs: Option<Jobs>,
+    /// The CPUs of this node in Slurm, as it said last.
+    pub(super) slurm_cpus: Option<u32>,
     /// How much ran here by the last heartbeat.
     pub(super) last_running: Option<u32>,
     /// When the round trip to the gateway was measured.
@@ -104,10 +109,10 @@ pub struct Agent {
     pub(super) running: Running,
     /// Until when it must have proven itself, if it has not yet.
     pub(super) trial: Option<Instant>,
-    /// What the gateway has changed; outlives a reload.
-    pub(super) updates: ConfigUpdates,
-    /// What of that had to be changed.
-    pub(super) notices: Notices,
+    /// What is measured how often, by the file and by the gateway.
+    pub(super) settings: Settings,
+    /// What the collectors measure by.
+    pub(super) sampled: Sources,
     /// Collectors with these take over as soon as the state directory answers.
     pub(super) sources: Option<Sources>,
     pub(super) reread: Option<Reread>,
@@ -134,6 +139,7 @@ impl Agent {
         let World { timing, clock, .. } = world.clone();
         let state = StateDir::new(&config.state_dir);
         let registration = Registration::load(&state)?.ok_or(RunError::NotRegistered)?;
+        same_node(&config, &registration)?;
         let key = load_registered(&config.key_path, &registration.public_key)?;
         state.create()?;
         let lock = Lock::take(&state)?.ok_or_else(|| RunError::Running {
@@ -172,6 +178,8 @@ impl Agent {
             registration.cluster_id.clone(),
             registration.node_id.clone(),
         );
+        let sampled = config.sources();
+        let word = LastWord::remembered(&state.slurm(), &config.slurm);
         let keeper = Keeper::default();
         keeper.goes_by(Places {
             config: config.clone(),
@@ -179,8 +187,10 @@ impl Agent {
             registration: registration.clone(),
         });
         Ok(Self {
-            sampler: (world.sampler)(&config.sources())
-                .with_attendant(keeper.attendant(&state, &config.sampling)),
+            sampler: (world.sampler)(&sampled)
+                .with_attendant(keeper.attendant(&state, &config.sampling))
+                // Until the batch system has answered, its drain goes on.
+                .knowing(word.drained),
             keeper,
             adaptive: Adaptive::default(),
             task_files: TaskFiles::of(&config, status.work.clone()),
@@ -196,6 +206,7 @@ impl Agent {
             out_of_turn: false,
             last_early: None,
             certificate_refused: false,
+            issued_life: None,
             other_keys: None,
             anew: None,
             begins_anew: false,
@@ -203,12 +214,13 @@ impl Agent {
             last_findings: Vec::new(),
             // Until the batch system has answered, what ran at the last look goes on running.
             last_jobs: remembered_jobs(&config.state_dir, clock.seconds()),
+            slurm_cpus: word.cpus,
             last_running: None,
             gateway_measured: None,
             chain_measured: None,
             said: Said::default(),
-            updates: ConfigUpdates::default(),
-            notices: Notices::default(),
+            settings: Settings::new(&config.sampling),
+            sampled,
             sources: None,
             reread: None,
             rereading: Rereading::default(),

@@ -11,6 +11,7 @@ use crate::command::Diagnostic;
 use crate::config::SamplingConfig;
 use crate::files::FileError;
 use crate::history::Values;
+use crate::probe::slurm::LastWord;
 use crate::sample::Category;
 use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish};
@@ -35,6 +36,7 @@ pub(super) struct Asked {
     pub(super) samples: Vec<Taken>,
     pub(super) bounds: Option<SamplingConfig>,
     pub(super) outages: Option<Outages>,
+    pub(super) slurm: Option<LastWord>,
     pub(super) block: Option<Reservation>,
     /// Certificate and key in one file.
     pub(super) certificate: Option<Zeroizing<String>>,
@@ -53,6 +55,7 @@ pub(super) struct Asked {
 pub(super) struct Kept {
     pub(super) status: Option<Result<(), FileError>>,
     pub(super) samples: Option<Result<(), FileError>>,
+    pub(super) slurm: Option<Result<(), FileError>>,
     pub(super) block: Option<Result<Reserved, SequenceError>>,
     pub(super) certificate: Option<Result<(), FileError>>,
     pub(super) registration: Option<Result<(), FileError>>,

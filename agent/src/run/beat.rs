@@ -90,7 +90,7 @@ impl Agent {
         let held = self.task_files.holdings().held;
         let now = instant();
         let figures = self.sampler.figures();
-        let capacity = capacity(figures, held, self.config.reserve, now).ok_or(
+        let capacity = capacity(figures, held, self.config.reserve, self.slurm_cpus, now).ok_or(
             "cores or memory of this machine cannot be read; check agent.roots.proc and agent.roots.sys",
         )?;
         let (judged, findings) = self.judged();

@@ -33,7 +33,8 @@ impl Agent {
                 None
             });
         }
-        let due = self.identity.as_ref().is_some_and(|id| now >= id.renew_at());
+        let theirs = by_the_gateway(now, self.status.clock_skew_ms);
+        let due = self.identity.as_ref().is_some_and(|id| theirs >= id.renew_at());
         if due
             && instant() >= self.renew_not_before
             && let Err(message) = self.renew().await
@@ -109,6 +110,7 @@ impl Agent {
             tls(&self.known, &self.registration, Some(&identity), &self.clock).map_err(|e| e.to_string())?;
         self.client.set_tls(tls);
         self.identity = Some(identity);
+        self.issued_life = None;
         self.renew_backoff.reset();
         self.note_certificate();
         Ok(())
@@ -197,6 +199,25 @@ impl Agent {
     }
 }
 
+/// The gateway's time, by which certificates are made, as far as is known: by ours, where that is ahead, each new one could be
+/// due as soon as it is there.
+fn by_the_gateway(now: u64, skew_ms: Option<i64>) -> u64 {
+    now.saturating_add_signed(skew_ms.unwrap_or(0).div_euclid(1000))
+}
+
 fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
     serde_json::to_vec(value).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_s_time_is_ours_and_what_it_is_known_to_be_off() {
+        assert_eq!(by_the_gateway(1_000_000, None), 1_000_000);
+        assert_eq!(by_the_gateway(1_000_000, Some(-72_000_000)), 928_000);
+        assert_eq!(by_the_gateway(1_000_000, Some(90_500)), 1_000_090);
+        assert_eq!(by_the_gateway(1, Some(i64::MIN)), 0);
+    }
 }

@@ -1,5 +1,6 @@
 use crate::files::FileError;
 use crate::key::KeyFileError;
+use crate::register::OtherNode;
 use crate::sequence::SequenceError;
 use crate::uplink::TlsError;
 
@@ -21,6 +22,9 @@ pub enum RunError {
     /// Not registered yet.
     #[error("this node is not registered; run: virtengine-node-agent register --config …")]
     NotRegistered,
+    /// The configuration names another node than the one that is registered.
+    #[error(transparent)]
+    OtherNode(#[from] OtherNode),
     /// Another agent runs on this state.
     #[error(
         "another agent runs on {path}; two would use the same sequence numbers: stop it, or set another agent.state_dir"

@@ -145,7 +145,9 @@ impl Agent {
         }
         self.follow_task_key(&response.task_keys);
         self.take_orders(&response.commands);
-        if let Some(updates) = &response.config_updates {
+        // All that is set comes with each answer: what an accepted one lacks is set no more.
+        let updates = response.config_updates.as_ref();
+        if response.accepted || updates.is_some() {
             self.take_updates(updates);
         }
     }

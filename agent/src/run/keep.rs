@@ -15,6 +15,7 @@ use crate::command::{Diagnostic, keep};
 use crate::config::SamplingConfig;
 use crate::files::{Durability, FileError, Replace, write};
 use crate::history::{History, Values};
+use crate::probe::slurm::LastWord;
 use crate::sample::{Category, Collector, Reading};
 use crate::sequence::{Reservation, Reserved, SequenceError};
 use crate::state::{Outages, Registration, ServiceWish, StateDir, Status, StatusFile};
@@ -37,6 +38,8 @@ struct Shared {
     certificate_waits: bool,
     /// What the agent goes by: a registration on the disk that takes its place is looked for.
     present: Option<Arc<Places>>,
+    /// What Slurm said when that was asked for last.
+    slurm: Option<LastWord>,
     /// What the last status was written out in, for the next one.
     spare: Vec<u8>,
 }
@@ -87,6 +90,17 @@ impl Keeper {
         self.lock().asked.outages = Some(outages.clone());
     }
 
+    /// Whether that is news, which is to be kept.
+    pub(super) fn slurm(&self, word: LastWord) -> bool {
+        let mut shared = self.lock();
+        let news = !shared.slurm.as_ref().is_some_and(|last| last.is_as(&word));
+        if news {
+            shared.asked.slurm = Some(word.clone());
+            shared.slurm = Some(word);
+        }
+        news
+    }
+
     pub(super) fn block(&self, block: Reservation) {
         self.lock().asked.block = Some(block);
     }
@@ -129,7 +143,10 @@ impl Keeper {
 
     /// What the agent goes by from here on.
     pub(super) fn goes_by(&self, places: Places) {
-        self.lock().present = Some(Arc::new(places));
+        let mut shared = self.lock();
+        shared.present = Some(Arc::new(places));
+        // Whoever has registered the node anew has forgotten it.
+        shared.slurm = None;
     }
 
     /// Has the CA file read again.
@@ -214,6 +231,10 @@ impl Collector for Writer {
         if let Some(outages) = &asked.outages {
             outages.save(&self.state);
         }
+        let slurm = asked.slurm.map(|word| {
+            let done = word.keep(&self.state.slurm());
+            (word, done)
+        });
         // First the CAs beside the former ones, then the registration that trusts them, last the certificate that came with
         // both: cut off between, the next start has the former certificate, which is due, and is told once more whom to trust.
         let trusted = asked.trusted.and_then(|(file, pem)| {
@@ -264,6 +285,12 @@ impl Collector for Writer {
             }
             shared.kept.registration = Some(done);
         }
+        if let Some((word, done)) = slurm {
+            if done.is_err() {
+                shared.asked.slurm.get_or_insert(word);
+            }
+            shared.kept.slurm = Some(done);
+        }
         if let Some((trusted, done)) = trusted {
             if done.is_err() {
                 shared.asked.trusted.get_or_insert(trusted);
@@ -295,6 +322,7 @@ mod tests {
     use super::*;
     use crate::config::{parse, resolve};
     use crate::key::NodeKey;
+    use crate::probe::slurm::SlurmConfig;
     use crate::state::{Lock, a_registration};
     use crate::uplink::{CaPin, ca};
 
@@ -323,6 +351,51 @@ mod tests {
     }
 
     #[test]
+    fn what_slurm_said_last_is_kept_where_it_is_news_and_tried_again_until_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        state.create().unwrap();
+        let keeper = Keeper::default();
+        let mut writer = keeper.attendant(&state, &SamplingConfig::default());
+        let mut kept = || {
+            writer.collect(Instant::now());
+            keeper.take().slurm.map(|done| done.is_ok())
+        };
+        let there = || LastWord::remembered(&state.slurm(), &SlurmConfig::default());
+        let word = |cpus| LastWord { cpus, drained: None };
+        assert!(keeper.slurm(word(Some(64))));
+        assert_eq!((kept(), there()), (Some(true), word(Some(64))));
+        assert!(!keeper.slurm(word(Some(64))));
+        assert_eq!(kept(), None);
+        // The file cannot be removed.
+        std::fs::remove_file(state.slurm()).unwrap();
+        std::fs::create_dir(state.slurm()).unwrap();
+        assert!(keeper.slurm(word(None)));
+        assert_eq!((kept(), kept()), (Some(false), Some(false)));
+        std::fs::remove_dir(state.slurm()).unwrap();
+        assert_eq!((kept(), kept()), (Some(true), None));
+    }
+
+    #[test]
+    fn what_a_new_registration_has_forgotten_of_slurm_is_kept_again_while_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let key = NodeKey::from_seed([1; 32]).unwrap().public();
+        let (keeper, mut writer) = going_by(&state, &a_registration("token-1", key, 7));
+        let word = LastWord {
+            cpus: Some(64),
+            drained: None,
+        };
+        for epoch in [8, 9] {
+            assert!(keeper.slurm(word.clone()));
+            writer.collect(Instant::now());
+            assert!(state.slurm().exists());
+            state.forget_devices();
+            keeper.goes_by(places(&state, &a_registration("token-2", key, epoch)));
+        }
+    }
+
+    #[test]
     fn of_the_cas_that_are_to_be_kept_the_newest_lie_there_and_none_empties_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::new(dir.path());
@@ -342,17 +415,21 @@ mod tests {
         assert!(matches!(keeper.take().ca, Some(Ok(()))));
     }
 
+    fn places(state: &StateDir, registration: &Registration) -> Places {
+        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
+        Places {
+            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
+            state: state.clone(),
+            registration: registration.clone(),
+        }
+    }
+
     /// An agent that goes by this registration, which lies in the state directory.
     fn going_by(state: &StateDir, registration: &Registration) -> (Keeper, Box<dyn Collector>) {
         state.create().unwrap();
         registration.save(state).unwrap();
-        let text = "provider_daemon: {endpoint: 'https://gateway:8443'}";
         let keeper = Keeper::default();
-        keeper.goes_by(Places {
-            config: resolve(parse(text, Path::new("config.yaml")).unwrap()).unwrap(),
-            state: state.clone(),
-            registration: registration.clone(),
-        });
+        keeper.goes_by(places(state, registration));
         let writer = keeper.attendant(state, &SamplingConfig::default());
         (keeper, writer)
     }

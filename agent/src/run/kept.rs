@@ -77,6 +77,7 @@ impl Agent {
         self.say_kept("report", "the report of a diagnostic", kept.reports);
         self.say_kept("status", "status", kept.status);
         self.say_kept("history", "what was sampled", kept.samples);
+        self.say_kept("slurm", "what Slurm said last", kept.slurm);
     }
 
     /// Has the next block of sequence numbers reserved where the present one is used up: at the start, and after a disk has

@@ -10,8 +10,9 @@ use super::keep::STATE_DIRECTORY;
 use crate::api::View;
 use crate::clock::instant;
 use crate::health::{Beside, Finding, findings, status};
-use crate::heartbeat::{jobs, with_held};
+use crate::heartbeat::{jobs, slurm_cpus, with_held};
 use crate::history::values;
+use crate::probe::slurm::LastWord;
 use crate::sample::{Category, Reading, Schedule, max_staleness};
 
 /// Longest wait for figures before a heartbeat leaves without them.
@@ -101,10 +102,23 @@ impl Agent {
     fn take_over(&mut self, categories: &[Category]) {
         let now = instant();
         self.adaptive.cpu(self.sampler.figures().cpu.fresh(now).copied());
+        // Another machine has others.
+        let cpus = self.slurm_cpus.filter(|_| self.hardware.changed().is_none());
+        self.slurm_cpus = slurm_cpus(self.sampler.figures(), cpus);
+        let word = LastWord {
+            cpus: self.slurm_cpus,
+            drained: self.sampler.figures().drained.clone(),
+        };
+        let news = self.keeper.slurm(word);
         for category in categories {
             self.remember(*category, now);
         }
-        self.sampler.attend_soon();
+        if news {
+            // The next start must know of a drain that a heartbeat has told.
+            self.sampler.attend();
+        } else {
+            self.sampler.attend_soon();
+        }
         (self.unshown, self.unjudged) = (true, true);
     }
 
@@ -118,6 +132,7 @@ impl Agent {
             figures: self.sampler.figures().clone(),
             held,
             reserve: self.config.reserve,
+            slurm_cpus: self.slurm_cpus,
             health,
             findings,
         });

@@ -24,6 +24,7 @@ mod reload;
 mod reread;
 mod said;
 mod service;
+mod settings;
 mod task_files;
 mod trial;
 mod world;

@@ -21,6 +21,11 @@ impl Notices {
         lines
     }
 
+    /// `key` is set no more.
+    pub(super) fn forget(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
     /// All that are in force.
     pub(super) fn all(&self) -> Vec<String> {
         self.0.values().flat_map(|(_, lines)| lines.clone()).collect()

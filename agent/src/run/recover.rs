@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::Agent;
 use super::identity::tls;
 use crate::key::{SharedSigner, others};
-use crate::register::{RecoverError, recover};
-use crate::uplink::Client;
+use crate::register::{LIFE, RecoverError, recover};
+use crate::uplink::Identity;
 
 /// How long keys are looked for: devices take their time, and a file system may hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,9 +48,18 @@ impl Agent {
     async fn recover_with(&mut self, key: &SharedSigner) -> Result<(), RecoverError> {
         let tls = tls(&self.known, &self.registration, None, &self.clock)
             .map_err(|e| RecoverError::Failed(e.to_string()))?;
-        let mut client = Client::new(self.config.endpoints.clone(), tls, self.config.request_timeout)
-            .dialing(self.world.dial.clone());
-        let (response, key_pem) = recover(&mut client, &self.registration.node_id, &**key).await?;
+        let mut client = self.client.beside(tls);
+        let of_last = self.identity.as_ref().map(Identity::life);
+        let mut life = self.issued_life.or(of_last).unwrap_or(LIFE);
+        let node = &self.registration.node_id;
+        let recovered = recover(&mut client, node, &**key, (&self.clock, &mut life)).await;
+        // The next try, and the heartbeat after it, go where this one has come to.
+        self.client.follow(&client);
+        if let Err(RecoverError::Clock(ahead)) = &recovered {
+            self.status.clock_skew_ms = Some(ahead.skew_ms());
+            self.issued_life = Some(life);
+        }
+        let (response, key_pem) = recovered?;
         let shown = client.shown();
         self.take_certificate(&response, &key_pem, Arc::clone(key), shown.as_deref())
             .map_err(RecoverError::Failed)?;

@@ -1,12 +1,11 @@
 //! Changes while the agent runs: SIGHUP, and what the gateway asks for.
 
-use std::time::Duration;
-
 use hpc_schema::gateway::ConfigUpdates;
 
 use super::Agent;
-use crate::config::{Config, SamplingConfig};
-use crate::sample::{Category, Sources, max_staleness, minimum};
+use crate::config::Config;
+use crate::register::same_node;
+use crate::sample::Sources;
 
 impl Agent {
     /// Has the configuration read again; a wrong one, or one that does not come, leaves the present one in force.
@@ -41,6 +40,9 @@ impl Agent {
                 "probe.advertise_address has changed; peers are told it once the node registers again"
             );
         }
+        if let Err(e) = same_node(&new, &self.registration) {
+            tracing::warn!("the next start is refused: {e}");
+        }
         if let Some(log) = &self.log {
             log.apply(&new.logging);
         }
@@ -49,9 +51,7 @@ impl Agent {
             memory_dir,
             ..new.sources()
         };
-        if sources != self.config.sources() {
-            self.sources = Some(sources);
-        }
+        self.sources = (sources != self.sampled).then_some(sources);
         self.client
             .set_endpoints(new.endpoints.clone(), new.request_timeout);
         self.config = Config {
@@ -61,10 +61,9 @@ impl Agent {
         };
         self.unjudged = true;
         // What the gateway has changed stays changed.
-        let updates = self.updates.clone();
-        self.update_config(&updates);
+        self.settings.reread(&self.config.sampling);
+        self.apply_settings();
         self.task_files.again(&self.config);
-        self.keeper.bound(&self.config.sampling);
         // Certificates lie in the state directory too, which may hang: the thread that writes there looks for them.
         self.keeper.look_for_certificate(self.places());
         self.keeper.goes_by(self.places());
@@ -79,37 +78,26 @@ impl Agent {
         tracing::info!("configuration reloaded");
     }
 
-    /// Collectors by the new configuration. Not while the state directory hangs: a new attendant would not know it.
+    /// Collectors by the new configuration, which know what the former ones did. Not while the state directory hangs: a new
+    /// attendant would not know it.
     pub(super) fn resample(&mut self) {
         if self.sources.is_none() || !self.keeps() {
             return;
         }
         if let Some(sources) = self.sources.take() {
             let attendant = self.keeper.attendant(&self.state, &self.config.sampling);
-            self.sampler = (self.world.sampler)(&sources).with_attendant(attendant);
+            let next = (self.world.sampler)(&sources).with_attendant(attendant);
+            let former = std::mem::replace(&mut self.sampler, next);
+            self.sampler.take_over(former, &self.sampled, &sources);
             self.sampler.attend_soon();
+            self.sampled = sources;
         }
     }
 
-    /// Takes over settings of the gateway, unless they are those in force.
-    pub(super) fn take_updates(&mut self, updates: &ConfigUpdates) {
-        let ConfigUpdates {
-            sampling_interval_seconds,
-            latency_probe_targets,
-            metrics_retention_hours,
-            job_ids,
-        } = updates.clone();
-        let known = self.updates.clone();
-        let merged = ConfigUpdates {
-            sampling_interval_seconds: sampling_interval_seconds.or(known.sampling_interval_seconds),
-            latency_probe_targets: latency_probe_targets.or(known.latency_probe_targets),
-            metrics_retention_hours: metrics_retention_hours.or(known.metrics_retention_hours),
-            job_ids: job_ids.or(known.job_ids),
-        };
-        if merged != self.updates {
-            self.updates = merged;
-            self.update_config(updates);
-            self.keeper.bound(&self.config.sampling);
+    /// Takes over all that the gateway sets with an answer, unless it is in force: what is missing is as the file has it.
+    pub(super) fn take_updates(&mut self, all: Option<&ConfigUpdates>) {
+        if self.settings.set(all) {
+            self.apply_settings();
         }
     }
 
@@ -119,109 +107,22 @@ impl Agent {
         self.sampler.attend();
     }
 
-    /// What is out of range is clamped and said.
-    fn update_config(&mut self, updates: &ConfigUpdates) {
-        if let Some(seconds) = updates.sampling_interval_seconds {
-            let interval = Duration::from_secs(u64::from(seconds));
-            let changes = set_sampling_interval(&mut self.config.sampling, interval);
-            self.note_clamped("sampling_interval_seconds", seconds, changes);
+    /// The file's settings with what the gateway has set over them. What is out of range is clamped and said.
+    fn apply_settings(&mut self) {
+        let (sampling, told) = self.settings.sampling();
+        for notice in told {
+            tracing::warn!("{notice}");
         }
-        if let Some(hours) = updates.metrics_retention_hours {
-            let clamped = hours.clamp(1, 720);
-            let change =
-                (clamped != hours).then(|| format!("{hours} is outside 1 to 720; {clamped} is used"));
-            self.note_clamped("metrics_retention_hours", hours, change.into_iter().collect());
-            self.config.sampling.metrics_retention =
-                Duration::from_secs(u64::from(clamped).saturating_mul(3600));
-        }
-        if let Some(targets) = &updates.latency_probe_targets {
-            self.peers.target(targets);
-        }
-        if let Some(job_ids) = updates.job_ids
+        self.status.notices = self.settings.notices();
+        self.config.sampling = sampling;
+        self.keeper.bound(&self.config.sampling);
+        self.peers.target(self.settings.targets());
+        if let Some(job_ids) = self.settings.job_ids()
             && job_ids != self.registration.job_ids
         {
             tracing::info!(?job_ids, "what of job ids becomes public has changed");
             self.registration.job_ids = job_ids;
             self.keep_registration();
         }
-    }
-
-    /// What of a setting of the gateway had to be changed: told once, and shown by `status`.
-    fn note_clamped(&mut self, key: &'static str, asked: u32, changes: Vec<String>) {
-        for notice in self.notices.note(key, asked, changes) {
-            tracing::warn!("{notice}");
-        }
-        self.status.notices = self.notices.all();
-    }
-}
-
-/// Sets the interval of capacity, health, utilisation and GPU figures; gives where it had to be clamped.
-fn set_sampling_interval(sampling: &mut SamplingConfig, asked: Duration) -> Vec<String> {
-    let mut changes = Vec::new();
-    for category in [
-        Category::Capacity,
-        Category::HealthStatus,
-        Category::Utilization,
-        Category::Gpu,
-    ] {
-        let (least, most) = (minimum(category), max_staleness(category));
-        let given = asked.clamp(least, most);
-        if given != asked {
-            changes.push(format!(
-                "{asked:?} is outside {least:?} to {most:?}, the limits of {category:?}; {given:?} is used"
-            ));
-        }
-        sampling.set_interval(category, given);
-    }
-    changes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::notices::Notices;
-
-    #[test]
-    fn intervals_of_the_gateway_are_clamped_and_each_bound_is_named() {
-        let mut s = SamplingConfig::default();
-        let seconds = Duration::from_secs;
-        assert_eq!(set_sampling_interval(&mut s, seconds(20)).len(), 0);
-        assert_eq!(s.interval(Category::Capacity), seconds(20));
-        assert_eq!(s.interval(Category::Latency), seconds(300));
-        let changes = set_sampling_interval(&mut s, seconds(7));
-        assert_eq!(changes.len(), 2, "{changes:?}");
-        assert_eq!(
-            (s.interval(Category::Capacity), s.interval(Category::Gpu)),
-            (seconds(10), seconds(7))
-        );
-        set_sampling_interval(&mut s, seconds(45));
-        assert_eq!(
-            (s.interval(Category::Capacity), s.interval(Category::Gpu)),
-            (seconds(45), seconds(30))
-        );
-    }
-
-    #[test]
-    fn a_file_at_its_limits_keeps_no_bound_of_the_gateway_unsaid() {
-        let mut s = SamplingConfig::default();
-        for category in Category::ALL {
-            s.set_interval(category, minimum(category));
-        }
-        let mut notices = Notices::default();
-        let mut asks = |seconds: u32| {
-            let interval = Duration::from_secs(u64::from(seconds));
-            let changes = set_sampling_interval(&mut s, interval);
-            notices.note("sampling_interval_seconds", seconds, changes)
-        };
-        let told = asks(1);
-        assert_eq!(told.len(), 4, "{told:?}");
-        let first = told[0].as_str();
-        assert!(
-            first.contains("sampling_interval_seconds of the gateway: 1s is outside 10s to")
-                && first.contains("Capacity; 10s is used"),
-            "{first}"
-        );
-        assert!(asks(1).is_empty());
-        assert_eq!(asks(2).len(), 4, "another setting is told anew");
     }
 }

@@ -19,7 +19,7 @@ use crate::probe::network::NetworkUse;
 use crate::probe::pci;
 use crate::probe::pressure::Pressure;
 use crate::probe::services::ServicesFound;
-use crate::probe::slurm::{Answer, SlurmJobs, SlurmNode};
+use crate::probe::slurm::{Answer, Drained, SlurmJobs, SlurmNode};
 use crate::probe::storage::Storage;
 
 /// One figure: its last value, when it was taken, where it comes from. A copy shares the value: all figures are copied in
@@ -53,8 +53,12 @@ impl<T> Figure<T> {
         }
     }
 
-    /// Puts down what was measured; none: the source had nothing.
+    /// Puts down what was measured; none: the source had nothing. What comes back after something newer is left out: of two
+    /// collectors that read the same, one may have hung.
     pub fn set(&mut self, value: Option<T>, taken: Instant) {
+        if self.taken.is_some_and(|newest| taken < newest) {
+            return;
+        }
         self.value = value.map(Arc::new);
         self.taken = Some(taken);
     }
@@ -123,6 +127,8 @@ pub struct Figures {
     pub nvml_silent: Option<String>,
     /// The node as Slurm sees it.
     pub slurm: Figure<Answer<SlurmNode>>,
+    /// Slurm's drain, until Slurm says otherwise: its silence does not end it.
+    pub drained: Option<Drained>,
     /// Load averages.
     pub load: Figure<Load>,
     /// Seconds since the host started.
@@ -143,27 +149,20 @@ pub struct Figures {
     pub fabric: Figure<NetworkUse>,
     /// CPU temperature in degrees Celsius.
     pub temperature: Figure<i32>,
-    /// Sensors, power, memory errors, InfiniBand.
-    pub instruments: Figure<Instruments>,
+    /// Every sensor of hwmon.
+    pub sensors: Figure<Vec<Sensor>>,
+    /// Mean power since the last look.
+    pub power: Figure<Vec<Domain>>,
+    /// Memory controllers.
+    pub memory_errors: Figure<Vec<Controller>>,
+    /// InfiniBand ports.
+    pub ports: Figure<Vec<Port>>,
     /// Round trips to other nodes.
     pub peers: Figure<Vec<Measured>>,
     /// Jobs on this node.
     pub jobs: Figure<Answer<SlurmJobs>>,
     /// Daemons and container runtime.
     pub services: Figure<ServicesFound>,
-}
-
-/// What the machine's own instruments say; no field of the heartbeat holds it.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Instruments {
-    /// Every sensor of hwmon.
-    pub sensors: Vec<Sensor>,
-    /// Mean power since the last look.
-    pub power: Vec<Domain>,
-    /// Memory controllers.
-    pub memory_errors: Vec<Controller>,
-    /// InfiniBand ports.
-    pub ports: Vec<Port>,
 }
 
 impl Figures {
@@ -200,7 +199,9 @@ impl Figures {
             self.pressure.taken,
             self.errors.taken,
             self.temperature.taken,
-            self.instruments.taken,
+            self.sensors.taken,
+            self.memory_errors.taken,
+            self.ports.taken,
             self.services.taken,
             checks,
         ];
@@ -219,6 +220,7 @@ impl Default for Figures {
             had_gpus: false,
             nvml_silent: None,
             slurm: Figure::new(&(Category::Capacity, "scontrol")),
+            drained: None,
             load: Figure::new(&(Category::HealthStatus, "/proc/loadavg")),
             uptime: Figure::new(&(Category::HealthStatus, "/proc/uptime")),
             pressure: Figure::new(&(Category::HealthStatus, "/proc/pressure")),
@@ -229,10 +231,10 @@ impl Default for Figures {
             network: Figure::new(&(Category::Utilization, "/proc/net/dev")),
             fabric: Figure::new(&(Category::Utilization, "/sys/class/infiniband")),
             temperature: Figure::new(&(Category::Temperature, "/sys/class/hwmon, /sys/class/thermal")),
-            instruments: Figure::new(&(
-                Category::Temperature,
-                "/sys/class/{hwmon,powercap,infiniband}, EDAC",
-            )),
+            sensors: Figure::new(&(Category::Temperature, "/sys/class/hwmon")),
+            power: Figure::new(&(Category::Temperature, "/sys/class/powercap")),
+            memory_errors: Figure::new(&(Category::Temperature, "/sys/devices/system/edac")),
+            ports: Figure::new(&(Category::Temperature, "/sys/class/infiniband")),
             peers: Figure::new(&(Category::Latency, "UDP probes")),
             jobs: Figure::new(&(Category::JobCounts, "squeue")),
             services: Figure::new(&(Category::JobCounts, "/proc, --version")),
@@ -304,6 +306,20 @@ mod tests {
         f.disk.set(busy("vdb"), now);
         assert_eq!(copy.disk.fresh(now).unwrap().device, "vda");
         assert_eq!(f.disk.fresh(now).unwrap().device, "vdb");
+    }
+
+    #[test]
+    fn what_comes_back_late_replaces_nothing_newer() {
+        let mut f = Figures::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        f.cores.set(Some(8), at(61));
+        f.cores.set(Some(4), at(0));
+        f.cores.set(None, at(30));
+        assert_eq!((f.cores.fresh(at(61)), f.cores.taken()), (Some(&8), Some(at(61))));
+        // Of the same moment the last one counts.
+        f.cores.set(Some(16), at(61));
+        assert_eq!(f.cores.last(), Some(&16));
     }
 
     #[test]

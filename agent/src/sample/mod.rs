@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use adaptive::Adaptive;
 pub use collect::{Collector, Reading, Sources, standard};
-pub use figures::{Figure, Figures, Instruments};
+pub use figures::{Figure, Figures};
 pub use hpc_schema::sampling::MetricCategory as Category;
 pub use sampler::{Sampler, Stuck};
 pub use schedule::Schedule;

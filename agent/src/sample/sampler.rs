@@ -1,6 +1,7 @@
 //! Supervises the collectors: single flight, deadline, staleness.
 
 mod attend;
+mod carry;
 mod plan;
 mod slot;
 

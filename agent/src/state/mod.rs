@@ -13,6 +13,7 @@
 //! outages.json        when heartbeats did not arrive, the last few
 //! gpus.json           how many GPUs were on the bus, until a person accepts that there are fewer
 //! ports.json          InfiniBand ports that were active, in the same way
+//! slurm.json          what Slurm said of the node last: its cores, and a drain
 //! history/            samples of each category
 //! lock                held while `run` runs: two agents must not share a counter
 //! registration.lock   held for the moment in which registration.json, or the CA file that goes with it, is written
@@ -127,16 +128,20 @@ impl StateDir {
         self.0.join("ports.json")
     }
 
+    /// What Slurm said of the node last.
+    #[must_use]
+    pub fn slurm(&self) -> PathBuf {
+        self.0.join("slurm.json")
+    }
+
     /// What is not there any more is not missed: a person has accepted it.
+    pub fn accept_devices(&self) {
+        forget(&[self.gpus(), self.ports()]);
+    }
+
+    /// The machine is registered as it is now: nothing of it is missed, and what Slurm said was of the one before.
     pub fn forget_devices(&self) {
-        for path in [self.gpus(), self.ports()] {
-            match std::fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!("what was there is not forgotten: {}: {e}", path.display());
-                }
-                _ => {}
-            }
-        }
+        forget(&[self.gpus(), self.ports(), self.slurm()]);
     }
 
     /// Whether the node is in service.
@@ -184,6 +189,17 @@ impl StateDir {
     }
 }
 
+fn forget(files: &[PathBuf]) {
+    for path in files {
+        match std::fs::remove_file(path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!("what was there is not forgotten: {}: {e}", path.display());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// More than any of these files; a damaged one must not fill memory.
 const LIMIT: u64 = 1 << 20;
 
@@ -210,3 +226,23 @@ pub(crate) fn write_json<T: Serialize>(
 
 #[cfg(test)]
 pub(crate) use registration::tests::a_registration;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_registration_forgets_what_slurm_said_and_a_return_to_service_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let all = [state.gpus(), state.ports(), state.slurm()];
+        let there = || all.each_ref().map(|path| path.exists());
+        for path in &all {
+            std::fs::write(path, "{}").unwrap();
+        }
+        state.accept_devices();
+        assert_eq!(there(), [false, false, true]);
+        state.forget_devices();
+        assert_eq!(there(), [false; 3]);
+    }
+}

@@ -14,7 +14,6 @@ use super::Shown;
 use super::connect::{Connection, Dial, connect};
 use super::error::{UplinkError, broken};
 use super::failback::FailBack;
-use crate::clock::instant;
 use crate::config::Endpoint;
 
 /// Larger answers are cut off: the gateway's largest is a few kilobytes.
@@ -50,16 +49,16 @@ impl Answer {
 
 /// A client with one connection. Requests are made one after the other.
 pub struct Client {
-    endpoints: Vec<Endpoint>,
+    pub(super) endpoints: Vec<Endpoint>,
     /// What each is called: it stands in each request.
     names: Vec<String>,
     /// The endpoint in use, or to be tried first.
-    current: usize,
-    tls: Arc<ClientConfig>,
-    limit: Duration,
-    dial: Dial,
-    connection: Option<Connection>,
-    fail_back: Option<FailBack>,
+    pub(super) current: usize,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) limit: Duration,
+    pub(super) dial: Dial,
+    pub(super) connection: Option<Connection>,
+    pub(super) fail_back: Option<FailBack>,
 }
 
 impl Client {
@@ -91,12 +90,6 @@ impl Client {
     #[must_use]
     pub fn shown(&self) -> Option<Arc<Shown>> {
         self.connection.as_ref().map(|c| Arc::clone(&c.shown))
-    }
-
-    /// Whether there is another gateway.
-    #[must_use]
-    pub fn has_others(&self) -> bool {
-        self.endpoints.len() > 1
     }
 
     /// Reaches gateways another way.
@@ -135,19 +128,6 @@ impl Client {
         self.connection = None;
     }
 
-    /// Moves on to the next gateway, if there is one.
-    pub fn fail_over(&mut self) {
-        self.connection = None;
-        if let Some(fail_back) = self.fail_back.as_mut().filter(|_| self.current == 0) {
-            fail_back.left(instant());
-        }
-        self.current = self
-            .current
-            .saturating_add(1)
-            .checked_rem(self.endpoints.len())
-            .unwrap_or(0);
-    }
-
     /// Posts JSON. Connects first if need be: to the gateway in use, else to each other one in turn.
     ///
     /// A connection that the gateway has closed meanwhile is opened again once; a request that may have arrived is
@@ -178,7 +158,9 @@ impl Client {
         let endpoint = self.endpoint().to_owned();
         let limit = self.limit.saturating_add(wait);
         let request = self.request(method, path, body)?;
-        let all = limit.saturating_add(self.limit);
+        // Each gateway may be connected to in vain.
+        let each = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX).max(1);
+        let all = limit.saturating_add(self.limit.saturating_mul(each));
         // Large; kept off the stacks of all who ask.
         match timeout(all, Box::pin(self.unbounded(request, limit))).await {
             Ok(result) => result,
@@ -186,25 +168,6 @@ impl Client {
                 self.connection = None;
                 Err(UplinkError::Timeout { endpoint, limit })
             }
-        }
-    }
-
-    /// Takes the preferred gateway into use if the last look found it; looks again if it is time.
-    async fn go_back(&mut self) {
-        let Some(fail_back) = self.fail_back.as_mut().filter(|_| self.current > 0) else {
-            return;
-        };
-        if let Some(connection) = fail_back.found(instant()).await {
-            self.connection = Some(connection);
-            self.current = 0;
-            tracing::info!(gateway = %self.endpoint(), "the preferred gateway answers again");
-        } else if let Some(endpoint) = self.endpoints.first().cloned()
-            && fail_back.is_due(instant())
-        {
-            let (dial, tls, limit) = (self.dial.clone(), Arc::clone(&self.tls), self.limit);
-            fail_back.looking(tokio::spawn(async move {
-                connect(&dial, &endpoint, &tls, limit).await.ok()
-            }));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hpc_schema::gateway::parse_certificate_uri;
 use hpc_schema::id::{ClusterId, NodeId};
@@ -142,8 +143,13 @@ impl Identity {
     /// When two thirds of its life are over, in UNIX seconds.
     #[must_use]
     pub fn renew_at(&self) -> u64 {
-        let life = self.not_after.saturating_sub(self.not_before);
-        self.not_after.saturating_sub(life / 3)
+        self.not_after.saturating_sub(self.life().as_secs() / 3)
+    }
+
+    /// From its first moment to its last.
+    #[must_use]
+    pub fn life(&self) -> Duration {
+        Duration::from_secs(self.not_after.saturating_sub(self.not_before))
     }
 
     pub(super) fn chain(&self) -> &[CertificateDer<'static>] {

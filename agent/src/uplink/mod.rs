@@ -9,6 +9,7 @@ mod error;
 mod failback;
 mod identity;
 mod issued;
+mod others;
 mod pin;
 mod tls;
 

@@ -16,7 +16,7 @@ use virtengine_node_agent::probe::pressure::Pressure;
 use virtengine_node_agent::probe::services::ServicesFound;
 use virtengine_node_agent::probe::slurm::{Answer, SlurmNode};
 use virtengine_node_agent::probe::storage::Storage;
-use virtengine_node_agent::sample::{Category, Instruments, Reading};
+use virtengine_node_agent::sample::{Category, Reading};
 
 /// Found by the agent of itself: no reading brings these, and tests of their own provoke them.
 pub(crate) const OWN: [&str; 7] = [
@@ -97,26 +97,37 @@ fn last(class: &str, text: &str, unix: u64) -> Reading {
     })
 }
 
+/// A file server.
+fn silent(name: &str, unix: u64) -> Reading {
+    let said = LastError {
+        at: unix,
+        class: "file_server".into(),
+        text: format!("nfs: server {name} not responding, still trying"),
+    };
+    errors(Errors {
+        servers: [(name.to_owned(), said)].into(),
+        ..Errors::default()
+    })
+}
+
 fn xid(code: u32, unix: u64) -> Reading {
     errors(Errors {
         xids: vec![XidSeen {
             at: unix,
             device: "0000:1b:00".into(),
             code,
+            count: 1,
         }],
         ..Errors::default()
     })
 }
 
 fn memory_errors(corrected: u64, uncorrected: u64) -> Reading {
-    Reading::Instruments(Instruments {
-        memory_errors: vec![Controller {
-            name: "mc0".into(),
-            corrected,
-            uncorrected,
-        }],
-        ..Instruments::default()
-    })
+    Reading::MemoryErrors(vec![Controller {
+        name: "mc0".into(),
+        corrected,
+        uncorrected,
+    }])
 }
 
 fn checked(verdict: Verdict, now: Instant) -> Reading {
@@ -152,6 +163,7 @@ pub(crate) fn word(code: &str) -> &'static str {
     match code {
         "cpu_hot" => "97 °C",
         "disk_errors" => "dev sda",
+        "file_server_errors" => "nfs: server filer",
         "filesystem_errors" => "device sda1",
         "kernel_hung" => "blocked for more than",
         "gpus_unknown" => "8 GPUs on the bus",
@@ -177,10 +189,10 @@ pub(crate) fn word(code: &str) -> &'static str {
 fn provoke(code: &str, now: Instant, unix: u64) -> (Category, Reading) {
     use Category::{Capacity, Gpu as OfGpu, HealthStatus, Temperature};
     let none = Gpu::default();
-    let instruments = |i| (Temperature, Reading::Instruments(i));
     match code {
         "cpu_hot" => (Temperature, Reading::Temperature(Some(97))),
         "disk_errors" => (HealthStatus, last("io", "I/O error, dev sda, sector 0", unix)),
+        "file_server_errors" => (HealthStatus, silent("filer", unix)),
         "filesystem_errors" => (
             HealthStatus,
             last("filesystem", "EXT4-fs error (device sda1): x", unix),
@@ -254,8 +266,9 @@ fn provoke(code: &str, now: Instant, unix: u64) -> (Category, Reading) {
         "memory_killed" => (HealthStatus, counted("oom", 5, unix)),
         "pcie_errors" => (HealthStatus, counted("pcie", 5, unix)),
         "service_errors" => (HealthStatus, counted("service", 12, unix)),
-        "link_lost" => instruments(Instruments {
-            ports: vec![Port {
+        "link_lost" => (
+            Temperature,
+            Reading::Ports(vec![Port {
                 device: "mlx5_0".into(),
                 port: "1".into(),
                 state: "down".into(),
@@ -269,21 +282,20 @@ fn provoke(code: &str, now: Instant, unix: u64) -> (Category, Reading) {
                 lost: true,
                 flaps: 0,
                 last_flap: None,
-            }],
-            ..Instruments::default()
-        }),
+            }]),
+        ),
         "memory_corrected" => (Temperature, memory_errors(3, 0)),
         "memory_uncorrected" => (Temperature, memory_errors(0, 3)),
-        "sensor_critical" => instruments(Instruments {
-            sensors: vec![Sensor {
+        "sensor_critical" => (
+            Temperature,
+            Reading::Sensors(vec![Sensor {
                 chip: "nvme".into(),
                 label: "Composite".into(),
                 kind: Kind::Temperature,
                 value: 90_000,
                 critical: Some(84_850),
-            }],
-            ..Instruments::default()
-        }),
+            }]),
+        ),
         "memory_exhausted" => (
             Capacity,
             Reading::Memory(Some(Memory {

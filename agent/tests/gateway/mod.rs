@@ -21,7 +21,7 @@ mod stand_in;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -185,6 +185,8 @@ impl Port {
 pub struct Gateway {
     pub address: SocketAddr,
     pub shared: Arc<Shared>,
+    /// It answers everything with 503.
+    pub in_trouble: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -204,7 +206,8 @@ impl Gateway {
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, incoming) = tokio::sync::mpsc::channel(64);
-        let serving = routes::serve(incoming, Arc::clone(&shared));
+        let in_trouble = Arc::<AtomicBool>::default();
+        let serving = routes::serve(incoming, Arc::clone(&shared), Arc::clone(&in_trouble));
         let task = tokio::spawn(async move {
             let accept = async {
                 while let Ok((tcp, _)) = listener.accept().await {
@@ -217,6 +220,7 @@ impl Gateway {
         Self {
             address,
             shared,
+            in_trouble,
             task,
         }
     }
@@ -224,10 +228,13 @@ impl Gateway {
     /// A gateway in this process alone, for simulated time: it is reached by the [`Dial`] that comes with it.
     pub fn start_simulated(shared: Arc<Shared>) -> (Self, tokio::sync::mpsc::Sender<Box<dyn Stream>>) {
         let (sender, incoming) = tokio::sync::mpsc::channel(64);
-        let task = tokio::spawn(routes::serve(incoming, Arc::clone(&shared)));
+        let in_trouble = Arc::<AtomicBool>::default();
+        let serving = routes::serve(incoming, Arc::clone(&shared), Arc::clone(&in_trouble));
+        let task = tokio::spawn(serving);
         let gateway = Self {
             address: "127.0.0.1:1".parse().unwrap(),
             shared,
+            in_trouble,
             task,
         };
         (gateway, sender)

@@ -1,11 +1,12 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, Path, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::{IncomingStream, Listener};
@@ -31,6 +32,7 @@ use hpc_schema::time::Rfc3339;
 use hpc_schema::token::verify_token;
 use rustls::pki_types::CertificateSigningRequestDer;
 use rustls::pki_types::pem::PemObject;
+use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -40,7 +42,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{Authority, CHAIN, CLUSTER, CONTRACT, NODE, Shared};
 use hpc_schema::time::UnixSeconds;
-use virtengine_node_agent::clock::instant;
+use virtengine_node_agent::clock::{Clock, instant};
 use virtengine_node_agent::uplink::Stream;
 
 /// Cluster and node of the client's certificate.
@@ -71,7 +73,11 @@ impl Connected<IncomingStream<'_, Accepted>> for PeerId {
     }
 }
 
-pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared: Arc<Shared>) {
+pub(super) async fn serve(
+    mut incoming: mpsc::Receiver<Box<dyn Stream>>,
+    shared: Arc<Shared>,
+    in_trouble: Arc<AtomicBool>,
+) {
     let (sender, streams) = mpsc::channel(64);
     let acceptors = |by: &Authority, another: &Authority| {
         let whole = TlsAcceptor::from(by.server(another, &shared.clock));
@@ -80,13 +86,26 @@ pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared:
     let ours = acceptors(&shared.authority, &shared.another);
     let anothers = acceptors(&shared.another, &shared.authority);
     let counted = Arc::clone(&shared);
+    let clock = shared.clock.clone();
     let router = Router::new()
         .route("/api/v1/hpc/nodes/register", post(register))
         .route("/api/v1/hpc/nodes/{node}/heartbeat", post(heartbeat))
         .route("/api/v1/hpc/nodes/{node}/certificate", post(renew))
         .route("/api/v1/hpc/nodes/{node}/certificate/challenge", post(challenge))
         .route("/api/v1/hpc/nodes/{node}/certificate/recover", post(recover))
-        .with_state(shared);
+        .with_state(shared)
+        .layer(from_fn(move |request: Request, next: Next| {
+            let (fails, clock) = (in_trouble.load(Ordering::SeqCst), clock.clone());
+            async move {
+                let mut response = if fails {
+                    problem(503, &Refusal::whole(Code::Unavailable, "told to"))
+                } else {
+                    next.run(request).await
+                };
+                response.headers_mut().insert(header::DATE, date(&clock));
+                response
+            }
+        }));
     let accept = async {
         while let Some(stream) = incoming.recv().await {
             counted.seen.lock().unwrap().connections += 1;
@@ -110,6 +129,23 @@ pub(super) async fn serve(mut incoming: mpsc::Receiver<Box<dyn Stream>>, shared:
         () = accept => {}
         result = axum::serve(Accepted { streams }, service) => result.unwrap(),
     }
+}
+
+/// `Date`, by the gateway's own clock.
+fn date(clock: &Clock) -> HeaderValue {
+    let at = OffsetDateTime::from_unix_timestamp(clock.seconds().try_into().unwrap()).unwrap();
+    let (weekday, month) = (at.weekday().to_string(), at.month().to_string());
+    let text = format!(
+        "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
+        &weekday[..3],
+        at.day(),
+        &month[..3],
+        at.year(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    );
+    text.parse().unwrap()
 }
 
 fn identity(tls: &TlsStream<Box<dyn Stream>>) -> Option<(ClusterId, NodeId, u64)> {

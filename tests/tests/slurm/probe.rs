@@ -8,7 +8,7 @@ use hpc_tests::slurm::{PATIENCE, Slurm};
 use hpc_tests::wait;
 use virtengine_node_agent::probe::Roots;
 use virtengine_node_agent::probe::services::ServicesProbe;
-use virtengine_node_agent::probe::slurm::{Answer, JobsProbe, NodeProbe, SlurmJobs};
+use virtengine_node_agent::probe::slurm::{Answer, JobsProbe, NodeProbe, SlurmConfig, SlurmJobs};
 
 /// By a fresh probe each time; what ended is kept beside.
 fn jobs(slurm: &Slurm) -> Result<SlurmJobs> {
@@ -91,7 +91,7 @@ fn jobs_are_followed_from_submission_to_their_end_and_a_drain_is_seen() -> Resul
 fn a_dead_controller_leaves_running_jobs_known_and_services_are_seen() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut slurm = Slurm::start(dir.path())?;
-    let found = ServicesProbe::new(&Roots::default(), None).read(Instant::now());
+    let found = ServicesProbe::new(&Roots::default(), &SlurmConfig::default()).read(Instant::now());
     let services = found.services;
     assert_eq!(
         (services.slurmd_running, services.munge_running),

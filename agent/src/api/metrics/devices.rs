@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use super::{Kind, Number, Page, label, ratio};
 use crate::probe::gpu::Gpu;
+use crate::probe::hardware::infiniband::Port;
+use crate::probe::hardware::memory_errors::Controller;
 use crate::sample::Figures;
 
 type Pick = fn(&Gpu) -> Option<Number>;
@@ -76,12 +78,10 @@ pub(super) fn gpus(page: &mut Page, f: &Figures, now: Instant) {
 }
 
 pub(super) fn instruments(page: &mut Page, f: &Figures, now: Instant) {
-    let Some(i) = f.instruments.fresh(now) else { return };
-    let controllers = |pick: fn(&crate::probe::hardware::memory_errors::Controller) -> u64| {
+    let controllers = |pick: fn(&Controller) -> u64| {
         let number = |name: &str| name.strip_prefix("mc").unwrap_or(name).to_owned();
-        i.memory_errors
-            .iter()
-            .map(move |c| (vec![label("controller", number(&c.name))], Number::whole(pick(c))))
+        let all = f.memory_errors.fresh(now).into_iter().flatten();
+        all.map(move |c| (vec![label("controller", number(&c.name))], Number::whole(pick(c))))
     };
     page.family(
         Kind::Counter,
@@ -95,8 +95,9 @@ pub(super) fn instruments(page: &mut Page, f: &Figures, now: Instant) {
         "Total uncorrectable memory errors.",
         controllers(|c| c.uncorrected),
     );
-    let ports = |pick: fn(&crate::probe::hardware::infiniband::Port) -> Option<u64>| {
-        i.ports.iter().filter_map(move |p| {
+    let ports = |pick: fn(&Port) -> Option<u64>| {
+        let all = f.ports.fresh(now).into_iter().flatten();
+        all.filter_map(move |p| {
             let labels = vec![label("device", p.device.clone()), label("port", p.port.clone())];
             Some((labels, Number::whole(pick(p)?)))
         })
@@ -123,7 +124,7 @@ pub(super) fn instruments(page: &mut Page, f: &Figures, now: Instant) {
         Kind::Gauge,
         "virtengine_node_power_watts",
         "Mean power over the last interval (RAPL).",
-        i.power.iter().map(|d| {
+        f.power.fresh(now).into_iter().flatten().map(|d| {
             (
                 vec![label("domain", d.name.clone())],
                 Number::scaled(d.milliwatts, 3),

@@ -120,7 +120,7 @@ pub(super) fn storage(page: &mut Page, source: &Source, f: &Figures, now: Instan
 
 pub(super) fn work(page: &mut Page, view: &View, now: Instant) {
     let f = &view.figures;
-    if let Some(c) = capacity(f, view.held, view.reserve, now) {
+    if let Some(c) = capacity(f, view.held, view.reserve, view.slurm_cpus, now) {
         let rows = [
             ("cpu_cores", "total", Some(c.cpu_cores_total)),
             ("cpu_cores", "available", Some(c.cpu_cores_available)),

@@ -45,42 +45,42 @@ pub(super) fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures)
         let shown = c.results.iter().map(|r| (r.name.clone(), json!(r.line)));
         Value::Object(shown.collect())
     });
-    row(rows, now, "power", &f.instruments, |i| {
+    row(rows, now, "power", &f.power, |domains| {
         Value::Object(
-            i.power
+            domains
                 .iter()
                 .map(|d| (d.name.clone(), json!(format!("{} mW", d.milliwatts))))
                 .collect(),
         )
     });
-    row(rows, now, "sensors", &f.instruments, |i| {
+    row(rows, now, "sensors", &f.sensors, |sensors| {
         let shown = |s: &Sensor| {
             (
                 format!("{} {}", s.chip, s.label),
                 json!(format!("{} {}", s.value, s.kind.unit())),
             )
         };
-        Value::Object(i.sensors.iter().map(shown).collect())
+        Value::Object(sensors.iter().map(shown).collect())
     });
-    row(rows, now, "memory errors", &f.instruments, |i| {
+    row(rows, now, "memory errors", &f.memory_errors, |controllers| {
         let shown = |c: &Controller| {
             (
                 c.name.clone(),
                 json!({"corrected": c.corrected, "uncorrected": c.uncorrected}),
             )
         };
-        Value::Object(i.memory_errors.iter().map(shown).collect())
+        Value::Object(controllers.iter().map(shown).collect())
     });
-    row(rows, now, "InfiniBand ports", &f.instruments, |i| {
+    row(rows, now, "InfiniBand ports", &f.ports, |ports| {
         let shown = |p: &Port| (format!("{}/{}", p.device, p.port), port(p));
-        Value::Object(i.ports.iter().map(shown).collect())
+        Value::Object(ports.iter().map(shown).collect())
     });
 }
 
 /// A fault of a GPU, with what it means where that is known.
 fn fault(seen: &XidSeen) -> Value {
     let meaning = xid::look_up(seen.code).map(|x| x.meaning);
-    json!({"at": seen.at, "device": seen.device, "code": seen.code, "meaning": meaning})
+    json!({"at": seen.at, "device": seen.device, "code": seen.code, "count": seen.count, "meaning": meaning})
 }
 
 /// As the heartbeat has them, with the version that it has no field for.

@@ -13,8 +13,10 @@ pub enum Class {
     Oom,
     /// Block device.
     Io,
-    /// File system.
+    /// File system of this machine's disks.
     FileSystem,
+    /// File server: the network's file systems.
+    FileServer,
     /// NVIDIA GPU.
     Xid,
     /// NVSwitch.
@@ -43,6 +45,7 @@ impl Class {
             Self::Oom => "oom",
             Self::Io => "io",
             Self::FileSystem => "filesystem",
+            Self::FileServer => "file_server",
             Self::Xid => "xid",
             Self::NvSwitch => "nvswitch",
             Self::Pcie => "pcie",
@@ -72,6 +75,9 @@ pub enum Weight {
     /// Something was corrected, or a program's own fault.
     Warning,
 }
+
+/// How NFS's client begins what it says of a server.
+const NFS: &str = "nfs: server ";
 
 /// Class and weight of a kernel message of `level` (0 emergency … 7 debug); none if it is neither error nor warning.
 #[must_use]
@@ -119,11 +125,12 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
         || has("Remounting filesystem read-only")
         || has("BTRFS critical")
         || has("BTRFS error")
-        || has("LustreError:")
         || (text.starts_with("XFS (") && (has("orruption") || has("nternal error") || has("I/O error")))
-        || (text.starts_with("nfs: server ") && has("not responding"))
     {
         return Some((Class::FileSystem, Error));
+    }
+    if is_of_a_server(text) {
+        return Some((Class::FileServer, Error));
     }
     if has("AER: ") && (has("orrected") || has("atal")) {
         return Some((
@@ -157,6 +164,39 @@ pub fn classify(level: u8, text: &str) -> Option<(Class, Weight)> {
         4 => Some((Class::Other, Warning)),
         _ => None,
     }
+}
+
+/// Whether a client of a file server says that something failed there. Pure.
+#[must_use]
+pub(super) fn is_of_a_server(text: &str) -> bool {
+    text.contains("LustreError:") || (text.starts_with(NFS) && text.contains("not responding"))
+}
+
+/// The server of which a message of [`Class::FileServer`] speaks, or one that says that it answers again: the name that NFS
+/// has for it, or the address in Lustre's network; without one, Lustre as such. Pure.
+#[must_use]
+pub(super) fn server_in(text: &str) -> &str {
+    if let Some(rest) = text.strip_prefix(NFS) {
+        return rest.split_whitespace().next().unwrap_or_default();
+    }
+    // `… to node 10.0.0.1@o2ib failed: rc = -107`, `Connection restored to fs-OST0001 (at 10.0.0.1@o2ib)`.
+    let mut words = text
+        .split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | ';'))
+        .map(|w| w.trim_end_matches([':', '.']));
+    let is_address = |w: &str| {
+        w.split_once('@').is_some_and(|(host, net)| {
+            !host.is_empty() && (net.starts_with("o2ib") || net.starts_with("tcp"))
+        })
+    };
+    words.rfind(|w| is_address(w)).unwrap_or("Lustre")
+}
+
+/// The server that answers again, as the file system's client says. Pure.
+#[must_use]
+pub(super) fn answers_again(text: &str) -> Option<&str> {
+    let nfs = text.starts_with(NFS) && text.trim_end().ends_with(" OK");
+    let lustre = text.contains("Lustre: ") && text.contains("Connection restored to ");
+    (nfs || lustre).then(|| server_in(text))
 }
 
 /// The interface of which a message of [`Class::Link`] speaks, or its device; none if it names none. Pure.
@@ -208,6 +248,42 @@ mod tests {
         for text in ["Link is down", "NETDEV WATCHDOG", "NETDEV WATCHDOG: :", ""] {
             assert_eq!(interface_in(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_servers_message_names_it_and_says_when_it_answers_again() {
+        let lost = "LustreError: 11-0: fs-OST0001-osc-ffff: operation ost_statfs to node 10.0.0.1@o2ib failed: rc = -107";
+        for (text, server) in [
+            (
+                "nfs: server filer.site not responding, still trying",
+                "filer.site",
+            ),
+            ("nfs: server 10.0.0.7 not responding, timed out", "10.0.0.7"),
+            (lost, "10.0.0.1@o2ib"),
+            (
+                "LustreError: 167-0: fs-OST0001-osc-ffff: This client was evicted by fs-OST0001; in progress",
+                "Lustre",
+            ),
+        ] {
+            assert_eq!((server_in(text), answers_again(text)), (server, None), "{text}");
+        }
+        for (text, server) in [
+            ("nfs: server filer.site OK", "filer.site"),
+            (
+                "Lustre: fs-OST0001-osc-ffff: Connection restored to fs-OST0001 (at 10.0.0.1@o2ib)",
+                "10.0.0.1@o2ib",
+            ),
+            (
+                "Lustre: fs-OST0001-osc-ffff: Connection restored to 10.0.0.1@tcp1 (at 10.0.0.1@tcp1)",
+                "10.0.0.1@tcp1",
+            ),
+        ] {
+            assert_eq!(answers_again(text), Some(server), "{text}");
+        }
+        assert_eq!(
+            (server_in("nfs: server "), answers_again("usb 1-1: OK")),
+            ("", None)
+        );
     }
 
     #[test]
@@ -285,6 +361,17 @@ mod tests {
             (
                 6,
                 "nfs: server filer not responding, still trying",
+                Some((C::FileServer, Error)),
+            ),
+            (5, "nfs: server filer OK", None),
+            (
+                3,
+                "LustreError: 11-0: fs-OST0001-osc-ffff: operation ost_statfs to node 10.0.0.1@o2ib failed: rc = -107",
+                Some((C::FileServer, Error)),
+            ),
+            (
+                2,
+                "XFS (nvme0n1p1): Internal error xfs_trans_cancel at line 1",
                 Some((C::FileSystem, Error)),
             ),
             (

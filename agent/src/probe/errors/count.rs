@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Class, Weight, classify, interface_in};
+use super::classify::{Class, Weight, answers_again, classify, interface_in, is_of_a_server, server_in};
+use super::faults::remember;
 use super::kmsg::Record;
 use super::told::{Errors, LastError, LinkSeen, XidSeen};
 use super::xid;
 use crate::probe::window::{DAY, DayCount};
 
-/// Faults of GPUs that are remembered.
-const XIDS: usize = 32;
 /// Interfaces whose messages are counted.
 const LINKS: usize = 64;
+/// File servers that are remembered.
+const SERVERS: usize = 64;
 /// Lines of one incident.
 const BURST_MICROS: u64 = 1_000_000;
 
@@ -42,6 +43,8 @@ pub(super) struct ErrorLog {
     lasts: BTreeMap<String, LastError>,
     /// What drivers of links have written, by interface.
     links: BTreeMap<String, LinkLog>,
+    /// File servers that do not answer, with the last error of each.
+    servers: BTreeMap<String, LastError>,
     xids: Vec<XidSeen>,
     /// The last line that was counted.
     #[serde(skip)]
@@ -90,6 +93,18 @@ impl ErrorLog {
         }
     }
 
+    /// As it was kept. A former version took a file server's trouble for one of this machine's disks: it would go on to
+    /// drain the node.
+    #[must_use]
+    pub(super) fn taken_over(mut self) -> Self {
+        let of_a_server = |l: &LastError| l.class == Class::FileSystem.as_str() && is_of_a_server(&l.text);
+        self.lasts.retain(|_, l| !of_a_server(l));
+        if let Some(last) = self.last.as_mut().filter(|l| of_a_server(l)) {
+            Class::FileServer.as_str().clone_into(&mut last.class);
+        }
+        self
+    }
+
     /// The next message that is to be read.
     pub(super) fn next(&self) -> u64 {
         self.next
@@ -103,12 +118,13 @@ impl ErrorLog {
         same
     }
 
-    /// Another boot's messages begin anew; what GPUs did before is healed by it.
+    /// Another boot's messages begin anew; what GPUs and file servers did before is healed by it.
     pub(super) fn boot(&mut self, id: &str) {
         if self.boot_id != id {
             id.clone_into(&mut self.boot_id);
             self.next = 0;
             self.xids.clear();
+            self.servers.clear();
             self.burst = None;
             self.links.values_mut().for_each(|l| l.micros = None);
         }
@@ -133,9 +149,17 @@ impl ErrorLog {
         if r.facility != 0 {
             return;
         }
+        if let Some(server) = answers_again(r.text) {
+            self.servers.remove(server);
+        }
         let Some((class, weight)) = classify(r.level, r.text) else {
             return;
         };
+        if class == Class::FileServer {
+            let name = server_in(r.text);
+            make_room(&mut self.servers, name, SERVERS, clocks.unix, |said| said.at);
+            self.servers.insert(name.to_owned(), said(at, class, r.text));
+        }
         if class == Class::Link {
             // Several cards without a name are not one that flaps.
             if let Some(name) = interface_in(r.text) {
@@ -153,27 +177,14 @@ impl ErrorLog {
         }
         self.burst = Some((class, r.micros));
         if let Some((device, code)) = xid::parse(r.text).filter(|_| at.saturating_add(DAY) > clocks.unix) {
-            if self.xids.len() >= XIDS {
-                self.xids.remove(0);
-            }
-            self.xids.push(XidSeen {
-                at,
-                device: device.to_owned(),
-                code,
-            });
+            remember(&mut self.xids, device, code, at, clocks.unix);
         }
         self.add(at, clocks.unix, class, weight, r.text);
     }
 
     /// Counts one interface's message; cards of one switch go down in the same second.
     fn link(&mut self, name: &str, micros: u64, at: u64, now: u64) {
-        self.links.retain(|_, l| l.last.saturating_add(DAY) > now);
-        if !self.links.contains_key(name) && self.links.len() >= LINKS {
-            let oldest = self.links.iter().min_by_key(|(_, l)| l.last);
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                self.links.remove(&oldest);
-            }
-        }
+        make_room(&mut self.links, name, LINKS, now, |l| l.last);
         let link = self.links.entry(name.to_owned()).or_default();
         link.last = link.last.max(at);
         // One that writes without a pause is counted each second, not once.
@@ -198,16 +209,7 @@ impl ErrorLog {
             .add(at, now, 1);
         let newer = |l: Option<&LastError>| l.is_none_or(|l| at >= l.at);
         if weight == Weight::Error && newer(self.lasts.get(class.as_str())) {
-            let text = text
-                .chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .take(256)
-                .collect();
-            let error = LastError {
-                at,
-                class: class.as_str().to_owned(),
-                text,
-            };
+            let error = said(at, class, text);
             if newer(self.last.as_ref()) {
                 self.last = Some(error.clone());
             }
@@ -252,8 +254,35 @@ impl ErrorLog {
                     (name.clone(), seen)
                 })
                 .collect(),
+            servers: self
+                .servers
+                .iter()
+                .filter(|(_, said)| recent(said.at))
+                .map(|(name, said)| (name.clone(), said.clone()))
+                .collect(),
             xids: self.xids.iter().filter(|x| recent(x.at)).cloned().collect(),
         }
+    }
+}
+
+/// Room for `name`: what is older than a day goes, and the oldest where there are too many.
+fn make_room<T>(all: &mut BTreeMap<String, T>, name: &str, most: usize, now: u64, last: impl Fn(&T) -> u64) {
+    all.retain(|_, one| last(one).saturating_add(DAY) > now);
+    if !all.contains_key(name) && all.len() >= most {
+        let oldest = all.iter().min_by_key(|(_, one)| last(one));
+        if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+            all.remove(&oldest);
+        }
+    }
+}
+
+/// A message as it is kept.
+fn said(at: u64, class: Class, text: &str) -> LastError {
+    let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    LastError {
+        at,
+        class: class.as_str().to_owned(),
+        text: text.take(256).collect(),
     }
 }
 
@@ -274,6 +303,29 @@ mod tests {
         text.lines()
             .filter_map(|l| parse(l.as_bytes()))
             .for_each(|r| log.kernel(r, clocks));
+    }
+
+    #[test]
+    fn what_a_former_version_took_for_a_disks_trouble_and_was_a_file_servers_is_forgotten() {
+        let class = Class::FileSystem;
+        for (text, stays) in [
+            ("nfs: server filer not responding, still trying", false),
+            (
+                "LustreError: 11-0: fs-OST0001-osc-ffff: operation ost_statfs to node 10.0.0.1@o2ib failed: rc = -107",
+                false,
+            ),
+            (
+                "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2",
+                true,
+            ),
+        ] {
+            let mut log = ErrorLog::new(NOW);
+            log.add(NOW, NOW, Class::Io, Weight::Error, "I/O error, dev sda, sector 0");
+            log.add(NOW, NOW, class, Weight::Error, text);
+            let counts = log.taken_over().counts(NOW);
+            assert_eq!(counts.last_of(class.as_str()).is_some(), stays, "{text}");
+            assert!(counts.last_of("io").is_some() && counts.last.is_some_and(|l| l.text == text));
+        }
     }
 
     #[test]
@@ -404,6 +456,76 @@ mod tests {
         let kept = log.counts(NOW).lasts;
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["filesystem", "io", "other"]);
         assert!(kept["io"].text.contains("sd999"));
+    }
+
+    #[test]
+    fn a_file_server_is_remembered_until_it_answers_again() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        take(
+            &mut log,
+            "6,1,9000000000,-;nfs: server filer not responding, still trying\n\
+             6,2,9001000000,-;nfs: server other not responding, still trying\n\
+             3,3,9002000000,-;LustreError: 11-0: fs-OST0001-osc-ffff: operation ost_statfs to node 10.0.0.1@o2ib failed: rc = -107\n",
+            CLOCKS,
+        );
+        let names = |log: &ErrorLog| log.counts(NOW).servers.into_keys().collect::<Vec<_>>();
+        assert_eq!(names(&log), ["10.0.0.1@o2ib", "filer", "other"]);
+        assert_eq!(log.counts(NOW).servers["filer"].at, NOW - 1_000);
+        let kept: ErrorLog = serde_json::from_str(&serde_json::to_string(&log).unwrap()).unwrap();
+        let mut log = kept;
+        take(
+            &mut log,
+            "5,4,9100000000,-;nfs: server filer OK\n\
+             6,5,9101000000,-;Lustre: fs-OST0001-osc-ffff: Connection restored to fs-OST0001 (at 10.0.0.1@o2ib)\n",
+            CLOCKS,
+        );
+        assert_eq!(names(&log), ["other"]);
+        // On record for the day all the same, and of no disk of this machine.
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.classes["file_server"]), (3, 3));
+        assert_eq!(c.last_of("filesystem"), None);
+        // Bounded, and forgotten with the boot.
+        let lines: String = (10..1000)
+            .map(|n| format!("6,{n},9200000000,-;nfs: server s{n} not responding, timed out\n"))
+            .collect();
+        take(&mut log, &lines, CLOCKS);
+        assert_eq!(log.counts(NOW).servers.len(), SERVERS);
+        log.boot("b2");
+        assert!(names(&log).is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_programs_faults_hides_no_card_that_is_lost_and_former_records_are_read() {
+        let mut log = ErrorLog::new(NOW);
+        log.boot("b1");
+        let mut lines =
+            "4,1,9000000000,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n".to_owned();
+        for n in 2..500 {
+            let code = [13, 31, 45][n % 3];
+            lines += &format!("4,{n},9000000000,-;NVRM: Xid (PCI:0000:1b:00): {code}, pid={n}\n");
+        }
+        take(&mut log, &lines, CLOCKS);
+        let xids = log.counts(NOW).xids;
+        assert_eq!(xids.len(), 4, "{xids:?}");
+        assert_eq!((xids[0].code, xids[0].count), (79, 1));
+        assert_eq!(xids.iter().map(|x| x.count).sum::<u32>(), 499);
+        // Each line for itself and without a count, as they were kept before.
+        let one = |at: u64, code: u32| serde_json::json!({"at": at, "device": "0000:1b:00", "code": code});
+        let former = serde_json::json!({
+            "since": NOW - 9_000, "boot_id": "b1", "next": 7,
+            "xids": [one(NOW - 900, 31), one(NOW - 800, 31), one(NOW - 700, 48)],
+        });
+        let mut log: ErrorLog = serde_json::from_value(former).unwrap();
+        log.boot("b1");
+        take(
+            &mut log,
+            "4,7,9900000000,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=1\n",
+            CLOCKS,
+        );
+        let xids = log.counts(NOW).xids;
+        let seen: Vec<(u32, u32, u64)> = xids.iter().map(|x| (x.code, x.count, NOW - x.at)).collect();
+        assert_eq!(seen, [(48, 1, 700), (31, 3, 100)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::classify::{Class, Weight};
 use super::count::ErrorLog;
-use crate::probe::tool::{Tool, find};
+use crate::probe::tool::{Tool, ToolError, find};
 use crate::probe::{Roots, line};
 
 /// `journalctl` costs more than all other probes together.
@@ -19,6 +19,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 const WHY: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(10);
 const LINE: usize = 64 << 10;
+/// No more of an entry than is read here; journalctl before systemd 236 does not know it.
+const FIELDS: &str = "--output-fields=PRIORITY,SYSLOG_IDENTIFIER,MESSAGE";
 /// Whose messages count.
 const SERVICES: [&str; 13] = [
     "containerd",
@@ -43,6 +45,8 @@ pub(super) struct Journal {
     next: Option<Instant>,
     /// Why the last look failed.
     failing: Option<String>,
+    /// It answers without [`FIELDS`] alone.
+    whole_entries: bool,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +79,7 @@ impl Journal {
             tool: found.map(|path| Tool::new(path, DEADLINE, LINE)),
             next: None,
             failing: None,
+            whole_entries: false,
         }
     }
 
@@ -95,24 +100,26 @@ impl Journal {
             return;
         }
         self.next = now.checked_add(INTERVAL);
-        let mut arguments: Vec<String> = [
-            "--quiet",
-            "--no-pager",
-            "--output=json",
-            "--output-fields=PRIORITY,SYSLOG_IDENTIFIER,MESSAGE",
-            "--priority=warning",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        arguments.push(match &log.cursor {
+        let mut plain: Vec<String> = ["--quiet", "--no-pager", "--output=json", "--priority=warning"]
+            .map(str::to_owned)
+            .to_vec();
+        plain.push(match &log.cursor {
             Some(cursor) => format!("--after-cursor={cursor}"),
             None => "--since=-24h".to_owned(),
         });
-        arguments.extend(SERVICES.iter().map(|s| format!("SYSLOG_IDENTIFIER={s}")));
+        plain.extend(SERVICES.iter().map(|s| format!("SYSLOG_IDENTIFIER={s}")));
         // Without a cursor all of a day comes again: what was counted is not counted twice.
         let counted = log.journal_until.filter(|_| log.cursor.is_none());
         let before = log.cursor.clone();
-        match tool.run_lines(&arguments, |line| take(log, line, unix, counted)) {
+        let short = (!self.whole_entries).then(|| FIELDS.to_owned());
+        let arguments: Vec<String> = short.into_iter().chain(plain.iter().cloned()).collect();
+        let mut result = tool.run_lines(&arguments, |line| take(log, line, unix, counted));
+        // It says no, and has shown nothing: an older one is asked as it understands.
+        if !self.whole_entries && log.cursor == before && matches!(result, Err(ToolError::Failed { .. })) {
+            result = tool.run_lines(&plain, |line| take(log, line, unix, counted));
+            self.whole_entries = result.is_ok();
+        }
+        match result {
             Ok(()) => {
                 if self.failing.take().is_some() {
                     tracing::info!("the journal can be read again");
@@ -237,6 +244,38 @@ mod tests {
         crate::stand_in::stand_in(&program, "#!/bin/sh\nexit 0\n");
         journal.read(&mut log, start + INTERVAL + AGAIN, NOW + 660);
         assert_eq!(journal.failing(), None);
+    }
+
+    #[test]
+    fn an_older_journalctl_is_asked_without_the_option_that_it_does_not_know() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, calls) = (dir.path().join("journalctl"), dir.path().join("calls"));
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journal/slurmd.json");
+        // As that of CentOS 7 (systemd 219).
+        let text = format!(
+            "#!/bin/sh\necho called >> {}\ncase \"$*\" in *--output-fields*) echo \"journalctl: unrecognized option\" >&2; exit 1;; esac\n\
+             case \"$*\" in *--since*) cat {};; esac\n",
+            calls.display(),
+            recorded.display()
+        );
+        crate::stand_in::stand_in(&program, &text);
+        let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
+        let (mut log, start) = (ErrorLog::new(NOW), Instant::now());
+        journal.read(&mut log, start, NOW);
+        assert_eq!(journal.failing(), None);
+        let c = log.counts(NOW);
+        assert_eq!((c.errors, c.warnings), (2, 1));
+        // It is known from then on.
+        journal.read(&mut log, start + INTERVAL, NOW + 300);
+        assert_eq!((journal.failing(), log.counts(NOW + 300).errors), (None, 2));
+        let calls = fs::read_to_string(calls).unwrap();
+        assert_eq!(calls.lines().count(), 3);
+        // One that fails either way says why without regard to the option.
+        crate::stand_in::stand_in(&program, "#!/bin/sh\necho \"$#\" >&2\nexit 1\n");
+        let mut journal = Journal::new(&Roots::below(dir.path()), Some(&program));
+        journal.read(&mut log, start, NOW);
+        let plain = 5 + SERVICES.len();
+        assert!(journal.failing().unwrap().ends_with(&format!(": {plain}")));
     }
 
     #[test]

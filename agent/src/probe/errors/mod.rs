@@ -6,6 +6,7 @@
 
 mod classify;
 mod count;
+mod faults;
 mod journal;
 mod kmsg;
 mod told;
@@ -82,9 +83,10 @@ impl ErrorsProbe {
             self.boot = boot_id(&self.roots.proc);
         }
         let kept = &self.kept;
-        let log = self
-            .log
-            .get_or_insert_with(|| kept.load().unwrap_or_else(|| ErrorLog::new(unix)));
+        let log = self.log.get_or_insert_with(|| {
+            kept.load()
+                .map_or_else(|| ErrorLog::new(unix), ErrorLog::taken_over)
+        });
         log.boot(self.boot.as_deref().unwrap_or_default());
         let kernel = self.kmsg.read(|r| log.kernel(r, clocks));
         if let Err(e) = &kernel {

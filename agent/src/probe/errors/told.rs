@@ -33,6 +33,14 @@ pub struct XidSeen {
     pub device: String,
     /// Its code.
     pub code: u32,
+    /// How often it was seen; `at` is of the last time.
+    #[serde(default = "once")]
+    pub count: u32,
+}
+
+/// As those were kept that have no count.
+fn once() -> u32 {
+    1
 }
 
 /// Counts of 24 hours.
@@ -58,6 +66,8 @@ pub struct Errors {
     pub lasts: BTreeMap<String, LastError>,
     /// Interfaces whose links went down.
     pub links: BTreeMap<String, LinkSeen>,
+    /// File servers that have not said since that they answer again: the last error of each.
+    pub servers: BTreeMap<String, LastError>,
     /// Faults of GPUs of the last 24 hours, since the last boot.
     pub xids: Vec<XidSeen>,
 }

@@ -2,8 +2,8 @@
 //!
 //! Source: NVIDIA's "XID Errors" document. Codes that are not listed count as errors without advice.
 
-/// What to do about a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What to do about a fault; the more, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// The program is at fault, or nothing is.
     None,

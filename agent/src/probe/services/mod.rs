@@ -10,12 +10,13 @@ use hpc_schema::heartbeat::{ContainerRuntime, Label, Services};
 
 use super::Roots;
 use super::process::Daemon;
+use super::slurm::SlurmConfig;
 use super::tool::{Tool, find};
 use places::Places;
 
 /// `--version` of a program.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Where no such program is installed, the process is looked for only this often.
+/// Where no such program is installed and there is no Slurm, the process is looked for only this often.
 const RARELY: Duration = Duration::from_secs(600);
 /// In the order of preference on an HPC node.
 const RUNTIMES: [(&str, ContainerRuntime); 4] = [
@@ -28,8 +29,10 @@ const RUNTIMES: [(&str, ContainerRuntime); 4] = [
 /// Looks for slurmd, munged and a container runtime.
 #[derive(Debug)]
 pub struct ServicesProbe {
-    proc: PathBuf,
-    folder: Option<PathBuf>,
+    roots: Roots,
+    slurm: SlurmConfig,
+    /// slurmd has run here.
+    slurm_seen: bool,
     places: Places,
     slurmd: Service,
     munged: Service,
@@ -46,12 +49,13 @@ pub struct ServicesFound {
 }
 
 impl ServicesProbe {
-    /// `slurm_folder`: where slurmd is if not where programs usually are.
+    /// slurmd is in Slurm's `bin_dir` (or in `sbin` beside it), if not where programs usually are.
     #[must_use]
-    pub fn new(roots: &Roots, slurm_folder: Option<PathBuf>) -> Self {
+    pub fn new(roots: &Roots, slurm: &SlurmConfig) -> Self {
         Self {
-            proc: roots.proc.clone(),
-            folder: slurm_folder,
+            roots: roots.clone(),
+            slurm: slurm.clone(),
+            slurm_seen: false,
             places: Places::usual(),
             slurmd: Service::new("slurmd", "-V"),
             munged: Service::new("munged", "--version"),
@@ -67,9 +71,15 @@ impl ServicesProbe {
     pub fn read(&mut self, now: Instant) -> ServicesFound {
         let places = &mut self.places;
         places.look(now);
-        let folder = self.folder.as_deref();
-        let (slurmd_running, slurmd_version) = self.slurmd.look(&self.proc, folder, places, now);
-        let (munge_running, munge_version) = self.munged.look(&self.proc, None, places, now);
+        let (roots, slurm) = (&self.roots, &self.slurm);
+        let folder = slurm.bin_dir.as_deref();
+        let configured = folder.is_some() || slurm.is_configured(&roots.etc);
+        let here = |seen: bool| slurm.enabled != Some(false) && (seen || configured);
+        let by_now = here(self.slurm_seen);
+        let (slurmd_running, slurmd_version) = self.slurmd.look(roots, folder, by_now, places, now);
+        self.slurm_seen |= slurmd_running == Some(true);
+        let by_now = here(self.slurm_seen);
+        let (munge_running, munge_version) = self.munged.look(roots, None, by_now, places, now);
         let installed = self
             .runtimes
             .iter_mut()
@@ -95,7 +105,8 @@ impl ServicesProbe {
 struct Service {
     daemon: Daemon,
     version: Version,
-    absent: Option<(Instant, Option<bool>)>,
+    /// When it was looked for in vain, and whether it is known not to run.
+    missed: Option<(Instant, Option<bool>)>,
 }
 
 impl Service {
@@ -103,28 +114,31 @@ impl Service {
         Self {
             daemon: Daemon::new(name),
             version: Version::new(name, flag),
-            absent: None,
+            missed: None,
         }
     }
 
+    /// Whether it runs, and its version. Its process, once found, is looked at each time; `/proc` is walked seldom where
+    /// nothing says that it should run.
     fn look(
         &mut self,
-        proc: &Path,
+        roots: &Roots,
         folder: Option<&Path>,
+        slurm_here: bool,
         places: &mut Places,
         now: Instant,
     ) -> (Option<bool>, Option<String>) {
-        if let Some(version) = self.version.installed(folder, places) {
-            return (self.daemon.runs(proc), version);
+        let version = self.version.installed(folder, places);
+        if version.is_none()
+            && !slurm_here
+            && let Some((then, running)) = self.missed
+            && now.saturating_duration_since(then) < RARELY
+        {
+            return (running, None);
         }
-        match self.absent {
-            Some((at, running)) if now.saturating_duration_since(at) < RARELY => (running, None),
-            _ => {
-                let running = self.daemon.runs(proc);
-                self.absent = Some((now, running));
-                (running, None)
-            }
-        }
+        let running = self.daemon.runs(roots);
+        self.missed = (running != Some(true)).then_some((now, running));
+        (running, version.flatten())
     }
 }
 
@@ -152,7 +166,9 @@ impl Version {
     fn installed(&mut self, folder: Option<&Path>, places: &mut Places) -> Option<Option<String>> {
         let (path, meta) = match folder {
             Some(folder) => {
-                let path = find(self.name, Some(folder))?;
+                // Slurm's own installation puts its daemons there.
+                let beside = || find(self.name, Some(&folder.join("../sbin")));
+                let path = find(self.name, Some(folder)).or_else(beside)?;
                 let meta = std::fs::metadata(&path).ok()?;
                 (path, meta)
             }
@@ -192,6 +208,13 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    fn with_folder(folder: &Path) -> SlurmConfig {
+        SlurmConfig {
+            bin_dir: Some(folder.to_owned()),
+            ..SlurmConfig::default()
+        }
+    }
 
     #[test]
     fn versions_are_found_in_what_programs_say_of_themselves() {
@@ -254,7 +277,7 @@ mod tests {
         let told = || {
             let mut probe = ServicesProbe {
                 places: Places::new([&programs]),
-                ..ServicesProbe::new(&roots, Some(programs.clone()))
+                ..ServicesProbe::new(&roots, &with_folder(&programs))
             };
             let found = probe.read(Instant::now()).services;
             let version = found.container_runtime_version.map(|v| v.as_str().to_owned());
@@ -293,7 +316,7 @@ mod tests {
         }
         let mut probe = ServicesProbe {
             places: Places::new([&programs]),
-            ..ServicesProbe::new(&roots, Some(programs.clone()))
+            ..ServicesProbe::new(&roots, &with_folder(&programs))
         };
         let found = probe.read(Instant::now());
         let slurmd = found.services.slurmd_version.map(|v| v.as_str().to_owned());
@@ -304,32 +327,162 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_not_installed_is_looked_for_rarely() {
+    fn a_daemon_is_found_in_sbin_beside_the_folder_of_programs() {
         let dir = tempfile::tempdir().unwrap();
-        let none = dir.path().join("bin");
-        fs::create_dir_all(dir.path().join("1")).unwrap();
-        fs::write(dir.path().join("1/comm"), "systemd\n").unwrap();
-        let mut s = Service::new("slurmd", "-V");
-        let mut places = Places::usual();
-        let now = Instant::now();
-        assert_eq!(
-            s.look(dir.path(), Some(&none), &mut places, now),
-            (Some(false), None)
-        );
-        fs::create_dir_all(dir.path().join("9")).unwrap();
-        fs::write(dir.path().join("9/comm"), "slurmd\n").unwrap();
-        assert_eq!(
-            s.look(
-                dir.path(),
-                Some(&none),
-                &mut places,
-                now + Duration::from_secs(60)
-            ),
-            (Some(false), None)
-        );
-        assert_eq!(
-            s.look(dir.path(), Some(&none), &mut places, now + RARELY),
-            (Some(true), None)
-        );
+        let (bin, sbin) = (dir.path().join("bin"), dir.path().join("sbin"));
+        fs::create_dir(&bin).unwrap();
+        fs::create_dir(&sbin).unwrap();
+        crate::stand_in::stand_in(&sbin.join("slurmd"), "#!/bin/sh\necho slurm 24.05.4\n");
+        let mut v = Version::new("slurmd", "-V");
+        let version = v.installed(Some(&bin), &mut Places::usual());
+        assert_eq!(version, Some(Some("24.05.4".into())));
+    }
+
+    /// A node of which nothing is known but who runs there.
+    struct Node(tempfile::TempDir);
+
+    impl Node {
+        fn new() -> Self {
+            let node = Self(tempfile::tempdir().unwrap());
+            node.runs(1, "systemd");
+            node
+        }
+
+        fn roots(&self) -> Roots {
+            Roots::below(self.0.path())
+        }
+
+        fn runs(&self, pid: u32, name: &str) {
+            let process = self.roots().proc.join(pid.to_string());
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+        }
+
+        fn configure(&self) {
+            fs::create_dir_all(self.roots().etc.join("slurm")).unwrap();
+            fs::write(self.roots().etc.join("slurm/slurm.conf"), "").unwrap();
+        }
+
+        fn ends(&self, pid: u32) {
+            fs::remove_dir_all(self.roots().proc.join(pid.to_string())).unwrap();
+        }
+
+        /// Whether slurmd and munged run, at this second. Neither is installed where programs are looked for.
+        fn looks(&self, slurm: &SlurmConfig) -> impl FnMut(u64) -> [Option<bool>; 2] {
+            let start = Instant::now();
+            let mut probe = ServicesProbe {
+                places: Places::new([self.0.path().join("none")]),
+                ..ServicesProbe::new(&self.roots(), slurm)
+            };
+            move |seconds| {
+                let found = probe.read(start + Duration::from_secs(seconds)).services;
+                assert_eq!(found.slurmd_version, None);
+                [found.slurmd_running, found.munge_running]
+            }
+        }
+    }
+
+    #[test]
+    fn without_slurm_a_service_that_is_not_installed_is_looked_for_rarely() {
+        let node = Node::new();
+        let mut s = Service::new("munged", "--version");
+        let mut places = Places::new([node.0.path().join("none")]);
+        let start = Instant::now();
+        let mut at = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            s.look(&node.roots(), None, false, &mut places, now).0
+        };
+        assert_eq!(at(0), Some(false));
+        node.runs(9, "munged");
+        assert_eq!(at(60), Some(false));
+        assert_eq!(at(600), Some(true));
+        // From then on it is looked at each time.
+        node.ends(9);
+        assert_eq!(at(660), Some(false));
+    }
+
+    #[test]
+    fn without_slurm_what_cannot_be_told_of_a_service_is_looked_for_as_rarely() {
+        let (node, unknown) = (Node::new(), SlurmConfig::default());
+        // Others' processes are hidden.
+        node.ends(1);
+        let mut at = node.looks(&unknown);
+        assert_eq!(at(0), [None; 2]);
+        node.runs(1, "systemd");
+        assert_eq!((at(60), at(540)), ([None; 2], [None; 2]));
+        assert_eq!(at(600), [Some(false); 2]);
+        // Somebody's process has the name.
+        if rustix::process::geteuid().is_root() {
+            let node = Node::new();
+            node.runs(9, "munged");
+            let process = node.roots().proc.join("9");
+            std::os::unix::fs::chown(&process, Some(1001), None).unwrap();
+            let mut at = node.looks(&unknown);
+            assert_eq!(at(0), [Some(false), None]);
+            std::os::unix::fs::chown(&process, Some(0), None).unwrap();
+            assert_eq!(at(60), [Some(false), None]);
+            assert_eq!(at(600), [Some(false), Some(true)]);
+        }
+    }
+
+    #[test]
+    fn on_a_node_that_has_left_slurm_its_daemons_are_looked_for_rarely() {
+        let node = Node::new();
+        node.configure();
+        let left = SlurmConfig {
+            enabled: Some(false),
+            ..with_folder(Path::new("/none"))
+        };
+        let mut at = node.looks(&left);
+        assert_eq!(at(0), [Some(false); 2]);
+        node.runs(8, "slurmd");
+        node.runs(9, "munged");
+        assert_eq!(at(60), [Some(false); 2]);
+        assert_eq!(at(600), [Some(true); 2]);
+    }
+
+    #[test]
+    fn where_slurm_is_its_daemons_are_looked_at_each_time_wherever_their_programs_lie() {
+        let here = [Some(true); 2];
+        let gone = [Some(false); 2];
+        let by = [
+            with_folder(Path::new("/none")),
+            SlurmConfig {
+                conf: Some("/none/slurm.conf".into()),
+                ..SlurmConfig::default()
+            },
+            SlurmConfig {
+                enabled: Some(true),
+                ..SlurmConfig::default()
+            },
+            SlurmConfig::default(),
+        ];
+        for slurm in by {
+            let node = Node::new();
+            if slurm == SlurmConfig::default() {
+                node.configure();
+            }
+            let mut at = node.looks(&slurm);
+            assert_eq!(at(0), gone);
+            node.runs(8, "slurmd");
+            node.runs(9, "munged");
+            assert_eq!(at(60), here);
+            node.ends(8);
+            node.ends(9);
+            assert_eq!(at(120), gone);
+            node.runs(8, "slurmd");
+            assert_eq!(at(180), [Some(true), Some(false)]);
+        }
+        // Without any configuration its daemon says that it is here.
+        let node = Node::new();
+        node.runs(8, "slurmd");
+        let unknown = SlurmConfig::default();
+        let mut at = node.looks(&unknown);
+        assert_eq!(at(0), [Some(true), Some(false)]);
+        node.ends(8);
+        node.runs(9, "munged");
+        assert_eq!(at(60), [Some(false), Some(true)]);
+        node.runs(8, "slurmd");
+        assert_eq!(at(120), here);
     }
 }

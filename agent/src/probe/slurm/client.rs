@@ -9,8 +9,11 @@ use crate::probe::{Roots, host};
 
 /// Slurm's own clients give up on a dead controller after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// After failures the controller is asked less often, up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// After failures the controller is asked less often, up to this for one node's record, which costs it next to nothing and
+/// without which nothing is offered here: with rounds of 30 s once a minute.
+pub(super) const LONGEST_FOR_RECORDS: Duration = Duration::from_secs(45);
+/// The same for lists.
+pub(super) const LONGEST_FOR_LISTS: Duration = Duration::from_secs(300);
 /// Between two looks for a slurmd that was not there.
 const RARELY: Duration = Duration::from_secs(55);
 const LINE: usize = 64 << 10;
@@ -31,14 +34,22 @@ pub(super) struct Client {
     /// When it was looked for in vain.
     missing: Option<Instant>,
     pause: Duration,
+    longest_pause: Duration,
     not_before: Option<Instant>,
+    /// When it was asked last, in vain.
+    failed: Option<Instant>,
     said: bool,
     /// The last failure.
     last: String,
 }
 
 impl Client {
-    pub(super) fn new(config: SlurmConfig, roots: &Roots, program: &'static str) -> Self {
+    pub(super) fn new(
+        config: SlurmConfig,
+        roots: &Roots,
+        program: &'static str,
+        longest_pause: Duration,
+    ) -> Self {
         Self {
             config,
             roots: roots.clone(),
@@ -50,7 +61,9 @@ impl Client {
             name: None,
             missing: None,
             pause: Duration::ZERO,
+            longest_pause,
             not_before: None,
+            failed: None,
             said: false,
             last: String::new(),
         }
@@ -80,7 +93,7 @@ impl Client {
         {
             return None;
         }
-        let process = self.slurmd.find(&self.roots.proc);
+        let process = self.slurmd.find(&self.roots);
         self.missing = process.is_none().then_some(now);
         // A node without any configuration of its own has it from the controller, and loses it with slurmd's end.
         self.seen |= process.is_some() || (!here && self.was_here());
@@ -101,8 +114,15 @@ impl Client {
     /// Whether an agent has seen Slurm here, or a job of it still runs.
     fn was_here(&mut self) -> bool {
         // Once: what is written later, this process has seen itself, and the state directory may hang.
-        self.config.seen.take().is_some_and(|path| path.exists())
-            || !self.steps.find(&self.roots.proc).is_empty()
+        self.config.seen.take().is_some_and(|path| path.exists()) || !self.steps.find(&self.roots).is_empty()
+    }
+
+    /// The controller has ended a long silence for somebody else, then: who failed before that need not wait longer.
+    pub(super) fn is_back(&mut self, at: Option<Instant>) {
+        if self.failed.zip(at).is_some_and(|(failed, at)| at > failed) {
+            self.pause = Duration::ZERO;
+            self.not_before = None;
+        }
     }
 
     pub(super) fn ask<T>(
@@ -147,6 +167,7 @@ impl Client {
                 }
                 self.pause = Duration::ZERO;
                 self.not_before = None;
+                self.failed = None;
                 Answer::Said(answer)
             }
             Err(message) => {
@@ -154,10 +175,11 @@ impl Client {
                     tracing::warn!("slurm: {message}");
                 }
                 self.last = message;
+                self.failed = Some(now);
                 self.pause = self
                     .pause
                     .saturating_mul(2)
-                    .clamp(Duration::from_secs(15), LONGEST_PAUSE);
+                    .clamp(Duration::from_secs(15), self.longest_pause);
                 // From the end of a long wait, not from its beginning.
                 self.not_before = now.checked_add(asked.elapsed().saturating_add(self.pause));
                 Answer::Silent

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::by::By;
+use super::client::LONGEST_FOR_RECORDS;
 use super::node::{self, SlurmNode};
 use super::{Answer, Client, SlurmConfig};
 use crate::helper::{Helper, Verb};
@@ -61,7 +62,7 @@ impl Control {
     #[must_use]
     pub fn new(config: SlurmConfig, roots: &Roots, by: By) -> Self {
         Self {
-            client: Client::new(config, roots, "scontrol"),
+            client: Client::new(config, roots, "scontrol", LONGEST_FOR_RECORDS),
             by,
             other: None,
             helper: PathBuf::new(),

@@ -24,6 +24,8 @@ pub struct Ledger {
     active: Vec<u64>,
     /// Whether the controller has shown what runs here, and nothing ran since that it did not show.
     told: bool,
+    /// Whether the controller has ever listed a job, of whatever node, and none has run here since that it hid.
+    shown: bool,
 }
 
 /// Counts of 24 hours.
@@ -82,6 +84,18 @@ impl Ledger {
     /// Whether jobs that the controller does not list are known not to run; true if the memory changed.
     pub fn tell(&mut self, told: bool) -> bool {
         std::mem::replace(&mut self.told, told) != told
+    }
+
+    /// Takes over whether the controller has listed jobs, and whether it hides one that runs here; true if the memory changed.
+    pub fn show(&mut self, lists: bool, hides: bool) -> bool {
+        let shown = !hides && (self.shown || lists);
+        std::mem::replace(&mut self.shown, shown) != shown
+    }
+
+    /// Whether an empty list is known to say that there are no jobs.
+    #[must_use]
+    pub fn shown(&self) -> bool {
+        self.shown
     }
 
     /// The last 24 hours.

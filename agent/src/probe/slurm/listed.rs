@@ -14,24 +14,47 @@ pub(super) const MANY: usize = 5_000;
 const LONGEST: Duration = Duration::from_secs(120);
 /// So long a list serves: what is taken from it stands until the next round, some 30 s later at the least.
 const SERVES: Duration = Duration::from_secs(90);
+/// A controller that says nothing for a shorter time is overloaded, and not back: lists would be too much for it.
+const LASTS: Duration = Duration::from_secs(120);
 
 /// What the controller said of this node last, for those who would ask it for more.
 #[derive(Debug, Default, Clone)]
-pub struct LastNode(Arc<Mutex<Option<(Instant, SlurmNode)>>>);
+pub struct LastNode(Arc<Mutex<Last>>);
+
+#[derive(Debug, Default)]
+struct Last {
+    said: Option<(Instant, SlurmNode)>,
+    /// Since when it says nothing.
+    silent: Option<Instant>,
+    back: Option<Instant>,
+}
 
 impl LastNode {
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, SlurmNode)>> {
+    fn lock(&self) -> MutexGuard<'_, Last> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it says now; none while it does not answer.
-    pub(super) fn set(&self, said: Option<(Instant, SlurmNode)>) {
-        *self.lock() = said;
+    /// What it said when it was asked then; none: it did not answer.
+    pub(super) fn set(&self, at: Instant, said: Option<SlurmNode>) {
+        let mut last = self.lock();
+        if said.is_none() {
+            last.silent.get_or_insert(at);
+        } else if let Some(since) = last.silent.take()
+            && at.saturating_duration_since(since) >= LASTS
+        {
+            last.back = Some(at);
+        }
+        last.said = said.map(|node| (at, node));
     }
 
     /// When it was asked, and what it said.
     pub(super) fn get(&self) -> Option<(Instant, SlurmNode)> {
-        self.lock().clone()
+        self.lock().said.clone()
+    }
+
+    /// When it answered for the first time after a silence that lasted.
+    pub(super) fn back(&self) -> Option<Instant> {
+        self.lock().back
     }
 }
 

@@ -4,27 +4,36 @@
 mod by;
 mod client;
 mod control;
+mod drained;
 mod hostlist;
+mod last_word;
 mod ledger;
 mod listed;
 mod node;
+mod privacy;
 mod queue;
+mod remembered;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub use by::By;
 pub use control::{Control, Turned, drained_by};
+pub use drained::Drained;
+pub use last_word::LastWord;
 pub use ledger::{Ended, Ledger};
 pub use listed::LastNode;
 pub use node::SlurmNode;
+pub use privacy::setting;
 pub use queue::Queue;
+pub use remembered::{ledger_path, remembered};
 
 use super::Roots;
 use super::kept::Kept;
 use super::process::{Processes, command_line};
-use client::Client;
+use client::{Client, LONGEST_FOR_LISTS, LONGEST_FOR_RECORDS};
 use listed::Listed;
+use privacy::Privacy;
 
 /// What the administrator says of Slurm here.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -60,7 +69,8 @@ pub struct SlurmJobs {
     pub active: Vec<u64>,
     /// What waits for this very node; none while the controller does not answer, or shows other users' jobs to nobody.
     pub pending: Option<u32>,
-    /// What ended within 24 hours; none while the controller shows other users' jobs to nobody.
+    /// What ended within 24 hours; none while the controller shows other users' jobs to nobody, or is silent and has never
+    /// shown any.
     pub ended: Option<Ended>,
     /// UNIX seconds since which jobs are followed.
     pub since: u64,
@@ -85,7 +95,8 @@ impl NodeProbe {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(config: SlurmConfig, roots: &Roots) -> Self {
-        Self(Client::new(config, roots, "scontrol"), LastNode::default())
+        let client = Client::new(config, roots, "scontrol", LONGEST_FOR_RECORDS);
+        Self(client, LastNode::default())
     }
 
     /// Puts down for others what the controller said last.
@@ -101,10 +112,11 @@ impl NodeProbe {
             let text = tool.run(&["--oneliner", "--details", "show", "node", name])?;
             Ok(node::parse(&String::from_utf8_lossy(&text), name))
         });
-        self.1.set(match &answer {
-            Answer::Said(node) => Some((now, node.clone())),
+        let said = match &answer {
+            Answer::Said(node) => Some(node.clone()),
             Answer::NotHere | Answer::Silent => None,
-        });
+        };
+        self.1.set(now, said);
         answer
     }
 }
@@ -118,6 +130,7 @@ pub struct JobsProbe {
     steps: Processes,
     /// Jobs ran here that the controller did not show (`PrivateData=jobs`).
     hidden: bool,
+    privacy: Privacy,
     /// What is known of the node meanwhile.
     node: LastNode,
     listed: Option<Listed>,
@@ -128,7 +141,8 @@ impl JobsProbe {
     #[must_use]
     pub fn new(config: SlurmConfig, roots: &Roots, kept: impl Into<Kept>) -> Self {
         Self {
-            client: Client::new(config, roots, "squeue"),
+            privacy: Privacy::new(&config),
+            client: Client::new(config, roots, "squeue", LONGEST_FOR_LISTS),
             kept: kept.into(),
             ledger: None,
             steps: Processes::named("slurmstepd"),
@@ -150,6 +164,7 @@ impl JobsProbe {
     #[must_use]
     pub fn read(&mut self, now: Instant, unix: u64) -> Answer<SlurmJobs> {
         let last = self.node.get();
+        self.client.is_back(self.node.back());
         let served = self.listed.as_ref().and_then(|l| l.serves(last.as_ref(), now));
         if let Some(jobs) = served {
             let ended = self.ledger(unix).ended(unix);
@@ -173,8 +188,8 @@ impl JobsProbe {
             Answer::Silent => self.without_the_controller(unix),
             Answer::Said(mut queue) => {
                 let (all, middle) = (queue.all, queue.middle_end());
-                let jobs = self.follow(queue, unix);
                 let node = last.as_ref().map(|(_, node)| node);
+                let jobs = self.follow(queue, unix);
                 let age = middle.map(|at| unix.saturating_sub(at));
                 self.listed = (all >= listed::MANY).then(|| Listed::new(now, node, &jobs, age));
                 Answer::Said(jobs)
@@ -185,28 +200,34 @@ impl JobsProbe {
     fn follow(&mut self, queue: Queue, unix: u64) -> SlurmJobs {
         let shows = !queue.active.is_empty() || !queue.ended.is_empty() || queue.pending > 0;
         let unlisted = if queue.active.is_empty() {
-            running_here(&mut self.steps, &self.client.roots.proc)
+            running_here(&mut self.steps, &self.client.roots)
         } else {
             Vec::new()
         };
         self.hidden = !shows && (self.hidden || !unlisted.is_empty());
-        let told = !self.hidden && unlisted.is_empty();
+        let (met, lists) = (self.hidden, queue.all > 0);
+        let ledger = self.ledger(unix);
+        let showed = ledger.show(lists, met);
+        // Who has never been shown a job takes no empty list for an empty cluster.
+        let unproven = !met && !ledger.shown();
+        let hidden = met || (unproven && self.privacy.hides_jobs() != Some(false));
+        let told = !hidden && unlisted.is_empty();
         let ledger = self.ledger(unix);
         let updated = ledger.update(&queue, unix);
-        let changed = ledger.tell(told) || updated;
+        let changed = [showed, updated, ledger.tell(told)].contains(&true);
         let (ended, since) = (ledger.ended(unix), ledger.since);
         if changed {
             self.keep();
         }
         SlurmJobs {
-            ended: (!self.hidden).then_some(ended),
+            ended: (!hidden).then_some(ended),
             since,
             active: if unlisted.is_empty() {
                 queue.active
             } else {
                 unlisted
             },
-            pending: (!self.hidden).then_some(queue.pending),
+            pending: (!hidden).then_some(queue.pending),
         }
     }
 
@@ -217,21 +238,23 @@ impl JobsProbe {
 
     /// Without the controller; none if nothing runs here either: then nothing is known.
     fn processes(&mut self, unix: u64) -> Option<SlurmJobs> {
-        let active = running_here(&mut self.steps, &self.client.roots.proc);
+        let active = running_here(&mut self.steps, &self.client.roots);
         let ledger = self.ledger(unix);
         if active.is_empty() {
             return None;
         }
         // What the controller has shown before holds no more.
         let changed = ledger.tell(false);
-        let (ended, since) = (ledger.ended(unix), ledger.since);
+        // Of whoever was never shown a job, zeros are no knowledge.
+        let ended = ledger.shown().then(|| ledger.ended(unix));
+        let since = ledger.since;
         if changed {
             self.keep();
         }
         Some(SlurmJobs {
             active,
             pending: None,
-            ended: Some(ended),
+            ended,
             since,
         })
     }
@@ -257,34 +280,13 @@ impl JobsProbe {
     }
 }
 
-/// File of the job ledger in the state directory.
-const LEDGER: &str = "jobs.json";
-
-/// Where the job ledger is kept.
-#[must_use]
-pub fn ledger_path(state_dir: &Path) -> PathBuf {
-    state_dir.join(LEDGER)
-}
-
-/// What ran here when an agent last looked, which may be nothing; none if the controller has not shown it.
-#[must_use]
-pub fn remembered(state_dir: &Path, unix: u64) -> Option<SlurmJobs> {
-    let ledger: Ledger = Kept::read_only(ledger_path(state_dir)).load()?;
-    Some(SlurmJobs {
-        active: ledger.active()?.to_vec(),
-        pending: None,
-        ended: Some(ledger.ended(unix)),
-        since: ledger.since,
-    })
-}
-
 /// Jobs with a step on this node, rising: Slurm names the process beside each `slurmstepd: [4711.batch]`.
-fn running_here(steps: &mut Processes, proc: &Path) -> Vec<u64> {
+fn running_here(steps: &mut Processes, roots: &Roots) -> Vec<u64> {
     let mut jobs: Vec<u64> = steps
-        .find(proc)
+        .find(roots)
         .into_iter()
         .filter_map(|pid| {
-            let text = command_line(proc, pid)?;
+            let text = command_line(&roots.proc, pid)?;
             let (_, rest) = text.split_once('[')?;
             let end = rest.find(|c: char| !c.is_ascii_digit())?;
             rest.get(..end)?.parse().ok()

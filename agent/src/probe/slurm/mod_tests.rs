@@ -388,3 +388,130 @@ fn the_jobs_of_a_small_cluster_are_listed_each_time() {
         assert_eq!(site.count("listed"), usize::try_from(n).unwrap() + 1);
     }
 }
+
+#[test]
+fn the_node_is_asked_for_once_a_minute_however_long_the_controller_was_away_and_then_its_jobs_too() {
+    let site = Site::configured();
+    let (mut node, mut jobs) = site.both();
+    let start = Instant::now();
+    site.does(
+        "scontrol",
+        &format!("echo x >> {}; exit 1", site.path("asked").display()),
+    );
+    site.counts("exit 1");
+    let mut at = |seconds: u64| {
+        let now = start + Duration::from_secs(seconds);
+        let said = matches!(node.read(now), Answer::Said(_));
+        let lists = seconds.is_multiple_of(60);
+        let listed = lists.then(|| matches!(jobs.read(now, UNIX + seconds), Answer::Said(_)));
+        (said, listed)
+    };
+    // Each half a minute for the record, each minute for jobs, as the agent does.
+    for n in 0..40 {
+        assert!(!at(n * 30).0);
+    }
+    assert!(site.count("asked") >= 20, "{}", site.count("asked"));
+    assert!(site.count("listed") < 10, "{}", site.count("listed"));
+    site.prints("scontrol", &fixture("node-mixed-22.05.txt"));
+    site.prints("squeue", &fixture("queue-22.05.txt"));
+    assert!(at(1_200).0 || at(1_230).0);
+    assert_eq!(at(1_260), (true, Some(true)));
+}
+
+#[test]
+fn lists_that_fail_by_themselves_are_asked_for_less_often_all_the_same() {
+    let site = Site::configured();
+    let (mut node, mut jobs) = site.both();
+    let start = Instant::now();
+    site.counts("exit 1");
+    for n in 0..20 {
+        let now = start + Duration::from_secs(n * 60);
+        assert!(matches!(node.read(now), Answer::Said(_)));
+        assert_eq!(jobs.read(now, UNIX + n * 60), Answer::Silent);
+    }
+    assert!(site.count("listed") < 10, "{}", site.count("listed"));
+}
+
+#[test]
+fn an_empty_list_says_nothing_where_jobs_are_hidden_until_one_has_been_shown() {
+    let site = Site::configured();
+    let now = Instant::now();
+    let unix = UNIX;
+    let asked = site.path("asked");
+    let configured = |private: &str| {
+        let script = format!(
+            "[ \"$1\" = show ] || exit 1; echo x >> {}; echo 'Configuration data as of 2026'; echo 'PrivateData             = {private}'",
+            asked.display()
+        );
+        site.does("scontrol", &script);
+    };
+    let known = |probe: &mut JobsProbe| {
+        let jobs = said(probe.read(now, unix));
+        assert!(jobs.active.is_empty());
+        assert_eq!(jobs.pending.is_some(), jobs.ended.is_some());
+        jobs.pending.is_some()
+    };
+    site.does("squeue", "exit 0");
+    // Nobody says whether they are hidden.
+    site.does("scontrol", "exit 1");
+    let mut probe = site.jobs();
+    assert!(!known(&mut probe));
+    configured("jobs,usage");
+    assert!(!known(&mut probe) && !known(&mut probe));
+    assert_eq!(site.count("asked"), 1);
+    assert_eq!(remembered(site.dir.path(), unix), None, "nor that nothing runs");
+    // A restart says no more.
+    assert!(!known(&mut site.jobs()));
+    // An operator sees others' jobs, wherever they run, and knows from then on what an empty list says.
+    site.does("squeue", "echo '9|RUNNING|NONE|other||(null)'");
+    assert!(known(&mut probe));
+    site.does("squeue", "exit 0");
+    assert!(known(&mut probe) && known(&mut site.jobs()));
+    // Not for longer than until one runs here that is not shown.
+    site.runs(50, "slurmstepd", "slurmstepd: [4711.batch]");
+    assert_eq!(said(site.jobs().read(now, unix)).pending, None);
+    site.ends(50);
+    assert!(!known(&mut site.jobs()));
+    configured("(null)");
+    assert!(known(&mut site.jobs()), "nothing is hidden");
+}
+
+#[test]
+fn a_controller_whose_silences_are_short_is_not_asked_for_more_lists() {
+    let site = Site::configured();
+    let (mut node, mut jobs) = site.both();
+    let start = Instant::now();
+    site.counts("exit 1");
+    for n in 0..40 {
+        // Overloaded: every other question is answered.
+        if n % 2 == 0 {
+            site.does("scontrol", "exit 1");
+        } else {
+            site.prints("scontrol", &fixture("node-mixed-22.05.txt"));
+        }
+        let now = start + Duration::from_secs(n * 60);
+        assert_eq!(matches!(node.read(now), Answer::Said(_)), n % 2 == 1);
+        assert_eq!(jobs.read(now, UNIX + n * 60), Answer::Silent);
+    }
+    assert!(site.count("listed") < 15, "{}", site.count("listed"));
+}
+
+#[test]
+fn where_jobs_are_hidden_and_the_controller_is_silent_what_has_ended_is_not_known() {
+    let site = Site::configured();
+    let now = Instant::now();
+    site.does(
+        "scontrol",
+        "[ \"$1\" = show ] || exit 1; echo 'PrivateData             = jobs'",
+    );
+    site.runs(50, "slurmstepd", "slurmstepd: [4711.batch]");
+    let ended = |script: &str| {
+        site.does("squeue", script);
+        let jobs = said(site.jobs().read(now, UNIX));
+        jobs.ended.map(|e| (e.completed, e.failed))
+    };
+    assert_eq!((ended("exit 0"), ended("exit 1")), (None, None));
+    // One that has shown jobs is silent: what it has told stays known.
+    let shows = format!("echo '4711|RUNNING|NONE|vm||(null)'; echo '9|COMPLETED|{UNIX}|vm||(null)'");
+    assert_eq!((ended(&shows), ended("exit 1")), (Some((1, 0)), Some((1, 0))));
+}

@@ -192,7 +192,7 @@ impl Agent {
     fn forget_devices(&mut self) {
         let state = self.state.clone();
         let forget = move || {
-            state.forget_devices();
+            state.accept_devices();
             Ok(())
         };
         if let Err(e) = self.keep_now(("devices", &self.clock.seconds()), forget) {

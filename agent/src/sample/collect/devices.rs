@@ -10,7 +10,7 @@ use crate::probe::hardware::{memory_errors, sensors};
 use crate::probe::kept::Kept;
 use crate::probe::temperature::TemperatureProbe;
 use crate::probe::{Roots, pci};
-use crate::sample::{Category, Instruments};
+use crate::sample::Category;
 
 /// What is plugged in; nothing is said of GPUs that the administrator keeps from us.
 pub(super) struct Bus {
@@ -85,26 +85,48 @@ impl Collector for Temperature {
     }
 }
 
-/// All other instruments of the machine.
-pub(super) struct Sensors {
-    roots: Roots,
-    energy: EnergyProbe,
-    infiniband: InfinibandProbe,
-}
+/// Every sensor. Alone: some are asked through the board's management controller.
+pub(super) struct Sensors(Roots);
 
 impl Sensors {
-    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
-        Self {
-            roots: roots.clone(),
-            energy: EnergyProbe::new(roots),
-            infiniband: InfinibandProbe::new(roots, kept),
-        }
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self(roots.clone())
     }
 }
 
 impl Collector for Sensors {
     fn name(&self) -> &'static str {
-        "instruments"
+        "sensors"
+    }
+    fn category(&self) -> Category {
+        Category::Temperature
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        vec![Reading::Sensors(sensors::read(&self.0))]
+    }
+}
+
+/// What the processor and the kernel count themselves: energy, errors of memory.
+pub(super) struct Counters {
+    roots: Roots,
+    energy: EnergyProbe,
+}
+
+impl Counters {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            roots: roots.clone(),
+            energy: EnergyProbe::new(roots),
+        }
+    }
+}
+
+impl Collector for Counters {
+    fn name(&self) -> &'static str {
+        "counters"
     }
     fn category(&self) -> Category {
         Category::Temperature
@@ -113,12 +135,34 @@ impl Collector for Sensors {
         Duration::from_secs(5)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
-        vec![Reading::Instruments(Instruments {
-            sensors: sensors::read(&self.roots),
-            power: self.energy.read(now),
-            memory_errors: memory_errors::read(&self.roots),
-            ports: self.infiniband.read(now, unix_seconds()),
-        })]
+        vec![
+            Reading::Power(self.energy.read(now)),
+            Reading::MemoryErrors(memory_errors::read(&self.roots)),
+        ]
+    }
+}
+
+/// InfiniBand ports. Alone: an adapter's firmware answers.
+pub(super) struct Ports(InfinibandProbe);
+
+impl Ports {
+    pub(super) fn new(roots: &Roots, kept: Kept) -> Self {
+        Self(InfinibandProbe::new(roots, kept))
+    }
+}
+
+impl Collector for Ports {
+    fn name(&self) -> &'static str {
+        "ports"
+    }
+    fn category(&self) -> Category {
+        Category::Temperature
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn collect(&mut self, now: Instant) -> Vec<Reading> {
+        vec![Reading::Ports(self.0.read(now, unix_seconds()))]
     }
 }
 
@@ -171,20 +215,21 @@ mod tests {
         let (aside, classes) = (tempfile::tempdir_in(dir.path()).unwrap(), ["infiniband", "hwmon"]);
         drivers(&roots, aside.path(), &classes, false);
         let mut fabric = Fabric::new(&roots);
-        let mut sensors = Sensors::new(&roots, Kept::from(dir.path().join("ports.json")));
+        let mut sensors = Sensors::new(&roots);
+        let mut ports = Ports::new(&roots, Kept::from(dir.path().join("ports.json")));
         let mut temperature = Temperature::new(&roots);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let instruments = |sensors: &mut Sensors, now| match sensors.collect(now).pop() {
-            Some(Reading::Instruments(i)) => (i.sensors.len(), i.ports.len()),
+        let mut instruments = |now| match (&sensors.collect(now)[..], &ports.collect(now)[..]) {
+            ([Reading::Sensors(s)], [Reading::Ports(p)]) => (s.len(), p.len()),
             other => panic!("{other:?}"),
         };
         assert_eq!(fabric.collect(at(0)), [Reading::Fabric(None)]);
-        assert_eq!(instruments(&mut sensors, at(0)), (0, 0));
+        assert_eq!(instruments(at(0)), (0, 0));
         assert_eq!(temperature.collect(at(0)), [Reading::Temperature(None)]);
 
         drivers(&roots, aside.path(), &classes, true);
-        assert_eq!(instruments(&mut sensors, at(60)), (6, 9));
+        assert_eq!(instruments(at(60)), (6, 9));
         assert_eq!(temperature.collect(at(60)), [Reading::Temperature(Some(63))]);
         assert_eq!(fabric.collect(at(60)), [Reading::Fabric(None)], "the first look");
         let counter = roots

@@ -10,7 +10,7 @@ use crate::probe::errors::ErrorsProbe;
 use crate::probe::host::HostProbe;
 use crate::probe::kept::Kept;
 use crate::probe::memory::{Memory, MemoryProbe};
-use crate::probe::network::NetworkProbe;
+use crate::probe::network::{LinkSpeeds, NetworkProbe};
 use crate::probe::pressure::PressureProbe;
 use crate::probe::recent::Recent;
 use crate::probe::storage;
@@ -39,6 +39,9 @@ impl Collector for Machine {
     }
     fn category(&self) -> Category {
         Category::Capacity
+    }
+    fn goes_on(&self) -> bool {
+        true
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
@@ -106,13 +109,13 @@ pub(super) struct Utilization {
 }
 
 impl Utilization {
-    pub(super) fn new(roots: &Roots, recent: Recent<Memory>) -> Self {
+    pub(super) fn new(roots: &Roots, recent: Recent<Memory>, speeds: &LinkSpeeds) -> Self {
         Self {
             cpu: CpuProbe::new(roots),
             memory: MemoryProbe::new(roots),
             recent,
             disk: DiskProbe::new(roots),
-            network: NetworkProbe::new(roots),
+            network: NetworkProbe::new(roots, speeds),
         }
     }
 }
@@ -124,6 +127,9 @@ impl Collector for Utilization {
     fn category(&self) -> Category {
         Category::Utilization
     }
+    fn goes_on(&self) -> bool {
+        true
+    }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
             Reading::Cpu(self.cpu.utilization()),
@@ -131,6 +137,28 @@ impl Collector for Utilization {
             Reading::Disk(self.disk.busiest(now)),
             Reading::Network(self.network.busiest(now)),
         ]
+    }
+}
+
+/// Link speeds, for [`Utilization`]. Alone: drivers of network cards answer.
+pub(super) struct Speeds(pub(super) LinkSpeeds);
+
+impl Collector for Speeds {
+    fn name(&self) -> &'static str {
+        "link speeds"
+    }
+    fn category(&self) -> Category {
+        Category::Utilization
+    }
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    fn goes_on(&self) -> bool {
+        true
+    }
+    fn collect(&mut self, _now: Instant) -> Vec<Reading> {
+        self.0.read();
+        Vec::new()
     }
 }
 

@@ -7,20 +7,24 @@ mod work;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Category, Figures, Instruments};
+use super::{Category, Figures};
 use crate::probe::checks::{Checks, ChecksConfig};
 use crate::probe::disk::DiskUse;
 use crate::probe::errors::Errors;
 use crate::probe::gpu::{GpuConfig, GpuReport};
+use crate::probe::hardware::energy::Domain;
+use crate::probe::hardware::infiniband::Port;
+use crate::probe::hardware::memory_errors::Controller;
+use crate::probe::hardware::sensors::Sensor;
 use crate::probe::host::Load;
 use crate::probe::kept::Kept;
 use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
-use crate::probe::network::NetworkUse;
+use crate::probe::network::{LinkSpeeds, NetworkUse};
 use crate::probe::pressure::Pressure;
 use crate::probe::recent::Recent;
 use crate::probe::services::ServicesFound;
-use crate::probe::slurm::{Answer, LastNode, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
+use crate::probe::slurm::{Answer, Drained, LastNode, SlurmConfig, SlurmJobs, SlurmNode, ledger_path};
 use crate::probe::storage::Storage;
 use crate::probe::{Roots, pci};
 use crate::state::StateDir;
@@ -34,6 +38,11 @@ pub trait Collector: Send {
     /// Longer, and it counts as stuck.
     fn deadline(&self) -> Duration {
         Duration::from_secs(1)
+    }
+    /// Whether it goes on where collectors by another configuration take over: it counts from its last look on. Those that
+    /// do may share what they read, and go on together or not at all.
+    fn goes_on(&self) -> bool {
+        false
     }
     /// Reads.
     fn collect(&mut self, now: Instant) -> Vec<Reading>;
@@ -74,8 +83,14 @@ pub enum Reading {
     Fabric(Option<NetworkUse>),
     /// [`Figures::temperature`].
     Temperature(Option<i32>),
-    /// [`Figures::instruments`].
-    Instruments(Instruments),
+    /// [`Figures::sensors`].
+    Sensors(Vec<Sensor>),
+    /// [`Figures::power`].
+    Power(Vec<Domain>),
+    /// [`Figures::memory_errors`].
+    MemoryErrors(Vec<Controller>),
+    /// [`Figures::ports`].
+    Ports(Vec<Port>),
     /// [`Figures::peers`].
     Peers(Vec<Measured>),
     /// [`Figures::slurm`].
@@ -111,9 +126,15 @@ impl Reading {
             Self::Network(v) => figures.network.set(v, taken),
             Self::Fabric(v) => figures.fabric.set(v, taken),
             Self::Temperature(v) => figures.temperature.set(v, taken),
-            Self::Instruments(v) => figures.instruments.set(Some(v), taken),
+            Self::Sensors(v) => figures.sensors.set(Some(v), taken),
+            Self::Power(v) => figures.power.set(Some(v), taken),
+            Self::MemoryErrors(v) => figures.memory_errors.set(Some(v), taken),
+            Self::Ports(v) => figures.ports.set(Some(v), taken),
             Self::Peers(v) => figures.peers.set(Some(v), taken),
-            Self::Slurm(v) => figures.slurm.set(Some(v), taken),
+            Self::Slurm(v) => {
+                figures.drained = Drained::after(figures.drained.take(), &v);
+                figures.slurm.set(Some(v), taken);
+            }
             Self::Jobs(v) => figures.jobs.set(Some(v), taken),
             Self::Services(v) => figures.services.set(Some(v), taken),
             Self::Word => {}
@@ -176,12 +197,15 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
     let state = StateDir::new(memory_dir);
     let node = LastNode::default();
     let (memory, uptime) = (Recent::default(), Recent::default());
+    let speeds = LinkSpeeds::new(roots);
+    let utilization = host::Utilization::new(roots, memory.clone(), &speeds);
     vec![
         Box::new(devices::Fabric::new(roots)),
-        Box::new(host::Machine::new(roots, memory.clone())),
+        Box::new(host::Speeds(speeds)),
+        Box::new(host::Machine::new(roots, memory)),
         Box::new(host::StorageSpace(storage_path.clone())),
         Box::new(host::Host::new(roots, uptime.clone())),
-        Box::new(host::Utilization::new(roots, memory)),
+        Box::new(utilization),
         Box::new(host::Messages::new(
             roots,
             kept(memory_dir.join("errors.json")),
@@ -189,11 +213,111 @@ pub fn standard(sources: &Sources) -> Vec<Box<dyn Collector>> {
         )),
         Box::new(devices::Bus::new(gpu, roots, kept(state.gpus()))),
         Box::new(devices::Temperature::new(roots)),
-        Box::new(devices::Sensors::new(roots, kept(state.ports()))),
+        Box::new(devices::Sensors::new(roots)),
+        Box::new(devices::Counters::new(roots)),
+        Box::new(devices::Ports::new(roots, kept(state.ports()))),
         Box::new(devices::Gpus::new(gpu, roots)),
         Box::new(work::Programs::new(roots, slurm)),
         Box::new(work::Node::new(roots, slurm, node.clone())),
         Box::new(work::Jobs::new(roots, slurm, kept(ledger_path(memory_dir)), node)),
         Box::new(work::SiteChecks::new(checks)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+    use crate::probe::recorded;
+    use crate::sample::Sampler;
+
+    const BUDGET: Duration = Duration::from_secs(60);
+
+    /// A file whose driver does not answer: whoever opens it waits for a writer.
+    fn hang(path: &std::path::Path) {
+        fs::remove_file(path).ok();
+        mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    }
+
+    fn sources(roots: &Roots) -> Sources {
+        Sources {
+            roots: roots.clone(),
+            memory_dir: roots.proc.clone(),
+            keeps: false,
+            ..Sources::default()
+        }
+    }
+
+    fn sampler(roots: &Roots) -> Sampler {
+        Sampler::new(standard(&sources(roots)))
+    }
+
+    #[tokio::test]
+    async fn a_network_driver_that_hangs_leaves_all_other_use_measured() {
+        let (_dir, roots) = recorded("gpu-node");
+        let net = roots.sys.join("class/net");
+        for link in ["eth0", "eth1"] {
+            fs::create_dir_all(net.join(link).join("device")).unwrap();
+        }
+        fs::write(net.join("eth0/speed"), "1000\n").unwrap();
+        hang(&net.join("eth1/speed"));
+        let mut s = sampler(&roots);
+        for look in 0..4u64 {
+            // More than a link can carry.
+            let bytes = look << 50;
+            let rest = "1 0 0 0 0 0 0 0 1 0 0 0 0 0 0";
+            let text = format!("  eth0: {bytes} {rest}\n  eth1: {bytes} {rest}\n");
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+            s.sample(|c| c == Category::Utilization, BUDGET).await;
+            if look == 0 {
+                // The links are found.
+                continue;
+            }
+            let (now, f) = (Instant::now(), s.figures());
+            let network = f.network.fresh(now).map(|n| (n.device.as_str(), n.percent));
+            assert_eq!(network, Some(("eth0", 100)), "look {look}");
+            assert!(f.memory.fresh(now).is_some() && f.disk.taken() == f.network.taken());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_network_driver_that_hung_over_a_reload_is_measured_once_it_is_mended() {
+        let (_dir, roots) = recorded("gpu-node");
+        let speed = roots.sys.join("class/net/eth1/speed");
+        fs::create_dir_all(speed.with_file_name("device")).unwrap();
+        hang(&speed);
+        let mut s = sampler(&roots);
+        let look = async |s: &mut Sampler, n: u64| {
+            // More than a link can carry.
+            let text = format!("  eth1: {} 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n", n << 50);
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+            s.sample(|c| c == Category::Utilization, BUDGET).await;
+            let network = s.figures().network.fresh(Instant::now());
+            network.map(|n| (n.device.clone(), n.percent))
+        };
+        // The link is found, and its driver does not answer.
+        assert_eq!((look(&mut s, 0).await, look(&mut s, 1).await), (None, None));
+        fs::remove_file(&speed).unwrap();
+        fs::write(&speed, "1000\n").unwrap();
+        let mut next = sampler(&roots);
+        next.take_over(s, &sources(&roots), &sources(&roots));
+        look(&mut next, 2).await;
+        assert_eq!(look(&mut next, 3).await, Some(("eth1".to_owned(), 100)));
+    }
+
+    #[tokio::test]
+    async fn a_sensor_that_hangs_leaves_memory_errors_ports_and_power_measured() {
+        let (_dir, roots) = recorded("gpu-node");
+        hang(&roots.sys.join("class/hwmon/hwmon3/power1_average"));
+        let mut s = sampler(&roots);
+        s.sample(|c| c == Category::Temperature, BUDGET).await;
+        let (now, f) = (Instant::now(), s.figures());
+        assert_eq!(f.sensors.age(now), None);
+        assert_eq!(f.memory_errors.fresh(now).map(Vec::len), Some(4));
+        assert_eq!(f.ports.fresh(now).map(Vec::len), Some(9));
+        assert!(f.power.fresh(now).is_some() && f.temperature.fresh(now).is_some());
+    }
 }

@@ -17,7 +17,7 @@ pub(super) struct Programs(ServicesProbe);
 
 impl Programs {
     pub(super) fn new(roots: &Roots, slurm: &SlurmConfig) -> Self {
-        Self(ServicesProbe::new(roots, slurm.bin_dir.clone()))
+        Self(ServicesProbe::new(roots, slurm))
     }
 }
 

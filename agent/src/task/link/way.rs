@@ -65,8 +65,8 @@ impl Way {
         Ok(self.client.insert(client))
     }
 
-    /// A gateway that fails is followed by the next; one that refuses the certificate, by a newer one: the heartbeat sees
-    /// to it. Where TLS fails otherwise the gateway's CA may have changed: trust is read anew, too.
+    /// A gateway that fails, or is in trouble of its own, is followed by the next; one that refuses the certificate, by a
+    /// newer one: the heartbeat sees to it. Where TLS fails otherwise the gateway's CA may have changed: trust is read anew, too.
     fn judge(&mut self, answer: Result<Answer, UplinkError>) -> Result<Answer, UplinkError> {
         let refused = match &answer {
             Ok(answer) => matches!(answer.status, 401 | 403),
@@ -74,10 +74,51 @@ impl Way {
         };
         if refused {
             self.client = None;
-        } else if let (Err(e), Some(client)) = (&answer, &mut self.client) {
-            self.outdated |= matches!(e, UplinkError::Tls { .. });
-            client.fail_over();
+            return answer;
         }
-        answer
+        self.outdated |= matches!(answer, Err(UplinkError::Tls { .. }));
+        match &mut self.client {
+            Some(client) => client.judged(answer),
+            None => answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::{parse, resolve};
+    use crate::key::NodeKey;
+    use crate::state::{StateDir, a_registration};
+
+    #[tokio::test]
+    async fn a_gateway_in_trouble_of_its_own_is_followed_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().display();
+        let text = format!(
+            "provider_daemon: {{endpoints: ['https://a:1', 'https://b:2']}}\nagent: {{key_path: '{d}/agent.key', state_dir: '{d}'}}"
+        );
+        let config = resolve(parse(&text, Path::new("config.yaml")).unwrap()).unwrap();
+        let key = NodeKey::from_seed([7; 32]).unwrap().public();
+        a_registration("token-1", key, 7)
+            .save(&StateDir::new(dir.path()))
+            .unwrap();
+        let identities = Identities::load(&config, &Clock::system()).unwrap();
+        let mut way = Way::new(&config, Arc::new(Mutex::new(identities)));
+        way.client().await.unwrap();
+        for (status, next) in [(200, "https://a:1"), (503, "https://b:2"), (404, "https://b:2")] {
+            let answer = Answer {
+                status,
+                retry_after: None,
+                body: Vec::new(),
+                date: None,
+                latency: Duration::ZERO,
+            };
+            assert_eq!(way.judge(Ok(answer)).unwrap().status, status);
+            assert_eq!(way.client().await.unwrap().endpoint(), next, "{status}");
+        }
     }
 }

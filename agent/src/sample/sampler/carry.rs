@@ -1,0 +1,145 @@
+//! What a sampler knows from before: of another process, or of collectors by another configuration.
+
+use super::{Sampler, Slot};
+use crate::probe::slurm::Drained;
+use crate::sample::{Category, Figures, Sources};
+
+impl Sampler {
+    /// With the drain that Slurm told an agent here before this one.
+    #[must_use]
+    pub fn knowing(mut self, drained: Option<Drained>) -> Self {
+        self.figures.drained = drained;
+        self
+    }
+
+    /// Takes over from one whose collectors had `from` as their sources; these have `to`. Its figures stay, each as old as
+    /// it is, until they are measured anew, but for those of another file system and of other checks; so do those who
+    /// measure use since the last look, all of them or, where one is away, none.
+    pub fn take_over(&mut self, mut former: Self, from: &Sources, to: &Sources) {
+        self.read = former.take_read();
+        former.call_off();
+        let Self { figures, slots, .. } = former;
+        self.figures = figures;
+        let unknown = Figures::default();
+        if from.storage_path != to.storage_path {
+            self.figures.storage = unknown.storage;
+        }
+        if from.checks != to.checks {
+            // Those of before are no proof that the node may return to service.
+            self.figures.checks = unknown.checks;
+        }
+        if from.gpu != to.gpu {
+            self.figures.had_gpus = unknown.had_gpus;
+        }
+        if from.roots != to.roots {
+            return;
+        }
+        let goes_on = |s: &&Slot| s.collector.as_ref().is_some_and(|c| c.goes_on());
+        let names: Vec<_> = self.slots.iter().filter(goes_on).map(name).collect();
+        let go_on: Vec<_> = slots.into_iter().filter(|s| names.contains(&name(s))).collect();
+        // They share what they read: one of before beside a new one would know nothing of it.
+        if go_on.iter().any(|s| s.collector.is_none()) {
+            return;
+        }
+        for old in go_on {
+            let mut all = self.slots.iter_mut();
+            if let Some(new) = all.find(|new| name(new) == name(&old)) {
+                (new.collector, new.last) = (old.collector, old.last);
+            }
+        }
+    }
+}
+
+/// Which collector it is, of whatever configuration.
+fn name(slot: &Slot) -> (Category, &'static str) {
+    (slot.category, slot.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::key::NodeKey;
+    use crate::probe::checks::Checks;
+    use crate::probe::latency::Measured;
+    use crate::probe::slurm::Answer;
+    use crate::probe::storage::Storage;
+    use crate::sample::{Collector, Reading};
+
+    /// Tells use from its second look on, as counters do.
+    #[derive(Default)]
+    struct Use(Option<u8>);
+    impl Collector for Use {
+        fn name(&self) -> &'static str {
+            "use"
+        }
+        fn category(&self) -> Category {
+            Category::Utilization
+        }
+        fn goes_on(&self) -> bool {
+            true
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            vec![Reading::Cpu(self.0.replace(7))]
+        }
+    }
+
+    fn sampler() -> Sampler {
+        Sampler::inline(vec![Box::new(Use::default())])
+    }
+
+    fn measured() -> Vec<Measured> {
+        vec![Measured {
+            peer: hpc_schema::gateway::Peer {
+                node_id: "node-0002".parse().unwrap(),
+                address: "192.0.2.2".into(),
+                port: 9461,
+                public_key: NodeKey::from_seed([2; 32]).unwrap().public(),
+            },
+            latency_us: Some(80),
+            loss_percent: 0,
+            measured_at: 1,
+        }]
+    }
+
+    #[tokio::test]
+    async fn collectors_by_another_configuration_forget_nothing_that_still_holds() {
+        let now = Instant::now();
+        let (from, mut to) = (Sources::default(), Sources::default());
+        let mut former = sampler();
+        former.put(Reading::Peers(measured()), now);
+        former.put(Reading::Checks(Checks::default()), now);
+        let (total, available, used) = (2, 1, 1);
+        let storage = Storage {
+            total,
+            available,
+            used,
+        };
+        former.put(Reading::Storage(Some(storage)), now);
+        former.put(Reading::Temperature(Some(50)), now);
+        former.put(Reading::Slurm(Answer::Silent), now);
+        for _ in 0..2 {
+            former.sample(|_| true, Duration::from_secs(1)).await;
+        }
+        to.checks.dir = "/other".into();
+        let mut next = sampler();
+        next.take_over(former, &from, &to);
+        let f = next.figures();
+        assert_eq!(f.peers.fresh(now), Some(&measured()));
+        assert_eq!(
+            (f.temperature.fresh(now), f.slurm.fresh(now)),
+            (Some(&50), Some(&Answer::Silent))
+        );
+        assert!(f.storage.fresh(now).is_some() && f.checks.taken().is_none());
+        // Counters go on from the last look.
+        next.sample(|_| true, Duration::from_secs(1)).await;
+        assert_eq!(next.figures().cpu.fresh(Instant::now()), Some(&7));
+
+        let (from, mut to) = (to.clone(), to);
+        to.storage_path = "/other".into();
+        let mut last = sampler();
+        last.take_over(next, &from, &to);
+        assert!(last.figures().storage.taken().is_none() && last.figures().peers.taken().is_some());
+    }
+}
