@@ -13,6 +13,7 @@ use crate::key::SharedSigner;
 use crate::random;
 use crate::register::{Csr, read};
 use crate::state::CertificateStatus;
+use crate::status::SKEW_MS;
 use crate::uplink::{CaPin, Identity, Known, Shown, Trust, certificates, check_issued};
 
 impl Agent {
@@ -200,9 +201,10 @@ impl Agent {
 }
 
 /// The gateway's time, by which certificates are made, as far as is known: by ours, where that is ahead, each new one could be
-/// due as soon as it is there.
+/// due as soon as it is there. Clocks that agree are one.
 fn by_the_gateway(now: u64, skew_ms: Option<i64>) -> u64 {
-    now.saturating_add_signed(skew_ms.unwrap_or(0).div_euclid(1000))
+    let apart = skew_ms.filter(|ms| ms.unsigned_abs() > SKEW_MS).unwrap_or(0);
+    now.saturating_add_signed(apart / 1000)
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, String> {
@@ -219,5 +221,8 @@ mod tests {
         assert_eq!(by_the_gateway(1_000_000, Some(-72_000_000)), 928_000);
         assert_eq!(by_the_gateway(1_000_000, Some(90_500)), 1_000_090);
         assert_eq!(by_the_gateway(1, Some(i64::MIN)), 0);
+        for agree in [-10_000, -5, 0, 900, 10_000] {
+            assert_eq!(by_the_gateway(1_000_000, Some(agree)), 1_000_000);
+        }
     }
 }

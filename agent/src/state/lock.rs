@@ -10,18 +10,20 @@ use crate::files::{FileError, Owner, at, directory_of};
 
 /// Writing a file takes milliseconds; whoever holds the lock longer is stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// For what a killed agent has left behind (see [`Lock::take_within`]).
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
 
 /// Held by one process; the kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, not read")] File);
 
 impl Lock {
-    /// Takes the lock; none if another agent runs on this state.
+    /// Takes the lock; none if another agent runs on this state, not only what one that was killed a moment ago has left.
     ///
     /// # Errors
     /// IO.
     pub fn take(state: &StateDir) -> Result<Option<Self>, FileError> {
-        Self::take_at(&state.lock())
+        Self::take_within(&state.lock(), LEFT_BEHIND)
     }
 
     /// Takes any lock file; none if another process holds it.
@@ -171,7 +173,8 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_behind_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
+        let state = StateDir::new(dir.path());
+        let path = state.lock();
         let held = Lock::take_at(&path).unwrap().unwrap();
         assert!(
             Lock::take_within(&path, Duration::from_millis(30))
@@ -182,11 +185,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(60));
             drop(held);
         });
-        assert!(
-            Lock::take_within(&path, Duration::from_secs(60))
-                .unwrap()
-                .is_some()
-        );
+        assert!(Lock::take(&state).unwrap().is_some());
         soon.join().unwrap();
     }
 }

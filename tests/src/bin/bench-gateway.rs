@@ -3,6 +3,10 @@
 //! Handshakes are counted twice. `handshakes_per_s_per_core`, which has a target, is of nodes that connect again, as all do
 //! after an outage: the gateway remembers their chains of certificates. `first_handshakes_per_s_per_core` is of nodes that
 //! connect for the first time since it started: each chain is verified, one signature more.
+//!
+//! Heartbeats are counted twice, too. `ratio`, which has a target, is of many connections, each with a request under way at
+//! all times: far more than a batch takes, so that what belongs to each has left the CPU's caches by its turn. `few_ratio` is
+//! of as many connections as about fill a batch.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -41,6 +45,9 @@ struct Args {
     /// Nodes that speak at once, each on its own connection.
     #[arg(long, default_value_t = 500)]
     connections: usize,
+    /// As many of them that speak alone once in each round.
+    #[arg(long, default_value_t = 100)]
+    few: usize,
     /// Heartbeats of each of them in a stretch.
     #[arg(long, default_value_t = 100)]
     heartbeats: usize,
@@ -181,6 +188,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     let mut theirs = drive::open(peer.address, &world.speaking).await?;
     let (mut full, mut go, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     let (mut half, mut shaken, mut go_shaken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut few = Vec::new();
     let mut new_shaken = Vec::new();
     let mut new = world.new.chunks((world.new.len() / args.rounds.max(1)).max(1));
     let (chain, since) = (world.site.chain.height()?, Instant::now());
@@ -215,6 +223,10 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         );
         full.push(one);
         floors.push(before.mean(floor()?));
+        let silent = ours.split_off(args.few.min(ours.len()));
+        let (alone, back) = stretch(world.pid, ours, args.heartbeats * 2, None).await?;
+        ours = back.into_iter().chain(silent).collect();
+        few.push(alone);
         let (two, back) = stretch(world.pid, ours, args.heartbeats, Some(rate.max(1))).await?;
         ours = back;
         half.push(two);
@@ -241,6 +253,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
     figures(&Measured {
         args,
         full,
+        few,
         half,
         go,
         shaken,
@@ -289,6 +302,7 @@ async fn connect_all(world: &World) -> Result<u64> {
 struct Measured<'a> {
     args: &'a Args,
     full: Vec<Stretch>,
+    few: Vec<Stretch>,
     half: Vec<Stretch>,
     go: Vec<Stretch>,
     shaken: Vec<Stretch>,
@@ -315,10 +329,18 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     let rate = of(&m.full, &Stretch::per_cpu_second)?;
     let floor_rate = floor(Floor::per_second)?;
     let go = of(&m.go, &Stretch::per_cpu_second)?;
-    let rates = || m.full.iter().map(Stretch::per_cpu_second);
-    let beside = |other: Vec<u64>| median(rates().zip(other).map(|(r, o)| r * 1000 / o.max(1)).collect());
-    let ratio = beside(m.floors.iter().map(Floor::per_second).collect())?;
-    let go_ratio = beside(m.go.iter().map(Stretch::per_cpu_second).collect())?;
+    let rates = |all: &[Stretch]| all.iter().map(Stretch::per_cpu_second).collect::<Vec<_>>();
+    let beside = |ours: Vec<u64>, other: Vec<u64>| {
+        median(
+            (ours.into_iter().zip(other))
+                .map(|(r, o)| r * 1000 / o.max(1))
+                .collect(),
+        )
+    };
+    let floors = || m.floors.iter().map(Floor::per_second).collect();
+    let ratio = beside(rates(&m.full), floors())?;
+    let few_ratio = beside(rates(&m.few), floors())?;
+    let go_ratio = beside(rates(&m.full), rates(&m.go))?;
     let others = [&m.full, &m.half, &m.go, &m.shaken].map(|all| of(all, &|s| s.others_percent));
     let busy = others.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(json!({
@@ -337,6 +359,9 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "floor_json_us": table::thousandths(floor(|f| f.json)?),
         "floor_tls_us": table::thousandths(floor(|f| f.tls)?),
         "ratio": table::thousandths(ratio),
+        "few_connections": m.args.few,
+        "few_per_s_per_core": of(&m.few, &Stretch::per_cpu_second)?,
+        "few_ratio": table::thousandths(few_ratio),
         "half_load_per_s": of(&m.half, &|s| s.done * 1_000_000 / micros(s.took).max(1))?,
         "p50_ms": table::thousandths(of(&m.half, &|s| micros(s.latency(500)))?),
         "p99_ms": table::thousandths(of(&m.half, &|s| micros(s.latency(990)))?),
