@@ -45,17 +45,22 @@ impl Other {
     /// It has something to write of the node, and does; what the store has then.
     async fn written(&self) -> Option<String> {
         let node = NODE.parse().unwrap();
-        self.registry
-            .turned_away(&cluster(), &node, Code::RateLimited, clock::now_ms());
-        save_contacts(&self.store, &self.registry).await.unwrap();
-        let row = db::query("SELECT probe_address, refusal_at FROM contact WHERE node_id = ?")
-            .bind(NODE)
-            .fetch_one(self.store.reader())
-            .await
-            .unwrap();
-        let refused: Option<i64> = row.try_get(1).unwrap();
-        assert!(refused.is_some(), "it was written");
-        row.try_get(0).unwrap()
+        let mut address = None;
+        // The gateway at which the node registers may write what it knows in that moment, which is no refusal.
+        eventually("what it has written", async || {
+            self.registry
+                .turned_away(&cluster(), &node, Code::RateLimited, clock::now_ms());
+            save_contacts(&self.store, &self.registry).await.unwrap();
+            let row = db::query("SELECT probe_address, refusal_at FROM contact WHERE node_id = ?")
+                .bind(NODE)
+                .fetch_one(self.store.reader())
+                .await
+                .unwrap();
+            address = row.try_get(0).unwrap();
+            row.try_get::<Option<i64>, _>(1).unwrap().is_some()
+        })
+        .await;
+        address
     }
 }
 
