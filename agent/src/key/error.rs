@@ -89,7 +89,7 @@ pub enum KeyFileError {
     },
     /// The rotation that was to be given up has come to its end.
     #[error(
-        "{path} holds the key that the node is registered with by now; it is not given up. It takes the place of the former one: virtengine-node-agent key rotate"
+        "{path} holds the key that the node is registered with by now; it is not given up. Give the same command again: it takes the place of the former one"
     )]
     NextRegistered {
         /// The file of the key to come.

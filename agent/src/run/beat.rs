@@ -87,6 +87,8 @@ impl Agent {
     async fn make(&mut self, status: Option<HealthStatus>) -> Result<SignedHeartbeat, String> {
         self.reserve_numbers().await;
         self.sampler.gather();
+        // It may have come later than was waited for.
+        self.keep_slurm();
         let held = self.task_files.holdings().held;
         let now = instant();
         let figures = self.sampler.figures();

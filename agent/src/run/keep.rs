@@ -476,7 +476,8 @@ mod tests {
         let of = |done, held: &str| (done, held.to_owned());
         std::fs::write(&file, "registered").unwrap();
         keeper.ca(&file, "ours".to_owned());
-        let registers = Lock::take_at(&dir.path().join("registration.lock"))
+        // A child of another test may hold it for a moment.
+        let registers = Lock::take_within(&dir.path().join("registration.lock"), Duration::from_secs(10))
             .unwrap()
             .unwrap();
         assert_eq!(kept(), of(Some(false), "registered"));

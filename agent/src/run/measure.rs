@@ -102,6 +102,19 @@ impl Agent {
     fn take_over(&mut self, categories: &[Category]) {
         let now = instant();
         self.adaptive.cpu(self.sampler.figures().cpu.fresh(now).copied());
+        let news = self.keep_slurm();
+        for category in categories {
+            self.remember(*category, now);
+        }
+        if !news {
+            self.sampler.attend_soon();
+        }
+        (self.unshown, self.unjudged) = (true, true);
+    }
+
+    /// Has what Slurm said last of this node kept, at once if it is news: the next start must know of a drain that a heartbeat
+    /// tells.
+    pub(super) fn keep_slurm(&mut self) -> bool {
         // Another machine has others.
         let cpus = self.slurm_cpus.filter(|_| self.hardware.changed().is_none());
         self.slurm_cpus = slurm_cpus(self.sampler.figures(), cpus);
@@ -110,16 +123,10 @@ impl Agent {
             drained: self.sampler.figures().drained.clone(),
         };
         let news = self.keeper.slurm(word);
-        for category in categories {
-            self.remember(*category, now);
-        }
         if news {
-            // The next start must know of a drain that a heartbeat has told.
             self.sampler.attend();
-        } else {
-            self.sampler.attend_soon();
         }
-        (self.unshown, self.unjudged) = (true, true);
+        news
     }
 
     /// Puts what is known where the local interface finds it, once after each round of measuring.

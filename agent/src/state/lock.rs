@@ -164,10 +164,11 @@ mod tests {
         assert!(!Lock::is_held(&state));
         let held = Lock::take(&state).unwrap().unwrap();
         assert!(Lock::is_held(&state));
-        assert!(Lock::take(&state).unwrap().is_none());
+        assert!(Lock::take_at(&state.lock()).unwrap().is_none());
         drop(held);
-        assert!(!Lock::is_held(&state));
-        assert!(Lock::take(&state).unwrap().is_some());
+        // A child of another test may hold it for a moment.
+        let again = Lock::take(&state).unwrap();
+        assert!(again.is_some());
     }
 
     #[test]

@@ -267,7 +267,8 @@ impl Gateway {
         while !done(&self.seen()) {
             let refusals = self.seen().refusals.clone();
             assert!(
-                start.elapsed() < Duration::from_secs(60),
+                // A program that failed is asked again after up to 45 s, with a round of 30 s, for a heartbeat of 10 s.
+                start.elapsed() < Duration::from_secs(120),
                 "waited in vain for {what}; refusals: {refusals:?}"
             );
             tokio::time::sleep(Duration::from_millis(10)).await;

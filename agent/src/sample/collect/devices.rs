@@ -56,6 +56,9 @@ impl Collector for Fabric {
     fn category(&self) -> Category {
         Category::Utilization
     }
+    fn goes_on(&self) -> Option<&'static str> {
+        Some("fabric")
+    }
     fn deadline(&self) -> Duration {
         Duration::from_secs(5)
     }

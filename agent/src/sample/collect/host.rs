@@ -16,6 +16,9 @@ use crate::probe::recent::Recent;
 use crate::probe::storage;
 use crate::sample::Category;
 
+/// Those who share what they read of memory and links.
+const USE: &str = "use";
+
 /// Cores and memory.
 pub(super) struct Machine {
     cpu: CpuProbe,
@@ -40,8 +43,8 @@ impl Collector for Machine {
     fn category(&self) -> Category {
         Category::Capacity
     }
-    fn goes_on(&self) -> bool {
-        true
+    fn goes_on(&self) -> Option<&'static str> {
+        Some(USE)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
@@ -127,8 +130,8 @@ impl Collector for Utilization {
     fn category(&self) -> Category {
         Category::Utilization
     }
-    fn goes_on(&self) -> bool {
-        true
+    fn goes_on(&self) -> Option<&'static str> {
+        Some(USE)
     }
     fn collect(&mut self, now: Instant) -> Vec<Reading> {
         vec![
@@ -153,8 +156,8 @@ impl Collector for Speeds {
     fn deadline(&self) -> Duration {
         Duration::from_secs(5)
     }
-    fn goes_on(&self) -> bool {
-        true
+    fn goes_on(&self) -> Option<&'static str> {
+        Some(USE)
     }
     fn collect(&mut self, _now: Instant) -> Vec<Reading> {
         self.0.read();

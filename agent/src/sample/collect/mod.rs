@@ -39,10 +39,10 @@ pub trait Collector: Send {
     fn deadline(&self) -> Duration {
         Duration::from_secs(1)
     }
-    /// Whether it goes on where collectors by another configuration take over: it counts from its last look on. Those that
-    /// do may share what they read, and go on together or not at all.
-    fn goes_on(&self) -> bool {
-        false
+    /// Where collectors by another configuration take over, one that counts from its last look on goes on: with all others
+    /// of this name, as they share what they read, or not at all.
+    fn goes_on(&self) -> Option<&'static str> {
+        None
     }
     /// Reads.
     fn collect(&mut self, now: Instant) -> Vec<Reading>;

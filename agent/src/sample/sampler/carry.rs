@@ -14,7 +14,7 @@ impl Sampler {
 
     /// Takes over from one whose collectors had `from` as their sources; these have `to`. Its figures stay, each as old as
     /// it is, until they are measured anew, but for those of another file system and of other checks; so do those who
-    /// measure use since the last look, all of them or, where one is away, none.
+    /// measure use since the last look; of those who share what they read all or, where one is away, none.
     pub fn take_over(&mut self, mut former: Self, from: &Sources, to: &Sources) {
         self.read = former.take_read();
         former.call_off();
@@ -34,19 +34,23 @@ impl Sampler {
         if from.roots != to.roots {
             return;
         }
-        let goes_on = |s: &&Slot| s.collector.as_ref().is_some_and(|c| c.goes_on());
-        let names: Vec<_> = self.slots.iter().filter(goes_on).map(name).collect();
-        let go_on: Vec<_> = slots.into_iter().filter(|s| names.contains(&name(s))).collect();
+        let with: Vec<_> = slots.iter().map(|old| self.goes_on(old)).collect();
+        let away = |(old, with): (&Slot, &Option<_>)| with.filter(|_| old.collector.is_none());
         // They share what they read: one of before beside a new one would know nothing of it.
-        if go_on.iter().any(|s| s.collector.is_none()) {
-            return;
-        }
-        for old in go_on {
+        let left: Vec<_> = slots.iter().zip(&with).filter_map(away).collect();
+        let at_home = |with: &Option<_>| with.is_some_and(|with| !left.contains(&with));
+        for (old, _) in slots.into_iter().zip(with).filter(|(_, with)| at_home(with)) {
             let mut all = self.slots.iter_mut();
             if let Some(new) = all.find(|new| name(new) == name(&old)) {
                 (new.collector, new.last) = (old.collector, old.last);
             }
         }
+    }
+
+    /// With which others a former collector goes on here.
+    fn goes_on(&self, old: &Slot) -> Option<&'static str> {
+        let new = self.slots.iter().find(|new| name(new) == name(old))?;
+        new.collector.as_ref()?.goes_on()
     }
 }
 
@@ -77,8 +81,8 @@ mod tests {
         fn category(&self) -> Category {
             Category::Utilization
         }
-        fn goes_on(&self) -> bool {
-            true
+        fn goes_on(&self) -> Option<&'static str> {
+            Some("use")
         }
         fn collect(&mut self, _: Instant) -> Vec<Reading> {
             vec![Reading::Cpu(self.0.replace(7))]
@@ -141,5 +145,53 @@ mod tests {
         let mut last = sampler();
         last.take_over(next, &from, &to);
         assert!(last.figures().storage.taken().is_none() && last.figures().peers.taken().is_some());
+    }
+
+    /// One that goes on with those of its kind.
+    struct Of(&'static str, Option<&'static str>);
+    impl Collector for Of {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+        fn category(&self) -> Category {
+            Category::Utilization
+        }
+        fn goes_on(&self) -> Option<&'static str> {
+            self.1
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            Vec::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_hangs_keeps_those_from_going_on_with_whom_it_shares_and_no_others() {
+        let all = || {
+            let kinds = [
+                ("utilization", Some("use")),
+                ("link speeds", Some("use")),
+                ("fabric", Some("fabric")),
+                ("jobs", None),
+            ];
+            let each = kinds.map(|(name, kind)| -> Box<dyn Collector> { Box::new(Of(name, kind)) });
+            Sampler::inline(each.into())
+        };
+        let gone_on = async |away: Option<&str>| -> Vec<&str> {
+            let (mut former, mut next, sources) = (all(), all(), Sources::default());
+            former.sample(|_| true, Duration::from_secs(1)).await;
+            for slot in former.slots.iter_mut().filter(|s| Some(s.name) == away) {
+                slot.collector = None;
+            }
+            next.take_over(former, &sources, &sources);
+            let went = next.slots.iter().filter(|s| s.last.is_some());
+            went.map(|s| s.name).collect()
+        };
+        assert_eq!(gone_on(None).await, ["utilization", "link speeds", "fabric"]);
+        assert_eq!(gone_on(Some("link speeds")).await, ["fabric"]);
+        assert_eq!(gone_on(Some("fabric")).await, ["utilization", "link speeds"]);
+        assert_eq!(
+            gone_on(Some("jobs")).await,
+            ["utilization", "link speeds", "fabric"]
+        );
     }
 }

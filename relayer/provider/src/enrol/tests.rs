@@ -379,14 +379,17 @@ async fn what_waits_of_a_node_when_it_is_disabled_is_refused_and_its_token_stays
     let again = registers(&store, "node-0001", at + 20_000, 10_000).await;
     assert_eq!(again.state, RegistrationState::Queued);
     assert_eq!(waiting(&store).await, [other]);
+    assert!(!all_go_on(&[first]).await);
     // One whose transaction is dead.
     let mut tx = store.begin().await.unwrap();
+    assert!(control::enable(&mut tx, &cluster_id, &node_id).await.unwrap());
     let batch = batch(&mut tx).await;
     assert!(
         bind_to_batch(&mut tx, batch, &[first], at + 20_000)
             .await
             .unwrap()
     );
+    control::disable(&mut tx, &disabled("node-0001")).await.unwrap();
     release(&mut tx, batch, at + 30_000).await.unwrap();
     tx.commit().await.unwrap();
     let told = registers(&store, "node-0001", at + 30_001, 10_000).await;

@@ -44,8 +44,11 @@ pub async fn bind_to_batch(
             .bind(int(*id))
             .execute(&mut *conn)
             .await?;
+        // By the queue's own rule: what was called back may have come again meanwhile.
         let bound = db::query(
-            "UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ? AND state = 'queued'",
+            "UPDATE registration SET state = 'sent', updated_at = ? WHERE id = ? AND state = 'queued' AND held = 0
+               AND NOT EXISTS (SELECT 1 FROM disabled d
+                 WHERE d.cluster_id = registration.cluster_id AND d.node_id = registration.node_id)",
         )
         .bind(int(now_ms))
         .bind(int(*id))
