@@ -27,7 +27,6 @@ use virtengine_node_agent::history::History;
 use virtengine_node_agent::probe::errors::Errors;
 use virtengine_node_agent::probe::memory::Memory;
 use virtengine_node_agent::probe::slurm::{Answer, SlurmNode};
-use virtengine_node_agent::register::register_by;
 use virtengine_node_agent::run::{Agent, Signal};
 use virtengine_node_agent::sample::{Category, Collector, Reading, Sampler, Sources};
 use virtengine_node_agent::state::StateDir;
@@ -98,15 +97,9 @@ async fn gaps(site: &Site) -> [u64; 3] {
 async fn intervals_and_retention_of_the_gateway_and_of_a_hangup_are_in_force() {
     let site = Site::start(sampler).await;
     site.gateway.behaviour().next_heartbeat_seconds = 10;
-    let way = (&site.world.clock, &site.world.dial);
-    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
-        .await
-        .unwrap();
+    let config = site.registered().await;
     let with = |seconds: u64| {
-        let mut config = Config {
-            token: None,
-            ..site.config.clone()
-        };
+        let mut config = config.clone();
         config.sampling.metrics_buffer_size = 5000;
         let of = Duration::from_secs;
         config.sampling.set_interval(Category::Utilization, of(seconds));
@@ -207,14 +200,7 @@ fn drained(sources: &Sources) -> Sampler {
 #[tokio::test(start_paused = true)]
 async fn collectors_of_another_configuration_neither_end_a_drain_nor_forget_what_was_measured() {
     let site = Site::start(drained).await;
-    let way = (&site.world.clock, &site.world.dial);
-    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
-        .await
-        .unwrap();
-    let config = Config {
-        token: None,
-        ..site.config.clone()
-    };
+    let config = site.registered().await;
     let again = Config {
         storage_path: "/other".into(),
         ..config.clone()
@@ -277,14 +263,7 @@ fn with_messages(_: &Sources) -> Sampler {
 async fn a_new_finding_halves_intervals_though_the_node_stays_healthy() {
     let site = Site::start(with_messages).await;
     site.gateway.behaviour().next_heartbeat_seconds = 60;
-    let way = (&site.world.clock, &site.world.dial);
-    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
-        .await
-        .unwrap();
-    let mut config = Config {
-        token: None,
-        ..site.config.clone()
-    };
+    let mut config = site.registered().await;
     config.sampling.metrics_buffer_size = 5000;
     let agent = Agent::new(config, site.world.clone()).unwrap();
     let (signals, received) = mpsc::channel(1);

@@ -220,14 +220,7 @@ async fn a_day_of_outages_renewals_clock_jumps_and_a_full_disk_leaves_no_gap_and
     // What cannot be written is then an error, as with a full disk, and no signal that kills.
     let _ignored = signal(SignalKind::from_raw(25)).unwrap();
     let mut site = Site::start().await;
-    let way = (&site.world.clock, &site.world.dial);
-    register_by(&site.config, &site.home.key, Some(MINUTE), way, |_| {})
-        .await
-        .unwrap();
-    let config = Config {
-        token: None,
-        ..site.config.clone()
-    };
+    let config = site.registered().await;
     let agent = Agent::new(config, site.world.clone()).unwrap();
     let (stop, signals) = mpsc::channel(1);
     let running = tokio::spawn(agent.run(signals));

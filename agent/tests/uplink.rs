@@ -321,14 +321,7 @@ fn machine(_: &Sources) -> Sampler {
 async fn an_outage_leaves_its_samples_and_its_journal_and_no_old_heartbeat_is_sent() {
     let minutes = |n: u64| tokio::time::sleep(Duration::from_secs(n * 60));
     let site = Site::start(machine).await;
-    let way = (&site.world.clock, &site.world.dial);
-    register_by(&site.config, &site.home.key, PATIENCE, way, |_| {})
-        .await
-        .unwrap();
-    let config = Config {
-        token: None,
-        ..site.config.clone()
-    };
+    let config = site.registered().await;
     let agent = Agent::new(config, site.world.clone()).unwrap();
     let (stop, signals) = tokio::sync::mpsc::channel(1);
     let running = tokio::spawn(agent.run(signals));
@@ -605,6 +598,15 @@ fn ahead(by: &Arc<AtomicU64>) -> Clock {
     Clock::new(move || machine.since_epoch() + Duration::from_secs(by.load(Ordering::SeqCst)))
 }
 
+/// An agent on a machine with that clock.
+fn running_ahead(gateway: &Gateway, home: &Home, by: &Arc<AtomicU64>) -> Running {
+    let world = World {
+        clock: ahead(by),
+        ..World::real(quick())
+    };
+    Running::of(Agent::new(home.config(&[gateway.url()], None), world).unwrap())
+}
+
 #[tokio::test]
 async fn a_clock_that_is_ahead_of_every_certificate_is_told_and_costs_the_gateway_none() {
     let gateway = Gateway::start().await;
@@ -612,13 +614,7 @@ async fn a_clock_that_is_ahead_of_every_certificate_is_told_and_costs_the_gatewa
     registered(&gateway, &home).await;
     gateway.behaviour().next_heartbeat_seconds = 0;
     let by = Arc::new(AtomicU64::new(30 * 3600));
-    let world = World {
-        clock: ahead(&by),
-        ..World::real(quick())
-    };
-    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
-    let (stop, signals) = tokio::sync::mpsc::channel(1);
-    let task = tokio::spawn(agent.run(signals));
+    let running = running_ahead(&gateway, &home, &by);
     let told = until_status(&home, "the clock", |s| {
         s.last_error.as_ref().is_some_and(|e| e.code == "clock_skew")
     })
@@ -637,8 +633,7 @@ async fn a_clock_that_is_ahead_of_every_certificate_is_told_and_costs_the_gatewa
     // It is set right, and the agent goes on.
     by.store(0, Ordering::SeqCst);
     gateway.until_heartbeats(1).await;
-    stop.send(Signal::Stop).await.unwrap();
-    task.await.unwrap();
+    running.stop().await;
 }
 
 #[tokio::test]
@@ -687,13 +682,7 @@ async fn certificates_that_live_shorter_than_was_thought_and_do_not_count_by_our
     gateway.behaviour().certificate_life = Duration::from_secs(3600);
     gateway.behaviour().next_heartbeat_seconds = 0;
     let by = Arc::new(AtomicU64::new(2 * 3600));
-    let world = World {
-        clock: ahead(&by),
-        ..World::real(quick())
-    };
-    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
-    let (stop, signals) = tokio::sync::mpsc::channel(1);
-    let task = tokio::spawn(agent.run(signals));
+    let running = running_ahead(&gateway, &home, &by);
     let told = until_status(&home, "four tries", |s| s.failed >= 4).await;
     let error = told.last_error.unwrap();
     assert_eq!(error.code, "clock_skew", "{error:?}");
@@ -701,8 +690,7 @@ async fn certificates_that_live_shorter_than_was_thought_and_do_not_count_by_our
     assert_eq!(gateway.seen().recoveries, 1);
     by.store(0, Ordering::SeqCst);
     gateway.until_heartbeats(1).await;
-    stop.send(Signal::Stop).await.unwrap();
-    task.await.unwrap();
+    running.stop().await;
     assert_eq!(gateway.seen().recoveries, 2);
 
     // A registration that is lost is recovered alike.
@@ -744,20 +732,13 @@ async fn a_clock_that_is_ahead_by_less_than_a_certificate_lives_costs_one_certif
     registered(&gateway, &home).await;
     gateway.behaviour().next_heartbeat_seconds = 0;
     let by = Arc::new(AtomicU64::new(20 * 3600));
-    let world = World {
-        clock: ahead(&by),
-        ..World::real(quick())
-    };
-    let agent = Agent::new(home.config(&[gateway.url()], None), world).unwrap();
-    let (stop, signals) = tokio::sync::mpsc::channel(1);
-    let task = tokio::spawn(agent.run(signals));
+    let running = running_ahead(&gateway, &home, &by);
     gateway.until("five heartbeats", |s| s.asked.len() >= 5).await;
     // Before the first answer nothing says that the clock is ahead.
     assert_eq!(certificates(&gateway), (1, 0));
     by.store(0, Ordering::SeqCst);
     gateway.until_heartbeats(1).await;
-    stop.send(Signal::Stop).await.unwrap();
-    task.await.unwrap();
+    running.stop().await;
 }
 
 /// Everything but the key, as on a node that boots from an image.
@@ -927,11 +908,7 @@ async fn the_cas_of_a_recovered_registration_lie_beside_it_from_the_beginning() 
     gateway.behaviour().keeps_ca = true;
     gateway.behaviour().shows_another = true;
     let agent = Agent::new(config, World::real(quick())).unwrap();
-    let (signals, received) = tokio::sync::mpsc::channel(1);
-    let running = Running {
-        signals,
-        task: tokio::spawn(agent.run(received)),
-    };
+    let running = Running::of(agent);
     gateway.until_heartbeats(1).await;
     running.stop().await;
 }
@@ -1017,12 +994,7 @@ async fn a_change_of_the_gateways_ca_carries_the_node_over_without_another_regis
         let mut config = home.config(&[gateway.url()], None);
         // Where it lies unless the operator says otherwise.
         config.tls.ca_cert = home.path("state/tls/ca.crt");
-        let agent = Agent::new(config, World::real(quick())).unwrap();
-        let (signals, received) = tokio::sync::mpsc::channel(1);
-        Running {
-            signals,
-            task: tokio::spawn(agent.run(received)),
-        }
+        Running::of(Agent::new(config, World::real(quick())).unwrap())
     };
     let agent = start();
     gateway.until_heartbeats(1).await;
@@ -1145,11 +1117,7 @@ async fn a_ca_file_that_has_changed_counts_after_a_hangup() {
     let config = home.config(&[gateway.url()], None);
     let mut agent = Agent::new(config.clone(), World::real(quick())).unwrap();
     agent.on_reload(Arc::new(move || Ok(config.clone())), None);
-    let (signals, received) = tokio::sync::mpsc::channel(1);
-    let running = Running {
-        signals,
-        task: tokio::spawn(agent.run(received)),
-    };
+    let running = Running::of(agent);
     let distrusts = |s: &Status| s.last_error.as_ref().is_some_and(|e| e.code == "tls_failed");
     until_status(&home, "an error of TLS", distrusts).await;
     std::fs::write(&file, ours).unwrap();

@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::files::Owner;
 use crate::probe::process::Processes;
 use crate::probe::slurm::setting;
-use crate::probe::tool::{Tool, find};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const LIMIT: usize = 256 << 10;
@@ -67,11 +66,8 @@ fn ask(config: &Config, user: &User) -> Result<Said, Check> {
         let root = rustix::process::geteuid().is_root();
         let other =
             (root && user.uid != 0 && (slurm.bin_dir.is_some() || slurm.conf.is_some())).then_some(other);
-        let tool = find(name, slurm.bin_dir.as_deref()).map(|p| Tool::new(p, DEADLINE, LIMIT).as_user(other));
-        match &slurm.conf {
-            Some(conf) => tool.map(|t| t.with("SLURM_CONF", conf)),
-            None => tool,
-        }
+        let tool = slurm.tool(name, DEADLINE, LIMIT);
+        tool.map(|tool| tool.as_user(other))
     };
     let none = || {
         let what = "install slurm-client, or set slurm.bin_dir";

@@ -102,7 +102,8 @@ pub fn build(context: Context<'_>, figures: &Figures, now: Instant) -> Heartbeat
 
 /// Where slurmd's program is not found, the controller knows the version of the one that runs. A process's own word for where
 /// its program lies would be anybody's.
-fn services(figures: &Figures, now: Instant) -> Option<Services> {
+#[must_use]
+pub fn services(figures: &Figures, now: Instant) -> Option<Services> {
     let mut services = figures.services.fresh(now)?.services.clone();
     if services.slurmd_version.is_none()
         && let Some(Answer::Said(node)) = figures.slurm.fresh(now)

@@ -6,7 +6,7 @@ mod holdings;
 mod jobs;
 mod section;
 
-pub use build::{Context, build};
+pub use build::{Context, build, services};
 pub use capacity::{Held, capacity, slurm_cpus};
 pub use holdings::{HoldingsFile, TaskHoldings};
 pub use jobs::{jobs, remembered_jobs, with_held};

@@ -72,7 +72,9 @@ pub enum KeyFileError {
     )]
     Immovable,
     /// Another process holds the lock.
-    #[error("{path}: another command changes this key; wait for it")]
+    #[error(
+        "{path}: another command, or the running agent, is changing this node's keys; wait a moment and give the same command again"
+    )]
     Busy {
         /// The key file.
         path: String,

@@ -2,7 +2,8 @@
 //!
 //! `agent.key` (mode 0600, owned by the agent's user) is a PKCS#8 PEM file (RFC 8410, readable by `openssl pkey`), or
 //! JSON that says where the key lives: sealed by a TPM 2.0, or in an HSM. `agent.pub` is one line: base64 of the 32-byte
-//! public key. `agent.key.next` is the key of a rotation under way, `agent.key.lock` is held while a command changes them.
+//! public key. `agent.key.next` is the key of a rotation under way, `agent.key.lock` is held while a command or the agent
+//! changes them.
 
 mod attest;
 mod error;

@@ -1,5 +1,6 @@
 //! The gateway's clock beside ours: a certificate that has expired by our clock before it is made is not asked for.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hpc_schema::report::MAX_AHEAD_SECONDS;
@@ -45,10 +46,12 @@ impl Ahead {
     }
 }
 
-/// How long a certificate that came with this answer lives from then on: it may have been made for an earlier request.
-pub(super) fn left(answer: &Answer, issued: &Identity) -> Duration {
+/// How long the certificate that came with this answer lives from then on: it may have been made for an earlier request. None:
+/// it cannot be read, and is refused by whoever takes it.
+pub(super) fn left(answer: &Answer, certificate: &str, tls_key: &str) -> Option<Duration> {
+    let issued = Identity::from_pem(Path::new("the answer"), certificate, tls_key).ok()?;
     let from = answer.date.unwrap_or_else(|| issued.not_before());
-    Duration::from_secs(issued.not_after().saturating_sub(from))
+    Some(Duration::from_secs(issued.not_after().saturating_sub(from)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The same request until it is answered.
 
-use std::path::Path;
 use std::time::Duration;
 
 use hpc_schema::gateway::{
@@ -11,7 +10,7 @@ use super::RegisterError;
 use super::clock::{Ahead, LIFE, REMEDY, TIME_PATH, left};
 use crate::clock::{Clock, instant};
 use crate::random;
-use crate::uplink::{Answer, Backoff, Client, Identity, UplinkError};
+use crate::uplink::{Answer, Backoff, Client, UplinkError};
 
 /// One try: done, or why not yet and how long to wait.
 enum Try {
@@ -109,13 +108,11 @@ async fn one_try(
         200 => {
             let response: RegisterResponse =
                 serde_json::from_slice(&answer.body).map_err(|e| RegisterError::BadAnswer(e.to_string()))?;
-            // What cannot be read is refused by whoever takes it.
-            if let Ok(issued) = Identity::from_pem(Path::new("the answer"), &response.certificate, tls_key) {
-                let life = left(&answer, &issued);
-                if let Some(again) = off(&answer, life) {
-                    *ahead = Some(life);
-                    return Ok(again);
-                }
+            if let Some(life) = left(&answer, &response.certificate, tls_key)
+                && let Some(again) = off(&answer, life)
+            {
+                *ahead = Some(life);
+                return Ok(again);
             }
             Ok(Try::Done(Box::new(response)))
         }

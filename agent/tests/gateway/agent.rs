@@ -41,7 +41,10 @@ pub struct Running {
 
 impl Running {
     pub fn start(home: &Home, endpoints: &[String], timing: Timing) -> Self {
-        let agent = Agent::new(home.config(endpoints, None), World::real(timing)).unwrap();
+        Self::of(Agent::new(home.config(endpoints, None), World::real(timing)).unwrap())
+    }
+
+    pub fn of(agent: Agent) -> Self {
         let (signals, receiver) = mpsc::channel(1);
         Self {
             signals,

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::AbortHandle;
 use virtengine_node_agent::clock::{Clock, instant};
 use virtengine_node_agent::config::Config;
+use virtengine_node_agent::register::register_by;
 use virtengine_node_agent::run::{Timing, World};
 use virtengine_node_agent::sample::{Sampler, Sources};
 use virtengine_node_agent::timer::Timer;
@@ -96,6 +97,18 @@ impl Site {
             skew,
             world,
             config,
+        }
+    }
+
+    /// Registers the node; the configuration of one that is registered.
+    pub async fn registered(&self) -> Config {
+        let (way, patience) = ((&self.world.clock, &self.world.dial), Duration::from_secs(60));
+        register_by(&self.config, &self.home.key, Some(patience), way, |_| {})
+            .await
+            .unwrap();
+        Config {
+            token: None,
+            ..self.config.clone()
         }
     }
 }

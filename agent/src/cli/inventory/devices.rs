@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hpc_schema::heartbeat::Services;
 use serde_json::{Value, json};
 
 use super::rows::row;
@@ -40,7 +41,9 @@ pub(super) fn describe_devices(rows: &mut Vec<Value>, now: Instant, f: &Figures)
             "withdrawn": j.ended.map(|e| e.withdrawn), "unknown": j.ended.map(|e| e.unknown), "since": j.since,
         }),
     });
-    row(rows, now, "services", &f.services, services);
+    row(rows, now, "services", &f.services, |found| {
+        services(crate::heartbeat::services(f, now).as_ref(), found)
+    });
     row(rows, now, "site checks", &f.checks, |c| {
         let shown = c.results.iter().map(|r| (r.name.clone(), json!(r.line)));
         Value::Object(shown.collect())
@@ -84,8 +87,8 @@ fn fault(seen: &XidSeen) -> Value {
 }
 
 /// As the heartbeat has them, with the version that it has no field for.
-fn services(found: &ServicesFound) -> Value {
-    let mut shown = json!(found.services);
+fn services(told: Option<&Services>, found: &ServicesFound) -> Value {
+    let mut shown = json!(told);
     if let (Some(all), Some(version)) = (shown.as_object_mut(), &found.munge_version) {
         all.insert("munge_version".to_owned(), json!(version));
     }
@@ -102,7 +105,7 @@ fn port(p: &Port) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use hpc_schema::heartbeat::{Label, Services};
+    use hpc_schema::heartbeat::Label;
 
     use super::*;
     use crate::probe::errors::Errors;
@@ -145,7 +148,7 @@ mod tests {
             },
             munge_version: Some("0.5.15".into()),
         };
-        let shown = services(&found);
+        let shown = services(Some(&found.services), &found);
         assert_eq!(
             (
                 &shown["slurmd_version"],
@@ -155,6 +158,10 @@ mod tests {
             (&json!("23.11.4"), &json!("0.5.15"), &json!("1.3.4"))
         );
         found.munge_version = None;
-        assert!(services(&found).get("munge_version").is_none());
+        assert!(
+            services(Some(&found.services), &found)
+                .get("munge_version")
+                .is_none()
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Answer, SlurmConfig};
 use crate::probe::process::{Daemon, Processes, option};
-use crate::probe::tool::{Tool, ToolError, find};
+use crate::probe::tool::{Tool, ToolError};
 use crate::probe::{Roots, host};
 
 /// Slurm's own clients give up on a dead controller after 10 s by default.
@@ -137,13 +137,8 @@ impl Client {
             return Answer::Silent;
         }
         if self.tool.is_none() {
-            self.tool = find(self.program, self.config.bin_dir.as_deref()).map(|path| {
-                let tool = Tool::new(path, DEADLINE, LINE).with("SLURM_TIME_FORMAT", "%s");
-                match &self.config.conf {
-                    Some(conf) => tool.with("SLURM_CONF", conf.as_os_str()),
-                    None => tool,
-                }
-            });
+            let tool = self.config.tool(self.program, DEADLINE, LINE);
+            self.tool = tool.map(|tool| tool.with("SLURM_TIME_FORMAT", "%s"));
         }
         let asked = Instant::now();
         let outcome = match &mut self.tool {

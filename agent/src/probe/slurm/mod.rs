@@ -15,7 +15,7 @@ mod queue;
 mod remembered;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use by::By;
 pub use control::{Control, Turned, drained_by};
@@ -31,6 +31,7 @@ pub use remembered::{ledger_path, remembered};
 use super::Roots;
 use super::kept::Kept;
 use super::process::{Processes, command_line};
+use super::tool::{Tool, find};
 use client::{Client, LONGEST_FOR_LISTS, LONGEST_FOR_RECORDS};
 use listed::Listed;
 use privacy::Privacy;
@@ -59,6 +60,15 @@ impl SlurmConfig {
             || self.conf.is_some()
             || etc.join("slurm/slurm.conf").exists()
             || etc.join("slurm-llnl/slurm.conf").exists()
+    }
+
+    /// One of Slurm's programs, as the administrator says; none where it is not installed.
+    pub(crate) fn tool(&self, program: &str, deadline: Duration, limit: usize) -> Option<Tool> {
+        let tool = find(program, self.bin_dir.as_deref()).map(|path| Tool::new(path, deadline, limit))?;
+        Some(match &self.conf {
+            Some(conf) => tool.with("SLURM_CONF", conf.as_os_str()),
+            None => tool,
+        })
     }
 }
 
@@ -205,12 +215,12 @@ impl JobsProbe {
             Vec::new()
         };
         self.hidden = !shows && (self.hidden || !unlisted.is_empty());
-        let (met, lists) = (self.hidden, queue.all > 0);
+        let (hides, lists) = (self.hidden, queue.all > 0);
         let ledger = self.ledger(unix);
-        let showed = ledger.show(lists, met);
+        let showed = ledger.show(lists, hides);
         // Who has never been shown a job takes no empty list for an empty cluster.
-        let unproven = !met && !ledger.shown();
-        let hidden = met || (unproven && self.privacy.hides_jobs() != Some(false));
+        let unproven = !ledger.shown();
+        let hidden = hides || (unproven && self.privacy.hides_jobs() != Some(false));
         let told = !hidden && unlisted.is_empty();
         let ledger = self.ledger(unix);
         let updated = ledger.update(&queue, unix);
@@ -298,5 +308,4 @@ fn running_here(steps: &mut Processes, roots: &Roots) -> Vec<u64> {
 }
 
 #[cfg(test)]
-#[path = "mod_tests.rs"]
 mod tests;

@@ -1,11 +1,10 @@
 //! Whether the controller shows other users' jobs. Who is no operator of a site with `PrivateData=jobs` gets an empty list, as
 //! on a cluster without any job.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::SlurmConfig;
-use crate::probe::tool::{Tool, find};
+use crate::probe::tool::Tool;
 
 /// Beside a list, whose collector has ten seconds.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -14,8 +13,7 @@ const LIMIT: usize = 256 << 10;
 /// What the controller's configuration says of that.
 #[derive(Debug)]
 pub(super) struct Privacy {
-    bin_dir: Option<PathBuf>,
-    conf: Option<PathBuf>,
+    config: SlurmConfig,
     scontrol: Option<Tool>,
     /// None: not asked yet, or in vain.
     hides: Option<bool>,
@@ -24,8 +22,7 @@ pub(super) struct Privacy {
 impl Privacy {
     pub(super) fn new(config: &SlurmConfig) -> Self {
         Self {
-            bin_dir: config.bin_dir.clone(),
-            conf: config.conf.clone(),
+            config: config.clone(),
             scontrol: None,
             hides: None,
         }
@@ -41,11 +38,7 @@ impl Privacy {
 
     fn ask(&mut self) -> Option<bool> {
         if self.scontrol.is_none() {
-            let tool = find("scontrol", self.bin_dir.as_deref()).map(|path| Tool::new(path, DEADLINE, LIMIT));
-            self.scontrol = match &self.conf {
-                Some(conf) => tool.map(|tool| tool.with("SLURM_CONF", conf.as_os_str())),
-                None => tool,
-            };
+            self.scontrol = self.config.tool("scontrol", DEADLINE, LIMIT);
         }
         let said = self.scontrol.as_mut()?.run(&["show", "config"]);
         let text = said.inspect_err(|e| tracing::debug!("{e}")).ok()?;

@@ -115,7 +115,7 @@ mod tests {
     use crate::config::Config;
     use crate::control::disabled;
     use crate::db;
-    use crate::identity::Seed;
+    use crate::registry::scene;
 
     const NODE: &str = "node-0001";
 
@@ -130,24 +130,19 @@ mod tests {
     /// The node is on record in this cluster.
     async fn on_record(desk: &Admin, n: u8) {
         let mut tx = desk.store.begin().await.unwrap();
-        db::query(
-            "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence, section_digest,
-             recorded_state, state, last_heartbeat_s, height) VALUES (?, ?, 1, ?, 0, 0, 0, ?, 2, 2, 0, 1)",
-        )
-        .bind(cluster(n).as_str())
-        .bind(NODE)
-        .bind(Seed::from_bytes(&[3; 32]).unwrap().public().as_bytes().as_slice())
-        .bind([0u8; 16].as_slice())
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+        scene::on_record(&mut tx, cluster(n).as_str(), NODE).await;
         tx.commit().await.unwrap();
     }
 
-    async fn pruned(desk: &Admin) {
+    /// The node is disabled in the first cluster, and no longer on the chain.
+    async fn disabled_and_pruned(dir: &std::path::Path, by: &Actor, node: &NodeId) -> Admin {
+        let desk = desk(dir).await;
+        on_record(&desk, 1).await;
+        desk.disable(by, node, None, "goes to its maker").await.unwrap();
         let mut tx = desk.store.begin().await.unwrap();
         db::query("DELETE FROM node").execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
+        desk
     }
 
     async fn left(desk: &Admin) -> Vec<ClusterId> {
@@ -165,11 +160,8 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_was_disabled_and_that_the_chain_has_pruned_since_is_let_in_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (desk, by) = (desk(dir.path()).await, Actor::daemon());
-        let node: NodeId = NODE.parse().unwrap();
-        on_record(&desk, 1).await;
-        desk.disable(&by, &node, None, "goes to its maker").await.unwrap();
-        pruned(&desk).await;
+        let (by, node) = (Actor::daemon(), NODE.parse().unwrap());
+        let desk = disabled_and_pruned(dir.path(), &by, &node).await;
         let elsewhere = desk.enable(&by, &node, Some(&cluster(2))).await;
         assert_eq!(code(elsewhere), Code::UnknownNode);
         assert_eq!(left(&desk).await, [cluster(1)]);
@@ -181,11 +173,8 @@ mod tests {
     #[tokio::test]
     async fn of_a_node_that_is_gone_and_one_on_record_elsewhere_the_cluster_must_be_named() {
         let dir = tempfile::tempdir().unwrap();
-        let (desk, by) = (desk(dir.path()).await, Actor::daemon());
-        let node: NodeId = NODE.parse().unwrap();
-        on_record(&desk, 1).await;
-        desk.disable(&by, &node, None, "goes to its maker").await.unwrap();
-        pruned(&desk).await;
+        let (by, node) = (Actor::daemon(), NODE.parse().unwrap());
+        let desk = disabled_and_pruned(dir.path(), &by, &node).await;
         on_record(&desk, 2).await;
         assert_eq!(code(desk.enable(&by, &node, None).await), Code::AmbiguousNode);
         let here = desk.enable(&by, &node, Some(&cluster(2))).await;

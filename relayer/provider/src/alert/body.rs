@@ -11,7 +11,7 @@ use super::sink::Kind;
 /// Alerts that a webhook's message lists; of more it says how many.
 const LISTED: usize = 100;
 /// Alerts in one request to an Alertmanager.
-pub(super) const POSTED: usize = 100;
+const POSTED: usize = 100;
 /// How long an Alertmanager keeps an alert that it is not told of again, from when the message is sent.
 const KEPT_MS: u64 = 15 * 60 * 1000;
 /// Characters of a summary.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::body;
+use super::sink::Kind;
 
 /// Alerts kept for a receiver.
 const MOST: usize = 5_000;
@@ -57,7 +58,7 @@ impl Standing {
             .get(sink)
             .map(|told| told.alerts.values().cloned().collect())
             .unwrap_or_default();
-        let parts = alerts.chunks(body::POSTED);
+        let parts = alerts.chunks(body::most(Kind::Alertmanager));
         parts.map(|part| Value::from(part).to_string()).collect()
     }
 
@@ -116,7 +117,7 @@ mod tests {
             let Value::Array(alerts) = serde_json::from_str(&text).unwrap() else {
                 panic!("{text}");
             };
-            assert!(alerts.len() <= body::POSTED);
+            assert!(alerts.len() <= body::most(Kind::Alertmanager));
             let node = |a: &Value| a["labels"]["node"].as_str().unwrap().parse::<usize>().unwrap();
             nodes.extend(alerts.iter().map(node));
         }

@@ -93,7 +93,7 @@ pub(super) fn sweep_of(home: &Home, kinds: &[&str]) {
         Ok(folders) => folders,
         Err(e) => {
             tracing::warn!(error = %e, folder = %home.dir().display(),
-                "what unfinished backups or restores have left is not looked for");
+                "what unfinished backups or restores have left is not looked for; the directory must be readable for the daemon");
             return;
         }
     };
@@ -104,7 +104,7 @@ pub(super) fn sweep_of(home: &Home, kinds: &[&str]) {
                 "what an unfinished backup or restore has left is removed"),
             Ok(false) => {}
             Err(e) => tracing::warn!(error = %e, folder = %folder.display(),
-                "what an unfinished backup or restore has left stays"),
+                "what an unfinished backup or restore has left stays, in the clear; remove it"),
         }
     }
 }
@@ -197,14 +197,19 @@ mod tests {
                     sweep(&home);
                 }
             });
+            let mut times = 0;
             while !sweeping.is_finished() {
-                // A sweep may hold the lock at that moment.
-                let Ok(made) = Aside::make(dir.path(), BACKUP) else {
-                    continue;
+                let made = match Aside::make(dir.path(), BACKUP) {
+                    Ok(made) => made,
+                    // A sweep holds the lock at that moment.
+                    Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+                    Err(e) => panic!("{e}"),
                 };
                 fs::write(made.path().join("provider.db"), "a copy").unwrap();
                 made.remove().unwrap();
+                times += 1;
             }
+            assert!(times > 0);
         });
     }
 }

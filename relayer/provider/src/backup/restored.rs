@@ -56,7 +56,7 @@ pub async fn tell(home: &Home, store: &Store) -> Result<(), StoreError> {
     let restored = match read {
         Ok(restored) => restored,
         Err(e) => {
-            tracing::warn!(error = %e, file = %path.display(), "a restore cannot be put on record");
+            tracing::warn!(error = %e, file = %path.display(), "a restore cannot be put on record; mend the file's owner and mode, or remove it once you have noted what it says");
             return Ok(());
         }
     };

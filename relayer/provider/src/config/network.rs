@@ -22,8 +22,8 @@ pub struct Chain {
     pub ca_file: Option<PathBuf>,
     /// What a unit of gas is paid with, such as `0.025stake`; `0stake` pays nothing.
     pub gas_price: String,
-    /// The most that a unit of gas is paid with: the price rises towards it, by a quarter at a time, where a node asks for
-    /// more. Without it the price is fixed.
+    /// The most that a unit of gas is paid with: the price rises towards it where a node asks for more. Without it the
+    /// price is fixed.
     pub gas_price_max: Option<String>,
     /// Address that pays the fees, by a fee grant to each paying key; without it each key pays for itself.
     pub fee_granter: Option<String>,
@@ -75,7 +75,7 @@ pub struct Gateway {
     pub max_connections: usize,
     /// Open connections of one node; beyond, its oldest goes.
     pub max_connections_per_node: usize,
-    /// Open connections that have not shown a certificate. Beyond, the oldest of the address that has the most goes.
+    /// Open connections that have not shown a certificate that counts. Beyond, the oldest of the address that has the most goes.
     pub max_anonymous: usize,
     /// The same of one address (of IPv6 a /64); beyond, its oldest goes.
     pub max_anonymous_per_address: usize,
@@ -83,7 +83,7 @@ pub struct Gateway {
     pub max_body_bytes: usize,
     /// From the first byte of a request to the last byte of its body, and then again to the answer.
     pub request_timeout: Span,
-    /// TLS handshake, and the first request of a connection without certificate.
+    /// TLS handshake, and the silence allowed to a connection without a certificate that counts.
     pub handshake_timeout: Span,
     /// From the first byte of a request to the end of its head.
     pub header_timeout: Span,

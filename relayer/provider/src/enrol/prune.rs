@@ -62,6 +62,7 @@ pub async fn prune(conn: &mut Conn, before: UnixSeconds) -> Result<u64, StoreErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::scene::on_record;
     use crate::store::Store;
 
     const BEFORE: UnixSeconds = UnixSeconds(1_800_000_000);
@@ -100,19 +101,6 @@ mod tests {
         .bind(state)
         .bind(epoch)
         .bind(at * 1000)
-        .execute(conn)
-        .await
-        .unwrap();
-    }
-
-    async fn on_record(conn: &mut Conn, node: &str) {
-        db::query(
-            "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence, section_digest,
-             recorded_state, state, last_heartbeat_s, height) VALUES ('c', ?, 1, ?, 0, 0, 0, ?, 1, 1, 0, 1)",
-        )
-        .bind(node)
-        .bind([1u8; 32].as_slice())
-        .bind([0u8; 16].as_slice())
         .execute(conn)
         .await
         .unwrap();
@@ -179,7 +167,7 @@ mod tests {
             registration(&mut tx, jti, node, state, epoch, at).await;
         }
         for node in ["a", "b", "e", "f"] {
-            on_record(&mut tx, node).await;
+            on_record(&mut tx, "c", node).await;
         }
         db::query(
             "INSERT INTO intake (cluster_id, node_id, epoch, acked_sequence, highest_sequence, received_at)
@@ -234,7 +222,7 @@ mod tests {
             .unwrap();
         }
         registration(&mut tx, "b-use", "a", "on_chain", Some(1), OLD).await;
-        on_record(&mut tx, "a").await;
+        on_record(&mut tx, "c", "a").await;
         token(&mut tx, "a-use", "c", OLD).await;
         for (jti, parent) in [("a-use", "a"), ("b-use", "b")] {
             db::query("UPDATE token SET parent = ? WHERE jti = ?")

@@ -13,7 +13,10 @@ pub(super) fn stranger(gateway: &Gateway, from: IpAddr) -> Place<IpAddr> {
     let (place, victim) = gateway.strangers.take(network(from));
     if let Some(victim) = victim {
         gateway.metrics.connections_evicted.inc();
-        gateway.log_once(victim, "more connections without a certificate than it may have");
+        gateway.log_once(
+            victim,
+            "more connections without a certificate that counts than it may have",
+        );
     }
     place
 }

@@ -82,23 +82,15 @@ pub async fn listed(pool: &Pool, which: Which<'_>, window: Window<'_>) -> Result
 
 #[cfg(test)]
 mod tests {
+    use super::super::scene::on_record;
     use super::*;
     use crate::store::Store;
 
     async fn filled(store: &Store, nodes: u32) {
         let mut tx = store.begin().await.unwrap();
         for n in 0..nodes {
-            db::query(
-                "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence, section_digest,
-                 recorded_state, state, last_heartbeat_s, height) VALUES (?, ?, 1, ?, 0, 0, 0, ?, 1, 1, 0, 1)",
-            )
-            .bind(format!("hpc-cluster-{}", n % 3))
-            .bind(format!("node-{:05}", n / 3))
-            .bind(crate::identity::Seed::from_bytes(&[3; 32]).unwrap().public().as_bytes().as_slice())
-            .bind([0u8; 16].as_slice())
-            .execute(&mut *tx)
-            .await
-            .unwrap();
+            let (cluster, node) = (format!("hpc-cluster-{}", n % 3), format!("node-{:05}", n / 3));
+            on_record(&mut tx, &cluster, &node).await;
         }
         tx.commit().await.unwrap();
     }

@@ -66,13 +66,16 @@ fn bad(table: &'static str, column: &'static str) -> StoreError {
 /// # Errors
 /// If the store fails or its text is not readable.
 pub(super) async fn load_state(pool: &Pool, signer: &str) -> Result<Option<State>, StoreError> {
+    let text = state_text(pool, signer).await?;
+    text.map(|text| read_state(&text)).transpose()
+}
+
+async fn state_text(pool: &Pool, signer: &str) -> Result<Option<String>, StoreError> {
     let row = db::query("SELECT state FROM signer WHERE signer = ?")
         .bind(signer)
         .fetch_optional(pool)
         .await?;
-    let Some(row) = row else { return Ok(None) };
-    let text: String = row.try_get(0)?;
-    read_state(&text).map(Some)
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// What stands beside the machine's state, in the same text.
@@ -96,12 +99,7 @@ struct Stored<'a> {
 /// # Errors
 /// If the store fails.
 pub(super) async fn learnt_price(pool: &Pool, signer: &str) -> Result<Option<GasPrice>, StoreError> {
-    let row = db::query("SELECT state FROM signer WHERE signer = ?")
-        .bind(signer)
-        .fetch_optional(pool)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let text: String = row.try_get(0)?;
+    let text = state_text(pool, signer).await?.unwrap_or_default();
     let beside: Beside = serde_json::from_str(&text).unwrap_or_default();
     Ok(beside.gas_price)
 }

@@ -78,6 +78,7 @@ mod tests {
     use super::super::accept::{Accept, accept};
     use super::super::intakes;
     use super::*;
+    use crate::registry::scene::on_record;
     use crate::store::Store;
 
     const NOW: u64 = 1_800_000_000_000;
@@ -115,17 +116,7 @@ mod tests {
                 run(&mut tx, sql, node).await;
             }
         }
-        db::query(
-            "INSERT INTO node (cluster_id, node_id, epoch, public_key, page, slot, settled_sequence, section_digest,
-             recorded_state, state, last_heartbeat_s, height) VALUES (?, ?, 3, ?, 0, 0, 0, ?, 7, 7, 0, 1)",
-        )
-        .bind("hpc-cluster-1")
-        .bind("on-record")
-        .bind([1u8; 32].as_slice())
-        .bind([0u8; 16].as_slice())
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+        on_record(&mut tx, "hpc-cluster-1", "on-record").await;
         let batch =
             db::query("INSERT INTO batch (signer, kind, created_at) VALUES ('s', 'reports', 0) RETURNING id");
         let batch: i64 = batch.fetch_one(&mut *tx).await.unwrap().get("id");
