@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use gateway::{Gateway, Home, Seen, Signed, order, read, rotation, stand_in};
 use hpc_schema::command::{Acknowledgement, AcknowledgementStatus, Command};
 use hpc_schema::heartbeat::{HealthStatus, SlurmState, VerifiedHeartbeat};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use virtengine_node_agent::config::Config;
@@ -408,6 +408,38 @@ async fn an_administrators_drain_outlives_slurms_silence_and_a_restart_meanwhile
     let back = |s: &Seen| last(s) == Some(SlurmState::Idle);
     site.gateway.until("a node in service", back).await;
     assert_ne!(site.gateway.last().health.status, HealthStatus::Draining);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_drain_that_slurm_tells_is_kept_before_a_heartbeat_tells_it() {
+    let site = Site::start().await.with_slurm("");
+    let (slurm, kept) = (site.slurm(), site.home.path("state/slurm.json"));
+    let running = site.run("  capacity_interval: 10s\n");
+    site.gateway
+        .until("what Slurm said", |s| !s.heartbeats.is_empty() && kept.exists())
+        .await;
+    // Whoever reads it waits until nobody has it open for writing any more, as for a slow disk.
+    fs::remove_file(&kept).unwrap();
+    mkfifoat(CWD, &kept, Mode::RUSR | Mode::WUSR).unwrap();
+    let (sender, read_by_the_agent) = tokio::sync::oneshot::channel();
+    let pipe = kept.clone();
+    std::thread::spawn(move || sender.send(fs::File::options().write(true).open(pipe)).ok());
+    fs::write(slurm.join("reason"), "bad disk\n").unwrap();
+    fs::write(slurm.join("state"), "IDLE+DRAIN\n").unwrap();
+    let opened = tokio::time::timeout(Duration::from_secs(60), read_by_the_agent).await;
+    let disk = opened.expect("the agent looks at it").unwrap().unwrap();
+    let told = |s: &Seen| {
+        let last = s.heartbeats.last();
+        last.is_some_and(|h| h.heartbeat.health.slurm_state == Some(SlurmState::Drain))
+    };
+    let before =
+        tokio::time::timeout(Duration::from_millis(300), site.gateway.until("the drain", told)).await;
+    assert!(before.is_err(), "it was told before it was kept");
+    drop(disk);
+    site.gateway.until("the drain", told).await;
+    assert!(fs::metadata(&kept).unwrap().is_file());
+    assert!(read(&kept).contains("bad disk"), "{}", read(&kept));
     running.stop().await;
 }
 

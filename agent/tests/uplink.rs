@@ -592,6 +592,40 @@ async fn a_gateway_in_trouble_of_its_own_keeps_no_node_from_its_certificate_wher
     assert_eq!(second.seen().recoveries, 2);
 }
 
+#[tokio::test]
+async fn a_gateway_whose_clock_is_behind_keeps_no_node_from_its_certificate_where_anothers_is_right() {
+    let second = Gateway::start().await;
+    let first = Gateway::start_at("127.0.0.1:0".parse().unwrap(), Arc::clone(&second.shared)).await;
+    first.behind.store(3 * 24 * 3600, Ordering::SeqCst);
+    let both = [first.url(), second.url()];
+    let home = Home::new();
+    let config = home.config(&both, Some(&second.token(&home.key.public())));
+    let mut said = Vec::new();
+    let outcome = register(&config, &home.key, PATIENCE, |reason| {
+        said.push(reason.to_owned());
+    })
+    .await;
+    assert!(matches!(outcome, Ok(Outcome::Registered(_))), "{outcome:?}");
+    let names = |reason: &String| reason.contains(&first.url()) && reason.contains("is behind");
+    assert!(said.len() == 1 && said.iter().all(names), "{said:?}");
+    // Its key brings back a registration that is lost.
+    lose_the_disk(&home);
+    let outcome = register(&config, &home.key, PATIENCE, |_| {}).await;
+    assert!(matches!(outcome, Ok(Outcome::Recovered(_))), "{outcome:?}");
+    // And a certificate; nobody says that it is the node's clock.
+    std::fs::remove_dir_all(home.path("state/tls")).unwrap();
+    let agent = Running::start(&home, &both, quick());
+    second.until_heartbeats(1).await;
+    let at_the_second = |s: &Status| s.endpoint == Some(second.url()) && s.accepted > 0;
+    let told = until_status(&home, "the second", at_the_second).await;
+    assert!(
+        !told.findings.iter().any(|f| f.starts_with("clock_skew")),
+        "{told:?}"
+    );
+    agent.stop().await;
+    assert_eq!(second.seen().recoveries, 2);
+}
+
 /// A clock that is so many seconds ahead of the machine's.
 fn ahead(by: &Arc<AtomicU64>) -> Clock {
     let (machine, by) = (Clock::system(), Arc::clone(by));

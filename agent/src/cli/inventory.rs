@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::devices::describe_devices;
-use self::kept::{held_by_tasks, round_trips};
+use self::kept::{held_by_tasks, kept_drained, round_trips};
 use self::rows::row;
 use super::output::{print, say};
 use super::{ConfigArguments, Failure, Format, runtime};
@@ -17,8 +17,8 @@ use crate::clock::unix_seconds;
 use crate::config::Reserve;
 use crate::health::{self, Beside};
 use crate::heartbeat::{Held, capacity};
+use crate::probe::fingerprint;
 use crate::probe::slurm::LastWord;
-use crate::probe::{Roots, fingerprint};
 use crate::sample::{Category, Sampler, Sources, standard};
 use crate::state::StateDir;
 
@@ -63,7 +63,7 @@ impl Inventory {
                 .await;
         });
         let (held, of_tasks) = held_by_tasks(tasks.as_deref());
-        let mut value = describe(&sampler, &sources.roots, held, reserve, word.cpus);
+        let mut value = describe(&sampler, &sources, held, reserve, word.cpus);
         if let Some(rows) = value.get_mut("figures").and_then(Value::as_array_mut) {
             rows.push(of_tasks);
             rows.extend(round_trips(&StateDir::new(&sources.memory_dir), unix_seconds()));
@@ -78,7 +78,7 @@ impl Inventory {
     }
 }
 
-fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve, cpus: Option<u32>) -> Value {
+fn describe(sampler: &Sampler, sources: &Sources, held: Held, reserve: Reserve, cpus: Option<u32>) -> Value {
     let now = Instant::now();
     let f = sampler.figures();
     let mut rows = Vec::new();
@@ -143,14 +143,17 @@ fn describe(sampler: &Sampler, roots: &Roots, held: Held, reserve: Reserve, cpus
     });
     describe_devices(&mut rows, now, f);
     let stuck: Vec<&str> = sampler.stuck().iter().map(|s| s.name).collect();
+    let (ordered, out) = kept_drained(&StateDir::new(&sources.memory_dir));
     let beside = Beside {
         stuck: &stuck,
+        ordered,
+        out: out.as_ref(),
         unix: unix_seconds(),
         ..Beside::default()
     };
     let findings = health::findings(f, &beside, now);
     let health = health::status(&findings);
-    let fingerprint = fingerprint::read(roots);
+    let fingerprint = fingerprint::read(&sources.roots);
     json!({
         "figures": rows,
         "capacity": capacity(f, held, reserve, cpus, now),
@@ -212,5 +215,74 @@ fn text(value: &Value) {
                 .replace(',', ", ");
             say!("{key}: {shown}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Journal, OrderedDrain};
+    use crate::health::OutOfService;
+    use crate::probe::Roots;
+    use crate::probe::slurm::{By, Drained};
+    use crate::state::ServiceRecord;
+
+    #[test]
+    fn a_drain_of_the_agents_own_is_no_administrators_and_a_node_out_of_service_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::new(dir.path());
+        let sources = Sources {
+            roots: Roots::below(dir.path()),
+            memory_dir: dir.path().to_owned(),
+            ..Sources::default()
+        };
+        let told = |by| {
+            let drained = Drained {
+                state: "IDLE+DRAIN".to_owned(),
+                reason: None,
+                by,
+            };
+            let sampler = Sampler::new(Vec::new()).knowing(Some(drained));
+            let value = describe(&sampler, &sources, Held::default(), Reserve::default(), None);
+            let findings = value["findings"].as_array().unwrap().iter();
+            let codes = findings.map(|f| f.as_str().unwrap().split(':').next().unwrap().to_owned());
+            (
+                value["health"].as_str().unwrap().to_owned(),
+                codes.collect::<Vec<_>>(),
+            )
+        };
+        let is = |health: &str, codes: &[&str]| {
+            let codes: Vec<String> = codes.iter().map(|c| (*c).to_owned()).collect();
+            (health.to_owned(), codes)
+        };
+        // Nothing says that any is wanted still.
+        for by in [None, Some(By::Order), Some(By::Health)] {
+            assert_eq!(told(by), is("draining", &["slurm_drain"]), "{by:?}");
+        }
+        let mut journal = Journal::new(1);
+        journal.drain = Some(OrderedDrain {
+            command_id: "d".to_owned(),
+            since: 2,
+            reason: None,
+        });
+        journal.save(&state).unwrap();
+        assert_eq!(told(Some(By::Order)), is("healthy", &[]));
+        assert_eq!(told(None), is("draining", &["slurm_drain"]));
+        ServiceRecord {
+            out: Some(OutOfService {
+                since: 3,
+                reasons: Vec::new(),
+                waits_for: None,
+            }),
+            ..ServiceRecord::default()
+        }
+        .save(&state)
+        .unwrap();
+        assert_eq!(told(Some(By::Health)), is("draining", &["out_of_service"]));
+        // What cannot be read says nothing.
+        for file in [state.orders(), state.service()] {
+            std::fs::write(file, "{").unwrap();
+        }
+        assert_eq!(told(Some(By::Order)), is("draining", &["slurm_drain"]));
     }
 }

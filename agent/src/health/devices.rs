@@ -21,7 +21,8 @@ const GPU_HOT: i32 = 90;
 pub(super) fn slurm(figures: &Figures, beside: &Beside<'_>, now: Instant, into: &mut Findings) {
     let said = figures.slurm.fresh(now);
     let drained = match said {
-        Some(Answer::Said(node)) => Drained::of(node).filter(|_| node.state == SlurmState::Drain),
+        // Also of a node that is down: `unhealthy` alone would make it ACTIVE on chain when it comes back from OFFLINE.
+        Some(Answer::Said(node)) => Drained::of(node),
         // The chain would give the node work again while nobody knows that it may have any.
         Some(Answer::Silent) | None => figures.drained.clone(),
         Some(Answer::NotHere) => None,

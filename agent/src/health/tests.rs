@@ -749,6 +749,41 @@ fn an_administrators_drain_holds_until_slurm_says_otherwise() {
 }
 
 #[test]
+fn a_drain_holds_while_the_node_is_down() {
+    let down = |reason: &str| {
+        let Answer::Said(node) = node(SlurmState::Down, reason) else {
+            panic!("it is said");
+        };
+        let state_text = "DOWN*+DRAIN".into();
+        Answer::Said(SlurmNode { state_text, ..node })
+    };
+    let told = |answers: Vec<Answer<SlurmNode>>| {
+        let figures = set(move |f, now| {
+            for answer in answers.clone() {
+                Reading::Slurm(answer).apply(f, now);
+            }
+        });
+        let beside = Beside {
+            ordered: true,
+            ..Beside::default()
+        };
+        let found = judged(&figures, &beside);
+        let codes: Vec<_> = found.iter().map(|f| f.kind.code).collect();
+        (codes, status(&found))
+    };
+    let draining = |codes: [&'static str; 2]| (codes.to_vec(), HealthStatus::Draining);
+    assert_eq!(
+        told(vec![down("bad disk")]),
+        draining(["slurm_drain", "slurm_down"])
+    );
+    let silent = draining(["slurm_drain", "slurm_silent"]);
+    assert_eq!(told(vec![down("bad disk"), Answer::Silent]), silent);
+    // The provider's order is none of the site's.
+    let ordered = told(vec![down("virtengine order: new disk")]);
+    assert_eq!(ordered, (vec!["slurm_down"], HealthStatus::Unhealthy));
+}
+
+#[test]
 fn a_drain_is_known_before_slurm_has_been_asked() {
     let remembered = |by, ordered| {
         let figures = set(move |f, _| {

@@ -1,15 +1,24 @@
 //! How much of its link the busiest network device used since the last look.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::source::{Source, lines, unsigned, words};
 use super::{Roots, percent};
 
-/// Of each link, Mbit/s as its driver has said; none: it was not asked yet, or the link is down.
-type Speeds = Mutex<BTreeMap<String, Option<u64>>>;
+/// What links' drivers have said, shared by who asks them and who measures by it.
+#[derive(Debug, Default, Clone)]
+pub struct LinkDrivers(Arc<Mutex<Said>>);
+
+#[derive(Debug, Default)]
+struct Said {
+    /// Of each link, Mbit/s; none: its driver was not asked yet, or the link is down.
+    speeds: BTreeMap<String, Option<u64>>,
+    /// Those that are being asked, once for each reader: one that hangs stays here.
+    asked: Vec<String>,
+}
 
 /// Reads `/proc/net/dev`; link speeds are those that a [`LinkSpeeds`] beside it has read. Only physical devices count
 /// (those with a `device` link): bridges, tunnels and bonds carry the same bytes again.
@@ -17,7 +26,7 @@ type Speeds = Mutex<BTreeMap<String, Option<u64>>>;
 pub struct NetworkProbe {
     dev: Source,
     sys_net: PathBuf,
-    speeds: Arc<Speeds>,
+    drivers: LinkDrivers,
     /// The names of the last look → state; none for names that are not physical devices.
     links: BTreeMap<String, Known>,
     looks: u32,
@@ -28,7 +37,7 @@ pub struct NetworkProbe {
 #[derive(Debug)]
 pub struct LinkSpeeds {
     sys_net: PathBuf,
-    speeds: Arc<Speeds>,
+    drivers: LinkDrivers,
     files: BTreeMap<String, Source>,
     looks: u32,
 }
@@ -45,6 +54,10 @@ struct Known {
 const AFRESH: u32 = 16;
 /// Every so many looks a link's speed is read anew: it changes rarely.
 const SPEED: u32 = 4;
+/// So many readers at most are left with drivers that hang.
+const LEFT: usize = 8;
+/// Of such a reader: as a collector's.
+const STACK: usize = 256 << 10;
 
 #[derive(Debug)]
 struct Link {
@@ -62,16 +75,75 @@ pub struct NetworkUse {
     pub percent: u8,
 }
 
+impl LinkDrivers {
+    fn ask(&self, name: &str, file: &mut Source) {
+        self.lock().asked.push(name.to_owned());
+        // −1, or an error while the link is down.
+        let speed = file.number().and_then(|s| u64::try_from(s).ok());
+        let mut said = self.lock();
+        if let Some(at) = said.asked.iter().position(|n| n == name) {
+            said.asked.swap_remove(at);
+        }
+        // None that has gone meanwhile.
+        if let Some(known) = said.speeds.get_mut(name) {
+            *known = speed.filter(|s| *s > 0);
+        }
+    }
+
+    /// Where a driver does not answer, the others are asked by a thread that ends then, or stays with the next one that
+    /// hangs.
+    fn ask_others(&self, sys_net: &Path, all: bool) {
+        let others = {
+            let said = self.lock();
+            if said.asked.is_empty() || said.asked.len() >= LEFT {
+                return;
+            }
+            said.others(all)
+        };
+        if others.is_empty() {
+            return;
+        }
+        let (drivers, sys_net) = (self.clone(), sys_net.to_owned());
+        let ask = move || {
+            for name in others {
+                drivers.ask(&name, &mut speed_of(&sys_net, &name));
+            }
+        };
+        // Without a thread: with a later look.
+        let thread = std::thread::Builder::new().name("link speeds".into());
+        thread.stack_size(STACK).spawn(ask).ok();
+    }
+
+    /// Held for no longer than a look into it: never while a driver is asked.
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Said {
+    /// Of whom nothing is known, or all, but for those that are being asked.
+    fn others(&self, all: bool) -> Vec<String> {
+        let due = self.speeds.iter().filter(|(_, speed)| all || speed.is_none());
+        let others = due.map(|(name, _)| name).filter(|n| !self.asked.contains(n));
+        others.cloned().collect()
+    }
+}
+
 impl LinkSpeeds {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
         Self {
             sys_net: roots.sys.join("class/net"),
-            speeds: Arc::default(),
+            drivers: LinkDrivers::default(),
             files: BTreeMap::new(),
             looks: 0,
         }
+    }
+
+    /// Where it puts what drivers say.
+    pub fn drivers(&mut self) -> &mut LinkDrivers {
+        &mut self.drivers
     }
 
     /// Reads those that are not known, and every so many looks all.
@@ -82,21 +154,18 @@ impl LinkSpeeds {
             let file = self
                 .files
                 .entry(name.clone())
-                .or_insert_with(|| Source::new(self.sys_net.join(&name).join("speed")));
-            // −1, or an error while the link is down.
-            let speed = file.number().and_then(|s| u64::try_from(s).ok());
-            // None that has gone meanwhile.
-            if let Some(known) = lock(&self.speeds).get_mut(&name) {
-                *known = speed.filter(|s| *s > 0);
-            }
+                .or_insert_with(|| speed_of(&self.sys_net, &name));
+            self.drivers.ask(&name, file);
         }
     }
 
+    /// Last those that have not answered one before this: they may hang this one too.
     fn due(&mut self, all: bool) -> Vec<String> {
-        let speeds = lock(&self.speeds);
-        self.files.retain(|name, _| speeds.contains_key(name));
-        let due = speeds.iter().filter(|(_, speed)| all || speed.is_none());
-        due.map(|(name, _)| name.clone()).collect()
+        let said = self.drivers.lock();
+        self.files.retain(|name, _| said.speeds.contains_key(name));
+        let mut due = said.others(all);
+        due.extend(said.speeds.keys().filter(|n| said.asked.contains(n)).cloned());
+        due
     }
 }
 
@@ -108,10 +177,15 @@ impl NetworkProbe {
             // Of the network namespace of this process.
             dev: Source::new(roots.proc.join("net/dev")),
             sys_net: roots.sys.join("class/net"),
-            speeds: Arc::clone(&speeds.speeds),
+            drivers: speeds.drivers.clone(),
             links: BTreeMap::new(),
             looks: 0,
         }
+    }
+
+    /// Where it takes from what drivers say.
+    pub fn drivers(&mut self) -> &mut LinkDrivers {
+        &mut self.drivers
     }
 
     /// The busiest link since the last call. None on the first call, or if no device has told its speed (virtual
@@ -132,7 +206,7 @@ impl NetworkProbe {
                     at: None,
                 });
                 if link.is_some() {
-                    lock(&self.speeds).insert(name.to_owned(), None);
+                    self.drivers.lock().speeds.entry(name.to_owned()).or_default();
                 }
                 self.links.insert(name.to_owned(), Known { look, link });
             }
@@ -141,7 +215,7 @@ impl NetworkProbe {
             };
             known.look = look;
             let Some(link) = &mut known.link else { continue };
-            let megabits = lock(&self.speeds).get(name).copied().flatten();
+            let megabits = self.drivers.lock().speeds.get(name).copied().flatten();
             if let Some(p) = link.step(received, sent, now, megabits)
                 && best.as_ref().is_none_or(|b| p > b.percent)
             {
@@ -153,7 +227,10 @@ impl NetworkProbe {
         }
         // Names of containers' interfaces are made up anew each time.
         self.links.retain(|_, known| known.look == look);
-        lock(&self.speeds).retain(|name, _| self.links.get(name).is_some_and(|k| k.link.is_some()));
+        let counts = |name: &String| self.links.get(name).is_some_and(|k| k.link.is_some());
+        self.drivers.lock().speeds.retain(|name, _| counts(name));
+        self.drivers
+            .ask_others(&self.sys_net, self.looks.is_multiple_of(SPEED));
         best
     }
 }
@@ -170,9 +247,8 @@ impl Link {
     }
 }
 
-/// Held for no longer than a look into it: never while a driver is asked.
-fn lock(speeds: &Speeds) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
-    speeds.lock().unwrap_or_else(PoisonError::into_inner)
+fn speed_of(sys_net: &Path, name: &str) -> Source {
+    Source::new(sys_net.join(name).join("speed"))
 }
 
 /// `  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes …`

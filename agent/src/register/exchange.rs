@@ -78,8 +78,8 @@ async fn one_try(
     (clock, tls_key): (&Clock, &str),
     ahead: &mut Option<Duration>,
 ) -> Result<Try, RegisterError> {
-    let off = |answer: &Answer, life: Duration| {
-        let off = Ahead::look(answer, clock, life).err()?;
+    let off = |client: &mut Client, answer: &Answer, life: Duration| {
+        let off = Ahead::look(client, answer, clock, life).err()?;
         Some(Try::again(format!("{off}; {REMEDY}")))
     };
     if let Some(life) = *ahead {
@@ -88,8 +88,15 @@ async fn one_try(
             Ok(answer) => answer,
             Err(e) => return Ok(Try::unanswered(&e)),
         };
-        if let Some(again) = off(&answer, life) {
+        if let Some(again) = off(client, &answer, life) {
             return Ok(again);
+        }
+        // It does not say what the next one's clock says.
+        if answer.status >= 500 {
+            return Ok(Try::Again {
+                reason: format!("HTTP {}: {}", answer.status, answer.shown()),
+                after: answer.retry_after,
+            });
         }
         *ahead = None;
     }
@@ -99,7 +106,7 @@ async fn one_try(
         Err(e) => return Ok(Try::unanswered(&e)),
     };
     if matches!(answer.status, 200 | 202)
-        && let Some(again) = off(&answer, LIFE)
+        && let Some(again) = off(client, &answer, LIFE)
     {
         *ahead = Some(LIFE);
         return Ok(again);
@@ -109,7 +116,7 @@ async fn one_try(
             let response: RegisterResponse =
                 serde_json::from_slice(&answer.body).map_err(|e| RegisterError::BadAnswer(e.to_string()))?;
             if let Some(life) = left(&answer, &response.certificate, tls_key)
-                && let Some(again) = off(&answer, life)
+                && let Some(again) = off(client, &answer, life)
             {
                 *ahead = Some(life);
                 return Ok(again);

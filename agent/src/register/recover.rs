@@ -99,8 +99,8 @@ impl RecoverError {
 }
 
 /// Asks with `key`; the certificate comes with the key that it was asked for with, PKCS#8 PEM. Where the
-/// gateway fails, `client` is at the next one afterwards. `life` is how long a certificate lives, as far as is known, and then as
-/// the issued one says: none is asked for that would not count by `clock`.
+/// gateway fails, or its clock and ours do not fit, `client` is at the next one afterwards. `life` is how long a certificate
+/// lives, as far as is known, and then as the issued one says: none is asked for that would not count by `clock`.
 pub(crate) async fn recover(
     client: &mut Client,
     node: &NodeId,
@@ -110,7 +110,7 @@ pub(crate) async fn recover(
     let failed = |e: &dyn std::fmt::Display| RecoverError::Failed(e.to_string());
     let answer = client.post(&challenge_path(node), b"{}".to_vec()).await;
     let answer = client.judged(answer)?;
-    Ahead::look(&answer, clock, *life)?;
+    Ahead::look(client, &answer, clock, *life)?;
     let challenge: ChallengeResponse = read(&answer)?;
     let bytes = base64_exact::<32>(&challenge.challenge)
         .ok_or_else(|| failed(&"the challenge is not base64 of 32 bytes"))?;
@@ -131,7 +131,7 @@ pub(crate) async fn recover(
     let response: CertificateResponse = read(&answer)?;
     if let Some(left) = left(&answer, &response.certificate, &csr.key_pem) {
         *life = left;
-        Ahead::look(&answer, clock, left)?;
+        Ahead::look(client, &answer, clock, left)?;
     }
     Ok((response, csr.key_pem))
 }

@@ -88,7 +88,7 @@ impl Agent {
         self.reserve_numbers().await;
         self.sampler.gather();
         // It may have come later than was waited for.
-        self.keep_slurm();
+        self.slurm_kept().await;
         let held = self.task_files.holdings().held;
         let now = instant();
         let figures = self.sampler.figures();

@@ -40,6 +40,8 @@ struct Shared {
     present: Option<Arc<Places>>,
     /// What Slurm said when that was asked for last.
     slurm: Option<LastWord>,
+    /// The disk does not hold it yet.
+    slurm_waits: bool,
     /// What the last status was written out in, for the next one.
     spare: Vec<u8>,
 }
@@ -97,8 +99,14 @@ impl Keeper {
         if news {
             shared.asked.slurm = Some(word.clone());
             shared.slurm = Some(word);
+            shared.slurm_waits = true;
         }
         news
+    }
+
+    /// Whether the disk does not hold yet what Slurm said last.
+    pub(super) fn slurm_waits(&self) -> bool {
+        self.lock().slurm_waits
     }
 
     pub(super) fn block(&self, block: Reservation) {
@@ -286,8 +294,9 @@ impl Collector for Writer {
             shared.kept.registration = Some(done);
         }
         if let Some((word, done)) = slurm {
-            if done.is_err() {
-                shared.asked.slurm.get_or_insert(word);
+            match &done {
+                Ok(()) => shared.slurm_waits = shared.asked.slurm.is_some(),
+                Err(_) => drop(shared.asked.slurm.get_or_insert(word)),
             }
             shared.kept.slurm = Some(done);
         }
@@ -363,8 +372,11 @@ mod tests {
         };
         let there = || LastWord::remembered(&state.slurm(), &SlurmConfig::default());
         let word = |cpus| LastWord { cpus, drained: None };
+        assert!(!keeper.slurm_waits());
         assert!(keeper.slurm(word(Some(64))));
+        assert!(keeper.slurm_waits());
         assert_eq!((kept(), there()), (Some(true), word(Some(64))));
+        assert!(!keeper.slurm_waits());
         assert!(!keeper.slurm(word(Some(64))));
         assert_eq!(kept(), None);
         // The file cannot be removed.
@@ -372,8 +384,10 @@ mod tests {
         std::fs::create_dir(state.slurm()).unwrap();
         assert!(keeper.slurm(word(None)));
         assert_eq!((kept(), kept()), (Some(false), Some(false)));
+        assert!(keeper.slurm_waits());
         std::fs::remove_dir(state.slurm()).unwrap();
         assert_eq!((kept(), kept()), (Some(true), None));
+        assert!(!keeper.slurm_waits());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::Agent;
 use crate::files::FileError;
 use crate::sequence::{Reserved, SequenceError};
 
-/// A heartbeat waits so long for its number; what is slower is there for the next one.
+/// A heartbeat waits so long for its number, and for the disk to hold what Slurm said; what is slower is there for the next one.
 const RESERVED: Duration = Duration::from_secs(1);
 
 impl Agent {
@@ -92,6 +92,18 @@ impl Agent {
         if let Some(end) = self.keeper.take_block() {
             self.block_ended(end);
         }
+    }
+
+    /// Has what Slurm said last on the disk before a heartbeat tells it: the chain must know of no drain that the next start
+    /// does not.
+    pub(super) async fn slurm_kept(&mut self) {
+        self.keep_slurm();
+        if self.leaves || !self.keeper.slurm_waits() || !self.keeps() {
+            return;
+        }
+        self.sampler.attended(RESERVED).await;
+        // It may have said more meanwhile.
+        self.keep_slurm();
     }
 
     /// Has the next block of sequence numbers reserved, if it is time.

@@ -112,8 +112,7 @@ impl Agent {
         (self.unshown, self.unjudged) = (true, true);
     }
 
-    /// Has what Slurm said last of this node kept, at once if it is news: the next start must know of a drain that a heartbeat
-    /// tells.
+    /// Has what Slurm said last of this node kept, at once if it is news; whether it is. Does not wait for the disk.
     pub(super) fn keep_slurm(&mut self) -> bool {
         // Another machine has others.
         let cpus = self.slurm_cpus.filter(|_| self.hardware.changed().is_none());

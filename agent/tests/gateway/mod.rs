@@ -187,6 +187,8 @@ pub struct Gateway {
     pub shared: Arc<Shared>,
     /// It answers everything with 503.
     pub in_trouble: Arc<AtomicBool>,
+    /// Seconds by which the time that it tells with every answer is behind.
+    pub behind: Arc<AtomicU64>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -206,8 +208,9 @@ impl Gateway {
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, incoming) = tokio::sync::mpsc::channel(64);
-        let in_trouble = Arc::<AtomicBool>::default();
-        let serving = routes::serve(incoming, Arc::clone(&shared), Arc::clone(&in_trouble));
+        let (in_trouble, behind) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let own = (Arc::clone(&in_trouble), Arc::clone(&behind));
+        let serving = routes::serve(incoming, Arc::clone(&shared), own);
         let task = tokio::spawn(async move {
             let accept = async {
                 while let Ok((tcp, _)) = listener.accept().await {
@@ -221,6 +224,7 @@ impl Gateway {
             address,
             shared,
             in_trouble,
+            behind,
             task,
         }
     }
@@ -228,13 +232,15 @@ impl Gateway {
     /// A gateway in this process alone, for simulated time: it is reached by the [`Dial`] that comes with it.
     pub fn start_simulated(shared: Arc<Shared>) -> (Self, tokio::sync::mpsc::Sender<Box<dyn Stream>>) {
         let (sender, incoming) = tokio::sync::mpsc::channel(64);
-        let in_trouble = Arc::<AtomicBool>::default();
-        let serving = routes::serve(incoming, Arc::clone(&shared), Arc::clone(&in_trouble));
+        let (in_trouble, behind) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let own = (Arc::clone(&in_trouble), Arc::clone(&behind));
+        let serving = routes::serve(incoming, Arc::clone(&shared), own);
         let task = tokio::spawn(serving);
         let gateway = Self {
             address: "127.0.0.1:1".parse().unwrap(),
             shared,
             in_trouble,
+            behind,
             task,
         };
         (gateway, sender)

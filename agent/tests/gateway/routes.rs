@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -76,7 +76,7 @@ impl Connected<IncomingStream<'_, Accepted>> for PeerId {
 pub(super) async fn serve(
     mut incoming: mpsc::Receiver<Box<dyn Stream>>,
     shared: Arc<Shared>,
-    in_trouble: Arc<AtomicBool>,
+    (in_trouble, behind): (Arc<AtomicBool>, Arc<AtomicU64>),
 ) {
     let (sender, streams) = mpsc::channel(64);
     let acceptors = |by: &Authority, another: &Authority| {
@@ -95,14 +95,15 @@ pub(super) async fn serve(
         .route("/api/v1/hpc/nodes/{node}/certificate/recover", post(recover))
         .with_state(shared)
         .layer(from_fn(move |request: Request, next: Next| {
-            let (fails, clock) = (in_trouble.load(Ordering::SeqCst), clock.clone());
+            let fails = in_trouble.load(Ordering::SeqCst);
+            let date = date(clock.seconds() - behind.load(Ordering::SeqCst));
             async move {
                 let mut response = if fails {
                     problem(503, &Refusal::whole(Code::Unavailable, "told to"))
                 } else {
                     next.run(request).await
                 };
-                response.headers_mut().insert(header::DATE, date(&clock));
+                response.headers_mut().insert(header::DATE, date);
                 response
             }
         }));
@@ -131,9 +132,9 @@ pub(super) async fn serve(
     }
 }
 
-/// `Date`, by the gateway's own clock.
-fn date(clock: &Clock) -> HeaderValue {
-    let at = OffsetDateTime::from_unix_timestamp(clock.seconds().try_into().unwrap()).unwrap();
+/// `Date`.
+fn date(unix: u64) -> HeaderValue {
+    let at = OffsetDateTime::from_unix_timestamp(unix.try_into().unwrap()).unwrap();
     let (weekday, month) = (at.weekday().to_string(), at.month().to_string());
     let text = format!(
         "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",

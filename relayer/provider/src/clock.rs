@@ -21,8 +21,22 @@ pub fn now() -> UnixSeconds {
 
 /// Milliseconds of a clock that is never set, since a moment of this process's own: for what counts by time gone by. One that
 /// waits for the wall clock waits for hours after that is put back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Steady(pub u64);
+
+impl Steady {
+    /// So many milliseconds later.
+    #[must_use]
+    pub fn after(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// Milliseconds gone by since then; 0 if that is still to come.
+    #[must_use]
+    pub fn since(self, then: Self) -> u64 {
+        self.0.saturating_sub(then.0)
+    }
+}
 
 /// What that clock shows.
 #[must_use]

@@ -1,14 +1,18 @@
-//! What others have measured and keep in files: the running agent its round trips, the task domain what its tasks hold.
+//! What others keep in files: the running agent its round trips and for what it drains the node, the task domain what its
+//! tasks hold.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::rows::told;
+use crate::clock::unix_seconds;
+use crate::command::Journal;
+use crate::health::OutOfService;
 use crate::heartbeat::{Held, HoldingsFile};
 use crate::history::{History, Sample, fields};
 use crate::sample::{Category, max_staleness};
-use crate::state::{Lock, StateDir, Status};
+use crate::state::{Lock, ServiceRecord, StateDir, Status};
 
 /// Round trips to the gateway, to the chain and to peers, as the agent that runs on `state` keeps them: nobody else measures
 /// them. `now` is the wall clock in UNIX seconds.
@@ -52,6 +56,13 @@ pub(super) fn round_trips(state: &StateDir, now: u64) -> [Value; 3] {
 fn named(sample: &Sample) -> Value {
     let names = fields(Category::Latency).iter().zip(&sample.figures);
     Value::Object(names.map(|(k, v)| ((*k).to_owned(), json!(v))).collect())
+}
+
+/// Whether the provider has this node drained, and why its agent keeps it out of service: by these a drain in Slurm is known as
+/// the agent's own. What cannot be read says nothing.
+pub(super) fn kept_drained(state: &StateDir) -> (bool, Option<OutOfService>) {
+    let ordered = Journal::load(state, unix_seconds()).is_ok_and(|j| j.drain.is_some());
+    (ordered, ServiceRecord::load(state).ok().and_then(|r| r.out))
 }
 
 /// What tasks hold and what runs because of it, by the task domain's folder; none where the node takes no tasks.

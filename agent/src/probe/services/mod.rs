@@ -16,7 +16,8 @@ use places::Places;
 
 /// `--version` of a program.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Where no such program is installed and there is no Slurm, the process is looked for only this often.
+/// Where no such program is installed and there is no Slurm, the process is looked for only this often; so is a program asked
+/// that has failed.
 const RARELY: Duration = Duration::from_secs(600);
 /// In the order of preference on an HPC node.
 const RUNTIMES: [(&str, ContainerRuntime); 4] = [
@@ -80,10 +81,15 @@ impl ServicesProbe {
         self.slurm_seen |= slurmd_running == Some(true);
         let by_now = here(self.slurm_seen);
         let (munge_running, munge_version) = self.munged.look(roots, None, by_now, places, now);
-        let installed = self
-            .runtimes
-            .iter_mut()
-            .find_map(|(kind, v)| Some((*kind, v.installed(None, places)?)));
+        let installed = self.runtimes.iter_mut().find_map(|(kind, v)| {
+            let version = v.installed(None, places, now)?;
+            let kind = if v.is_podman() {
+                ContainerRuntime::Podman
+            } else {
+                *kind
+            };
+            Some((kind, version))
+        });
         let (runtime, version) = match installed {
             Some((kind, version)) => (kind, version),
             None => (ContainerRuntime::None, None),
@@ -128,7 +134,7 @@ impl Service {
         places: &mut Places,
         now: Instant,
     ) -> (Option<bool>, Option<String>) {
-        let version = self.version.installed(folder, places);
+        let version = self.version.installed(folder, places, now);
         if version.is_none()
             && !slurm_here
             && let Some((then, running)) = self.missed
@@ -142,12 +148,23 @@ impl Service {
     }
 }
 
-/// A program's version, asked again when its file changes.
+/// A program's version, asked again when its file changes, and some time after the program has failed.
 #[derive(Debug)]
 struct Version {
     name: &'static str,
     flag: &'static str,
-    known: Option<(Identity, Option<String>)>,
+    known: Option<Known>,
+}
+
+/// What a program says of itself.
+#[derive(Debug)]
+struct Known {
+    of: Identity,
+    version: Option<String>,
+    /// `docker` does, where it is podman's stand-in.
+    says_podman: bool,
+    /// When it has failed. One that cannot be killed is not started a second time.
+    failed: Option<(Instant, Tool)>,
 }
 
 /// Path, inode, modification time, size.
@@ -163,7 +180,12 @@ impl Version {
     }
 
     /// None: not installed. Inner none: installed, but it does not tell its version.
-    fn installed(&mut self, folder: Option<&Path>, places: &mut Places) -> Option<Option<String>> {
+    fn installed(
+        &mut self,
+        folder: Option<&Path>,
+        places: &mut Places,
+        now: Instant,
+    ) -> Option<Option<String>> {
         let (path, meta) = match folder {
             Some(folder) => {
                 // Slurm's own installation puts its daemons there.
@@ -174,21 +196,42 @@ impl Version {
             }
             None => places.find(self.name)?,
         };
-        let identity = (path, meta.ino(), meta.mtime(), meta.len());
-        if let Some((known, version)) = &self.known
-            && *known == identity
-        {
-            return Some(version.clone());
-        }
-        let answer = Tool::new(identity.0.clone(), DEADLINE, 4096).run(&[self.flag]);
+        let of = (path, meta.ino(), meta.mtime(), meta.len());
+        let known = self.known.take().filter(|k| k.of == of);
+        let holds = |k: &Known| {
+            let failed = k.failed.as_ref();
+            failed.is_none_or(|(then, _)| now.saturating_duration_since(*then) < RARELY)
+        };
+        let known = match known {
+            Some(known) if holds(&known) => known,
+            known => {
+                let former = known.and_then(|k| k.failed).map(|(_, tool)| tool);
+                let tool = former.unwrap_or_else(|| Tool::new(of.0.clone(), DEADLINE, 4096));
+                self.ask(of, tool, now)
+            }
+        };
+        Some(self.known.insert(known).version.clone())
+    }
+
+    fn ask(&self, of: Identity, mut tool: Tool, now: Instant) -> Known {
+        let answer = tool.run(&[self.flag]);
         if let Err(e) = &answer {
             tracing::debug!("{e}");
         }
-        let version = answer
-            .ok()
-            .and_then(|text| version_in(&String::from_utf8_lossy(&text)));
-        self.known = Some((identity, version.clone()));
-        Some(version)
+        let failed = answer.is_err().then_some((now, tool));
+        let text = answer.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        Known {
+            of,
+            version: version_in(&text),
+            says_podman: text.starts_with("podman"),
+            failed,
+        }
+    }
+
+    /// Whether it has said that it is, whatever its name.
+    fn is_podman(&self) -> bool {
+        self.known.as_ref().is_some_and(|k| k.says_podman)
     }
 }
 
@@ -242,24 +285,44 @@ mod tests {
             let text = format!("#!/bin/sh\necho x >> {}\necho slurm {version}\n", calls.display());
             crate::stand_in::stand_in(&path, &text);
         };
-        let mut places = Places::usual();
+        let (mut places, now) = (Places::usual(), Instant::now());
         let mut v = Version::new("slurmd", "-V");
-        assert_eq!(v.installed(Some(dir.path()), &mut places), None);
+        assert_eq!(v.installed(Some(dir.path()), &mut places, now), None);
         install("23.11.4");
         assert_eq!(
-            v.installed(Some(dir.path()), &mut places),
+            v.installed(Some(dir.path()), &mut places, now),
             Some(Some("23.11.4".into()))
         );
         assert_eq!(
-            v.installed(Some(dir.path()), &mut places),
+            v.installed(Some(dir.path()), &mut places, now),
             Some(Some("23.11.4".into()))
         );
         assert_eq!(fs::read_to_string(&calls).unwrap().lines().count(), 1);
         install("24.05.10");
         assert_eq!(
-            v.installed(Some(dir.path()), &mut places),
+            v.installed(Some(dir.path()), &mut places, now),
             Some(Some("24.05.10".into()))
         );
+    }
+
+    #[test]
+    fn a_version_that_could_not_be_told_is_asked_for_again_ten_minutes_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = dir.path().join("calls");
+        let text = format!(
+            "#!/bin/sh\necho x >> {0}\n[ $(wc -l < {0}) -gt 1 ] || exit 1\necho slurm 23.11.4\n",
+            calls.display()
+        );
+        crate::stand_in::stand_in(&dir.path().join("slurmd"), &text);
+        let (mut v, start) = (Version::new("slurmd", "-V"), Instant::now());
+        let mut at = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            let version = v.installed(Some(dir.path()), &mut Places::usual(), now).unwrap();
+            (version, fs::read_to_string(&calls).unwrap().lines().count())
+        };
+        let told = Some("23.11.4".to_owned());
+        assert_eq!([at(0), at(599)], [(None, 1), (None, 1)]);
+        assert_eq!([at(600), at(6000)], [(told.clone(), 2), (told, 2)]);
     }
 
     #[test]
@@ -288,6 +351,13 @@ mod tests {
         assert_eq!(told(), (ContainerRuntime::Podman, Some("4.3.1".into())));
         install("docker", "Docker version 20.10.24+dfsg1, build 297e128");
         assert_eq!(told(), (ContainerRuntime::Docker, Some("20.10.24+dfsg1".into())));
+        install("docker", "podman version 4.9.4");
+        fs::remove_file(programs.join("podman")).unwrap();
+        assert_eq!(
+            told(),
+            (ContainerRuntime::Podman, Some("4.9.4".into())),
+            "as podman-docker has it"
+        );
         install("apptainer", "nothing of the kind");
         assert_eq!(
             told(),
@@ -334,7 +404,7 @@ mod tests {
         fs::create_dir(&sbin).unwrap();
         crate::stand_in::stand_in(&sbin.join("slurmd"), "#!/bin/sh\necho slurm 24.05.4\n");
         let mut v = Version::new("slurmd", "-V");
-        let version = v.installed(Some(&bin), &mut Places::usual());
+        let version = v.installed(Some(&bin), &mut Places::usual(), Instant::now());
         assert_eq!(version, Some(Some("24.05.4".into())));
     }
 

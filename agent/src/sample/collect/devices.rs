@@ -134,6 +134,9 @@ impl Collector for Counters {
     fn category(&self) -> Category {
         Category::Temperature
     }
+    fn goes_on(&self) -> Option<&'static str> {
+        Some("counters")
+    }
     fn deadline(&self) -> Duration {
         Duration::from_secs(5)
     }

@@ -10,13 +10,13 @@ use crate::probe::errors::ErrorsProbe;
 use crate::probe::host::HostProbe;
 use crate::probe::kept::Kept;
 use crate::probe::memory::{Memory, MemoryProbe};
-use crate::probe::network::{LinkSpeeds, NetworkProbe};
+use crate::probe::network::{LinkDrivers, LinkSpeeds, NetworkProbe};
 use crate::probe::pressure::PressureProbe;
 use crate::probe::recent::Recent;
 use crate::probe::storage;
 use crate::sample::Category;
 
-/// Those who share what they read of memory and links.
+/// Those who share what they read of memory.
 const USE: &str = "use";
 
 /// Cores and memory.
@@ -141,6 +141,9 @@ impl Collector for Utilization {
             Reading::Network(self.network.busiest(now)),
         ]
     }
+    fn link_drivers(&mut self) -> Option<&mut LinkDrivers> {
+        Some(self.network.drivers())
+    }
 }
 
 /// Link speeds, for [`Utilization`]. Alone: drivers of network cards answer.
@@ -157,11 +160,14 @@ impl Collector for Speeds {
         Duration::from_secs(5)
     }
     fn goes_on(&self) -> Option<&'static str> {
-        Some(USE)
+        Some("link speeds")
     }
     fn collect(&mut self, _now: Instant) -> Vec<Reading> {
         self.0.read();
         Vec::new()
+    }
+    fn link_drivers(&mut self) -> Option<&mut LinkDrivers> {
+        Some(self.0.drivers())
     }
 }
 

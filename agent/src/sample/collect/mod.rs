@@ -20,7 +20,7 @@ use crate::probe::host::Load;
 use crate::probe::kept::Kept;
 use crate::probe::latency::Measured;
 use crate::probe::memory::Memory;
-use crate::probe::network::{LinkSpeeds, NetworkUse};
+use crate::probe::network::{LinkDrivers, LinkSpeeds, NetworkUse};
 use crate::probe::pressure::Pressure;
 use crate::probe::recent::Recent;
 use crate::probe::services::ServicesFound;
@@ -42,6 +42,10 @@ pub trait Collector: Send {
     /// Where collectors by another configuration take over, one that counts from its last look on goes on: with all others
     /// of this name, as they share what they read, or not at all.
     fn goes_on(&self) -> Option<&'static str> {
+        None
+    }
+    /// What links' drivers have said, where it asks them or measures by it.
+    fn link_drivers(&mut self) -> Option<&mut LinkDrivers> {
         None
     }
     /// Reads.
@@ -255,32 +259,85 @@ mod tests {
         Sampler::new(standard(&sources(roots)))
     }
 
-    #[tokio::test]
-    async fn a_network_driver_that_hangs_leaves_all_other_use_measured() {
-        let (_dir, roots) = recorded("gpu-node");
+    /// Of two links eth0's driver hangs, which is asked first.
+    fn first_hangs(roots: &Roots) {
         let net = roots.sys.join("class/net");
         for link in ["eth0", "eth1"] {
             fs::create_dir_all(net.join(link).join("device")).unwrap();
         }
-        fs::write(net.join("eth0/speed"), "1000\n").unwrap();
-        hang(&net.join("eth1/speed"));
-        let mut s = sampler(&roots);
-        for look in 0..4u64 {
-            // More than a link can carry.
-            let bytes = look << 50;
-            let rest = "1 0 0 0 0 0 0 0 1 0 0 0 0 0 0";
-            let text = format!("  eth0: {bytes} {rest}\n  eth1: {bytes} {rest}\n");
-            fs::write(roots.proc.join("net/dev"), text).unwrap();
-            s.sample(|c| c == Category::Utilization, BUDGET).await;
-            if look == 0 {
-                // The links are found.
-                continue;
+        hang(&net.join("eth0/speed"));
+        fs::write(net.join("eth1/speed"), "1000\n").unwrap();
+    }
+
+    /// The busiest link at look `n`. Since the one before, more has gone over each than it can carry.
+    async fn busiest(s: &mut Sampler, roots: &Roots, n: u64) -> Option<(String, u8)> {
+        let (bytes, rest) = (n << 40, "1 0 0 0 0 0 0 0 1 0 0 0 0 0 0");
+        let text = format!("  eth0: {bytes} {rest}\n  eth1: {bytes} {rest}\n");
+        fs::write(roots.proc.join("net/dev"), text).unwrap();
+        s.sample(|c| c == Category::Utilization, BUDGET).await;
+        let network = s.figures().network.fresh(Instant::now());
+        network.map(|n| (n.device.clone(), n.percent))
+    }
+
+    /// Looks until a link is known: which look that was, and the link.
+    async fn known(s: &mut Sampler, roots: &Roots) -> (u64, (String, u8)) {
+        let end = Instant::now() + BUDGET;
+        let mut n = 0;
+        loop {
+            if let Some(link) = busiest(s, roots, n).await {
+                return (n, link);
             }
+            assert!(Instant::now() < end, "no link is known at look {n}");
+            n += 1;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_network_driver_that_hangs_leaves_all_other_use_measured() {
+        let (_dir, roots) = recorded("gpu-node");
+        first_hangs(&roots);
+        let mut s = sampler(&roots);
+        let (n, link) = known(&mut s, &roots).await;
+        let other = ("eth1".to_owned(), 100);
+        assert_eq!(link, other);
+        for look in n + 1..n + 4 {
+            assert_eq!(busiest(&mut s, &roots, look).await, Some(other.clone()));
             let (now, f) = (Instant::now(), s.figures());
-            let network = f.network.fresh(now).map(|n| (n.device.as_str(), n.percent));
-            assert_eq!(network, Some(("eth0", 100)), "look {look}");
             assert!(f.memory.fresh(now).is_some() && f.disk.taken() == f.network.taken());
         }
+    }
+
+    #[tokio::test]
+    async fn a_network_driver_that_hangs_over_a_reload_is_told_and_keeps_no_link_from_being_measured_on() {
+        let (_dir, roots) = recorded("gpu-node");
+        first_hangs(&roots);
+        let mut s = sampler(&roots);
+        let (n, link) = known(&mut s, &roots).await;
+        let mut next = sampler(&roots);
+        next.take_over(s, &sources(&roots), &sources(&roots));
+        assert_eq!(busiest(&mut next, &roots, n + 1).await, Some(link));
+        // The new reader finds out by itself.
+        let end = Instant::now() + BUDGET;
+        while next.stuck().is_empty() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let stuck: Vec<_> = next.stuck().iter().map(|s| s.name).collect();
+        assert_eq!(stuck, ["link speeds"]);
+    }
+
+    #[tokio::test]
+    async fn power_is_measured_on_over_a_reload() {
+        let (_dir, roots) = recorded("gpu-node");
+        let power = async |s: &mut Sampler| {
+            s.sample(|c| c == Category::Temperature, BUDGET).await;
+            s.figures().power.fresh(Instant::now()).map(Vec::len)
+        };
+        let mut s = sampler(&roots);
+        assert_eq!(power(&mut s).await, Some(0), "the first look");
+        assert_eq!(power(&mut s).await, Some(3));
+        let mut next = sampler(&roots);
+        next.take_over(s, &sources(&roots), &sources(&roots));
+        assert_eq!(power(&mut next).await, Some(3));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! What a sampler knows from before: of another process, or of collectors by another configuration.
 
 use super::{Sampler, Slot};
+use crate::probe::network::LinkDrivers;
 use crate::probe::slurm::Drained;
 use crate::sample::{Category, Figures, Sources};
 
@@ -14,11 +15,14 @@ impl Sampler {
 
     /// Takes over from one whose collectors had `from` as their sources; these have `to`. Its figures stay, each as old as
     /// it is, until they are measured anew, but for those of another file system and of other checks; so do those who
-    /// measure use since the last look; of those who share what they read all or, where one is away, none.
+    /// measure use since the last look; of those who share what they read all or, where one is away, none. What links'
+    /// drivers have said stays, and which of them do not answer, whoever of those that share it is away.
     pub fn take_over(&mut self, mut former: Self, from: &Sources, to: &Sources) {
         self.read = former.take_read();
         former.call_off();
-        let Self { figures, slots, .. } = former;
+        let Self {
+            figures, mut slots, ..
+        } = former;
         self.figures = figures;
         let unknown = Figures::default();
         if from.storage_path != to.storage_path {
@@ -34,6 +38,7 @@ impl Sampler {
         if from.roots != to.roots {
             return;
         }
+        let drivers = drivers_of(&mut slots).next().cloned();
         let with: Vec<_> = slots.iter().map(|old| self.goes_on(old)).collect();
         let away = |(old, with): (&Slot, &Option<_>)| with.filter(|_| old.collector.is_none());
         // They share what they read: one of before beside a new one would know nothing of it.
@@ -45,6 +50,11 @@ impl Sampler {
                 (new.collector, new.last) = (old.collector, old.last);
             }
         }
+        if let Some(drivers) = drivers {
+            for theirs in drivers_of(&mut self.slots) {
+                theirs.clone_from(&drivers);
+            }
+        }
     }
 
     /// With which others a former collector goes on here.
@@ -52,6 +62,12 @@ impl Sampler {
         let new = self.slots.iter().find(|new| name(new) == name(old))?;
         new.collector.as_ref()?.goes_on()
     }
+}
+
+/// Where those that are at home have what links' drivers say.
+fn drivers_of(slots: &mut [Slot]) -> impl Iterator<Item = &mut LinkDrivers> {
+    let all = slots.iter_mut();
+    all.filter_map(|slot| slot.collector.as_mut()?.link_drivers())
 }
 
 /// Which collector it is, of whatever configuration.

@@ -46,7 +46,7 @@ impl<'a> Certificates<'a> {
 }
 
 impl Admin {
-    /// Certificates of one node or all, newest first.
+    /// Certificates of one node or all, newest first; ended ones only if they are revoked.
     ///
     /// # Errors
     /// If the store fails.
@@ -56,7 +56,7 @@ impl Admin {
         cluster: Option<&ClusterId>,
         window: Window<'_>,
     ) -> Result<Page<CertificateRow>, AdminError> {
-        Ok(enrol::certificates(self.store.reader(), node, cluster, window).await?)
+        Ok(enrol::certificates(self.store.reader(), node, cluster, window, clock::now()).await?)
     }
 
     /// Revokes certificates; how many of those on record counted until now. It takes effect on open connections within a second.

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,9 @@ pub struct Status {
     /// Age of the oldest report that is not on chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_unsettled_seconds: Option<u64>,
+    /// What each key pays for a unit of gas, where that is above `chain.gas_price`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gas_prices: BTreeMap<String, String>,
 }
 
 impl Admin {
@@ -36,6 +41,7 @@ impl Admin {
     /// If the store fails.
     pub async fn status(&self, said: Option<Readiness>) -> Result<Status, StoreError> {
         let depth = spool::depth(self.store.reader()).await?;
+        let prices = settle::learnt_prices(self.store.reader()).await?;
         let running = said.is_some();
         let Readiness {
             ready,
@@ -53,6 +59,10 @@ impl Admin {
             oldest_unsettled_seconds: depth
                 .oldest
                 .map(|since| clock::now_ms().saturating_sub(since) / 1000),
+            gas_prices: prices
+                .into_iter()
+                .map(|(key, price)| (key, price.to_string()))
+                .collect(),
         })
     }
 }

@@ -49,11 +49,16 @@ fn open(alert: &Alert, told: Told, wait_ms: u64) -> Option<(Status, u64)> {
     }
 }
 
-/// The group that has waited the longest, if one has waited for `wait_ms`; at most `most` alerts of it, the oldest first.
+/// The group that has waited the longest, if one has waited for `wait_ms`; at most `most` alerts of it, the oldest first. What
+/// is of a time to come has waited.
 pub(super) fn choose(alerts: Vec<(Alert, Told)>, wait_ms: u64, most: usize, now_ms: u64) -> Option<Group> {
     let mut groups: BTreeMap<(String, String, Status), Vec<(u64, Alert)>> = BTreeMap::new();
     for (alert, told) in alerts {
-        if let Some((status, since)) = open(&alert, told, wait_ms) {
+        if let Some((status, mut since)) = open(&alert, told, wait_ms) {
+            // By a clock that has been put back since: how long ago nobody knows. Another gateway's may be a little ahead.
+            if since > now_ms.saturating_add(wait_ms) {
+                since = 0;
+            }
             let key = (alert.name.clone(), alert.cluster.clone(), status);
             groups.entry(key).or_default().push((since, alert));
         }
@@ -118,6 +123,21 @@ mod tests {
         let group = choose(vec![(long.clone(), Told::Firing)], 10, 100, 1_000).unwrap();
         assert_eq!(group.status, Status::Resolved);
         assert_eq!(choose(vec![(long, Told::Resolved)], 10, 100, 1_000), None);
+    }
+
+    #[test]
+    fn what_was_raised_by_a_clock_that_was_ahead_does_not_wait_for_that_time() {
+        let ahead = (alert("a", 1, 3_600_000, None), Told::Nothing);
+        let waits = (alert("b", 2, 1_000, None), Told::Nothing);
+        let group = choose(vec![waits, ahead], 10, 100, 1_005).unwrap();
+        assert_eq!(group.alerts[0].name, "a");
+        let ended = (alert("a", 1, 900, Some(3_600_000)), Told::Firing);
+        let group = choose(vec![ended], 10, 100, 1_005).unwrap();
+        assert_eq!(group.status, Status::Resolved);
+        // A little ahead is another gateway's.
+        let other = || vec![(alert("a", 1, 1_010, None), Told::Nothing)];
+        assert_eq!(choose(other(), 10, 100, 1_005), None);
+        assert!(choose(other(), 10, 100, 1_020).is_some());
     }
 
     proptest! {

@@ -95,18 +95,18 @@ impl Teller {
     }
 
     async fn deliver(&mut self, message: Message) -> bool {
-        let now = clock::now_ms();
-        self.tries.turn_to(&message);
+        let (now, steady) = (clock::now_ms(), clock::steady());
+        self.tries.turn_to(&message, now, steady);
         let Message { id, body, .. } = message;
         if self.tries.is_over() {
             let gone = outbox::dropped(&self.parts.store, &self.sink.id, &id).await;
             return is_written(&gone);
         }
-        if !self.tries.is_due(now) {
+        if !self.tries.is_due(steady) {
             return false;
         }
         let text = body::sent(self.sink.kind, body.clone(), now);
-        let age_ms = now.saturating_sub(message.created_at);
+        let age_ms = self.tries.age_ms(steady);
         match self.sink.deliver(&id, text).await {
             Ok(()) => {
                 self.nothing_fails();
@@ -142,7 +142,7 @@ impl Teller {
                         .health
                         .raise_of("alert_sink_failing", &self.sink.name, text);
                 }
-                let next_at = self.tries.fail(clock::now_ms());
+                let next_at = clock::now_ms().saturating_add(self.tries.fail(clock::steady()));
                 is_written(&outbox::failed(&self.parts.store, &self.sink.id, &id, next_at).await);
                 false
             }

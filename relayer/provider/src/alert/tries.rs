@@ -1,6 +1,7 @@
 //! What is known of the tries of a message that is under way, also where the store cannot take it. Pure.
 
 use super::outbox::Message;
+use crate::clock::Steady;
 
 /// The longest pause between two tries of a delivery.
 const MOST_PAUSE_MS: u64 = 300_000;
@@ -17,22 +18,35 @@ const MAY_PASS: u16 = 400;
 pub(super) struct Tries {
     id: String,
     attempts: u32,
-    next_at: u64,
+    next_at: Steady,
+    /// How old it was when it was turned to, and when that was.
+    age_ms: u64,
+    since: Steady,
     unfit: u32,
     over: bool,
 }
 
 impl Tries {
-    /// Turns to this message: what is known of the same one stays.
-    pub(super) fn turn_to(&mut self, message: &Message) {
+    /// Turns to this message: what is known of the same one stays. Of another one the store knows the times by a clock that may
+    /// have been put back since: it waits for the longest pause at most.
+    pub(super) fn turn_to(&mut self, message: &Message, now_ms: u64, now: Steady) {
         if self.id != message.id {
+            let most = pause_ms(u32::MAX, &message.id);
+            let left = message.next_at.saturating_sub(now_ms).min(most);
             *self = Self {
                 id: message.id.clone(),
+                next_at: now.after(left),
+                age_ms: now_ms.saturating_sub(message.created_at),
+                since: now,
                 ..Self::default()
             };
         }
         self.attempts = self.attempts.max(message.attempts);
-        self.next_at = self.next_at.max(message.next_at);
+    }
+
+    /// How old it is, as far as is known.
+    pub(super) fn age_ms(&self, now: Steady) -> u64 {
+        self.age_ms.saturating_add(now.since(self.since))
     }
 
     /// It goes no more, taken or dropped: only the store is still to know.
@@ -44,15 +58,16 @@ impl Tries {
         self.over = true;
     }
 
-    pub(super) fn is_due(&self, now_ms: u64) -> bool {
-        self.next_at <= now_ms
+    pub(super) fn is_due(&self, now: Steady) -> bool {
+        self.next_at <= now
     }
 
-    /// It was not taken; when it goes again.
-    pub(super) fn fail(&mut self, now_ms: u64) -> u64 {
-        self.next_at = now_ms.saturating_add(pause_ms(self.attempts, &self.id));
+    /// It was not taken; after how many milliseconds it goes again.
+    pub(super) fn fail(&mut self, now: Steady) -> u64 {
+        let pause = pause_ms(self.attempts, &self.id);
+        self.next_at = now.after(pause);
         self.attempts = self.attempts.saturating_add(1);
-        self.next_at
+        pause
     }
 
     /// It was called unfit; whether that is once too often.
@@ -99,29 +114,60 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_pauses_of_a_message_grow_also_where_the_store_does_not_count_its_tries() {
-        let stored = |id: &str, attempts, next_at| Message {
+    fn stored(id: &str, attempts: u32, next_at: u64) -> Message {
+        Message {
             id: id.to_owned(),
             body: String::new(),
             created_at: 0,
             attempts,
             next_at,
-        };
+        }
+    }
+
+    #[test]
+    fn the_pauses_of_a_message_grow_also_where_the_store_does_not_count_its_tries() {
         let mut tries = Tries::default();
-        let (mut now, mut last) = (0, 0);
+        let (mut now, mut last) = (Steady(0), 0);
         for _ in 0..8 {
-            tries.turn_to(&stored("ab", 0, 0));
+            tries.turn_to(&stored("ab", 0, 0), 0, now);
             assert!(tries.is_due(now));
-            let next = tries.fail(now);
-            assert!(next - now > last && !tries.is_due(next - 1), "{next} {now}");
-            (last, now) = (next - now, next);
+            let pause = tries.fail(now);
+            let next = now.after(pause);
+            assert!(
+                pause > last && !tries.is_due(now.after(pause - 1)),
+                "{next:?} {now:?}"
+            );
+            (last, now) = (pause, next);
         }
         assert!(last > 120_000, "{last}");
         // Of another one nothing is known yet but what the store has.
         tries.end();
-        tries.turn_to(&stored("cd", 2, 7));
-        assert!(!tries.is_over() && !tries.is_due(6) && tries.is_due(7));
-        assert!(tries.fail(7) >= 4_007);
+        tries.turn_to(&stored("cd", 2, 7), 0, now);
+        assert!(!tries.is_over() && !tries.is_due(now.after(6)) && tries.is_due(now.after(7)));
+        assert!(tries.fail(now) >= 4_000);
+    }
+
+    #[test]
+    fn a_message_waits_for_no_time_of_a_clock_that_was_ahead_and_grows_old_all_the_same() {
+        let (now_ms, ahead, now) = (1_000_000, 4_600_000, Steady(5));
+        let mut tries = Tries::default();
+        let message = Message {
+            created_at: ahead,
+            ..stored("ab", 3, ahead)
+        };
+        tries.turn_to(&message, now_ms, now);
+        assert!(!tries.is_due(now));
+        let later = now.after(375_000);
+        // It is the same one, and does not begin anew to wait.
+        tries.turn_to(&message, now_ms + 375_000, later);
+        assert!(tries.is_due(later));
+        assert_eq!(tries.age_ms(later), 375_000);
+        // It has waited before, as far as the store knows.
+        let message = Message {
+            created_at: now_ms - 600_000,
+            ..stored("cd", 3, 0)
+        };
+        tries.turn_to(&message, now_ms, now);
+        assert_eq!(tries.age_ms(now.after(1)), 600_001);
     }
 }

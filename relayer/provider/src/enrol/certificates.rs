@@ -2,44 +2,22 @@ use std::collections::HashSet;
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::time::UnixSeconds;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::control;
 use crate::db::{self, Conn, Pool};
 use crate::identity::{Issued, PeerIdentity};
-use crate::page::{Page, Window};
-use crate::store::{StoreError, int, opt_uint, text, uint};
+use crate::store::{StoreError, int, opt_uint, uint};
 
 /// Certificates of one node that count at the same time; the agent has one, and one that replaces it.
 const MAX_PER_NODE: u64 = 64;
+/// Of a node's that have ended and are not revoked: more than count at a time of any but one that renews without need.
+const ENDED_PER_NODE: u64 = 8;
 
-/// How long one that is revoked is kept beyond its end: by a clock that was ahead for a moment it has ended, and once that is
-/// right it would count again.
-const REVOKED_KEPT_SECONDS: u64 = 400 * 86_400;
-
-/// A certificate on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CertificateRow {
-    /// Lower-case hex SHA-256 of the certificate.
-    pub fingerprint: String,
-    /// Lower-case hex serial number; that of another CA's certificate may be the same.
-    pub serial: String,
-    /// The CA's name.
-    pub issuer: String,
-    /// The node's cluster.
-    pub cluster_id: ClusterId,
-    /// The node.
-    pub node_id: NodeId,
-    /// The registration that it counts for.
-    pub epoch: Option<u64>,
-    /// When it was issued; one of an outside CA: when it was first seen.
-    pub issued_at: UnixSeconds,
-    /// Until when it counts.
-    pub not_after: UnixSeconds,
-    /// When it was revoked.
-    pub revoked_at: Option<UnixSeconds>,
-}
+/// How long one is kept beyond its end: by a clock that was ahead for a moment it has ended, and once that is right it counts
+/// again. It stays revoked, or can be.
+const KEPT_SECONDS: u64 = 400 * 86_400;
+/// Rows of a node's ended ones that go at a time.
+const MOST: i64 = 1000;
 
 /// Which certificates are meant.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +35,8 @@ pub struct NoRoom {
     pub until: UnixSeconds,
 }
 
-/// Notes a certificate that is about to be handed out, and forgets those whose time is over; revoked ones much later. None that
-/// counts is forgotten: nobody could revoke it any more.
+/// Notes a certificate that is about to be handed out, and forgets those whose time has been over for long. None that counts is
+/// forgotten: nobody could revoke it any more.
 ///
 /// # Errors
 /// If the store fails, or has a certificate of this fingerprint: what is not on record is not handed out.
@@ -78,20 +56,14 @@ pub async fn record_certificate(
     Ok(Ok(()))
 }
 
-/// Forgets certificates whose time is over; says whether the node has as many as may count. Those of its earlier registrations
-/// count no more.
+/// Forgets certificates whose time has been over for long; says whether the node has as many as may count. Those of its earlier
+/// registrations count no more.
 pub(super) async fn no_room(
     conn: &mut Conn,
     (cluster, node, epoch): (&ClusterId, &NodeId, u64),
     now: UnixSeconds,
 ) -> Result<Option<NoRoom>, StoreError> {
-    db::query(
-        "DELETE FROM certificate WHERE not_after_s < ?1 AND (revoked_at_s IS NULL OR not_after_s < ?2)",
-    )
-    .bind(int(now.0))
-    .bind(int(now.minus(REVOKED_KEPT_SECONDS).0))
-    .execute(&mut *conn)
-    .await?;
+    forget(&mut *conn, (cluster, node), now).await?;
     let row = db::query(
         "SELECT count(*) AS n, min(not_after_s) AS until_s FROM certificate
          WHERE cluster_id = ? AND node_id = ? AND epoch >= ? AND revoked_at_s IS NULL AND not_after_s > ?",
@@ -109,6 +81,32 @@ pub(super) async fn no_room(
     Ok(Some(NoRoom {
         until: UnixSeconds(until),
     }))
+}
+
+/// Of the node's ended ones that are not revoked the last to have ended stay: those counted until the clock went ahead.
+async fn forget(
+    conn: &mut Conn,
+    (cluster, node): (&ClusterId, &NodeId),
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
+    db::query("DELETE FROM certificate WHERE not_after_s < ?")
+        .bind(int(now.minus(KEPT_SECONDS).0))
+        .execute(&mut *conn)
+        .await?;
+    db::query(
+        "DELETE FROM certificate WHERE fingerprint IN (
+           SELECT fingerprint FROM certificate
+           WHERE cluster_id = ? AND node_id = ? AND revoked_at_s IS NULL AND not_after_s <= ?
+           ORDER BY not_after_s DESC LIMIT ? OFFSET ?)",
+    )
+    .bind(cluster.as_str())
+    .bind(node.as_str())
+    .bind(int(now.0))
+    .bind(MOST)
+    .bind(int(ENDED_PER_NODE))
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 pub(super) async fn insert(
@@ -135,8 +133,8 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Revokes certificates; how many of those on record counted until now. With all of a node, those too that an outside CA has
-/// issued until now and that nobody has seen.
+/// Revokes certificates; how many of those on record counted until now. With all of a node, those too that have ended by this
+/// clock, and those that an outside CA has issued until now and that nobody has seen.
 ///
 /// # Errors
 /// If the store fails.
@@ -149,21 +147,26 @@ pub async fn revoke_certificates(
         Which::Fingerprint(fingerprint) => (Some(fingerprint), None, None),
         Which::Node(cluster, node) => (None, Some(cluster.as_str()), Some(node.as_str())),
     };
-    let done = db::query(
-        "UPDATE certificate SET revoked_at_s = ?1 WHERE revoked_at_s IS NULL AND not_after_s >= ?1
-         AND (?2 IS NULL OR fingerprint = ?2) AND (?3 IS NULL OR (cluster_id = ?3 AND node_id = ?4))",
+    let rows = db::query(
+        "UPDATE certificate SET revoked_at_s = ?1 WHERE revoked_at_s IS NULL
+         AND ((fingerprint = ?2 AND not_after_s >= ?1) OR (cluster_id = ?3 AND node_id = ?4))
+         RETURNING not_after_s",
     )
     .bind(int(now.0))
     .bind(fingerprint)
     .bind(cluster)
     .bind(node)
-    .execute(&mut *conn)
+    .fetch_all(&mut *conn)
     .await?;
+    let mut counted = 0;
+    for row in &rows {
+        counted += u64::from(uint(row, "not_after_s")? >= now.0);
+    }
     if let Which::Node(cluster, node) = which {
         revoke_unseen(&mut *conn, (cluster, node), now).await?;
     }
     control::touch(conn).await?;
-    Ok(done.rows_affected())
+    Ok(counted)
 }
 
 /// Fingerprints of certificates of this serial number that count: of several CAs there may be several.
@@ -210,50 +213,6 @@ pub async fn revoked_fingerprints(pool: &Pool) -> Result<HashSet<String>, StoreE
         .fetch_all(pool)
         .await?;
     rows.iter().map(|row| Ok(row.try_get("fingerprint")?)).collect()
-}
-
-/// Certificates on record, those of one node or all, newest first.
-///
-/// # Errors
-/// If the store fails, or the cursor is none.
-pub async fn certificates(
-    pool: &Pool,
-    of: Option<&NodeId>,
-    in_cluster: Option<&ClusterId>,
-    window: Window<'_>,
-) -> Result<Page<CertificateRow>, StoreError> {
-    let (time, [fingerprint]) = window.newest::<1>()?;
-    let mut sql = "SELECT * FROM certificate WHERE (issued_at_s, fingerprint) < (?, ?)".to_owned();
-    if of.is_some() {
-        sql.push_str(" AND node_id = ?");
-    }
-    if in_cluster.is_some() {
-        sql.push_str(" AND cluster_id = ?");
-    }
-    sql.push_str(" ORDER BY issued_at_s DESC, fingerprint DESC LIMIT ?");
-    let mut query = db::query(sql).bind(int(time)).bind(fingerprint);
-    for wanted in [of.map(NodeId::as_str), in_cluster.map(ClusterId::as_str)]
-        .into_iter()
-        .flatten()
-    {
-        query = query.bind(wanted);
-    }
-    let rows = query.bind(window.read()).fetch_all(pool).await?;
-    let rows = rows.iter().map(|row| {
-        Ok(CertificateRow {
-            fingerprint: row.try_get("fingerprint")?,
-            serial: row.try_get("serial")?,
-            issuer: row.try_get("issuer")?,
-            cluster_id: text(row, "cluster_id")?,
-            node_id: text(row, "node_id")?,
-            epoch: opt_uint(row, "epoch")?,
-            issued_at: UnixSeconds(uint(row, "issued_at_s")?),
-            not_after: UnixSeconds(uint(row, "not_after_s")?),
-            revoked_at: opt_uint(row, "revoked_at_s")?.map(UnixSeconds),
-        })
-    });
-    let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(window.cut(rows, |c| format!("{}/{}", c.issued_at.0, c.fingerprint)))
 }
 
 /// Notes that all certificates of a node are revoked, those that were never seen among them.

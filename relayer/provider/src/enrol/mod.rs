@@ -2,6 +2,7 @@
 
 mod certificates;
 mod join;
+mod listed;
 mod network;
 mod outside;
 mod prune;
@@ -11,10 +12,11 @@ mod tests;
 mod tokens;
 
 pub use certificates::{
-    CertificateRow, NoRoom, Which, certificate_is_revoked, certificates, of_serial, record_certificate,
-    revoke_certificates, revoked_fingerprints,
+    NoRoom, Which, certificate_is_revoked, of_serial, record_certificate, revoke_certificates,
+    revoked_fingerprints,
 };
 pub use join::{JoinRow, JoinTerms, Joined, insert_join, join, list_joins, revoke_join, use_id};
+pub use listed::{CertificateRow, certificates};
 pub use network::{Network, NetworkError};
 pub use outside::{Outside, record_outside};
 pub use prune::prune;

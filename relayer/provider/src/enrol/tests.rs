@@ -204,7 +204,8 @@ async fn a_clock_that_was_ahead_for_a_moment_takes_no_revocation_back() {
     tx.commit().await.unwrap();
     let both = HashSet::from(["stolen".to_owned(), "theirs".to_owned()]);
     for ahead in [2 * DAY, 390 * DAY] {
-        assert_eq!(renew(&store, "ahead", 2, NOW.plus(ahead)).await, Ok(()));
+        let recovered = format!("ahead-{ahead}");
+        assert_eq!(renew(&store, &recovered, 2, NOW.plus(ahead)).await, Ok(()));
         assert_eq!(revoked(&store).await, both);
         assert_eq!(
             record_outside(&store, &theirs, NOW.plus(2)).await.unwrap(),
@@ -214,6 +215,72 @@ async fn a_clock_that_was_ahead_for_a_moment_takes_no_revocation_back() {
     // But not for ever.
     assert_eq!(renew(&store, "at-last", 2, NOW.plus(402 * DAY)).await, Ok(()));
     assert!(revoked(&store).await.is_empty());
+}
+
+/// Those that the list shows.
+async fn listed(store: &Store, now: UnixSeconds) -> HashSet<String> {
+    let page = certificates(store.reader(), None, None, Window::default(), now).await;
+    page.unwrap().items.into_iter().map(|c| c.fingerprint).collect()
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_for_a_moment_takes_no_certificate_from_the_reach_of_a_revocation() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let theirs = outside("theirs", NOW);
+    assert_eq!(renew(&store, "stolen", 2, NOW).await, Ok(()));
+    assert_eq!(
+        record_outside(&store, &theirs, NOW).await.unwrap(),
+        Outside::OnRecord { since: NOW }
+    );
+    // The node recovers by its key.
+    for (recovered, ahead) in [("first", 2 * DAY), ("second", 390 * DAY)] {
+        assert_eq!(renew(&store, recovered, 2, NOW.plus(ahead)).await, Ok(()));
+        // What has ended is in nobody's way.
+        assert_eq!(
+            listed(&store, NOW.plus(ahead)).await,
+            HashSet::from([recovered.to_owned()])
+        );
+    }
+    let all = ["stolen", "theirs", "first", "second"].map(str::to_owned);
+    let all = HashSet::from(all);
+    assert_eq!(listed(&store, NOW.plus(1)).await, all);
+    assert_eq!(revoke_all(&store, NOW.plus(1)).await, 4);
+    assert_eq!(revoked(&store).await, all);
+    assert_eq!(
+        record_outside(&store, &theirs, NOW.plus(2)).await.unwrap(),
+        Outside::Revoked
+    );
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_when_a_node_s_certificates_are_revoked_leaves_none_that_counts_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    assert_eq!(renew(&store, "stolen", 2, NOW).await, Ok(()));
+    assert_eq!(revoke_all(&store, NOW.plus(2 * DAY)).await, 0, "none that counts");
+    assert_eq!(revoked(&store).await, HashSet::from(["stolen".to_owned()]));
+}
+
+#[tokio::test]
+async fn of_what_has_ended_a_node_keeps_the_last_eight_and_takes_none_of_another_s() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let cluster = node().0;
+    let other: NodeId = "node-0002".parse().unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let theirs = record_certificate(&mut tx, &cluster, &other, 2, &issued("other", NOW), NOW).await;
+    assert_eq!(theirs.unwrap(), Ok(()));
+    tx.commit().await.unwrap();
+    // Each has ended when the next is issued.
+    for i in 0..80 {
+        let name = format!("own-{i}");
+        assert_eq!(renew(&store, &name, 2, NOW.plus(2 * DAY * i)).await, Ok(()));
+    }
+    let own = (71..80).map(|i| format!("own-{i}"));
+    let all: HashSet<String> = own.chain(["other".to_owned()]).collect();
+    assert_eq!(listed(&store, NOW).await, all);
+    assert_eq!(revoke_all(&store, NOW).await, 9);
 }
 
 /// A join token for so many nodes, which counts for a day from `NOW` on.

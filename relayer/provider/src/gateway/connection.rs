@@ -93,10 +93,14 @@ impl Connection {
     }
 
     /// The node whose places and requests these are: none where the certificate is refused, or a thief would use up what its
-    /// node has.
+    /// node has; and none where an outside CA names a node that there is not, for that may be any name.
     pub(super) fn member(&self, gateway: &Gateway, now: UnixSeconds) -> Option<&PeerIdentity> {
         let peer = self.peer.as_deref()?;
-        let refused = matches!(self.refused, Some(Refused::Certificate(_)));
+        let refused = match self.refused {
+            Some(Refused::Certificate(_)) => true,
+            Some(Refused::NodeUnknown) => gateway.registry.node(&peer.cluster_id, &peer.node_id).is_none(),
+            Some(Refused::NotNoted) | None => false,
+        };
         let counts = || {
             matches!(
                 self.standing(gateway, peer, now),

@@ -5,7 +5,7 @@ use std::io;
 use rustls::{CertificateError, Error, PeerIncompatible};
 
 /// What an operator is told of a handshake that failed.
-pub(super) fn failed(error: &io::Error) -> &'static str {
+pub(crate) fn failed(error: &io::Error) -> &'static str {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(wrong)) => certificate(wrong),
         Some(Error::NoCertificatesPresented) => "a TLS handshake without a certificate",

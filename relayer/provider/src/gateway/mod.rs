@@ -44,6 +44,7 @@ pub use listener::serve;
 pub use tls::{ServerCertificate, Tls, TlsError, check_server, client_verifier, server_config};
 
 pub(crate) use budget::{Budget, Held};
+pub(crate) use handshake::failed;
 pub(crate) use once::{Once, Seldom};
 
 use crate::admission::{Judge, Limiter, network};

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use hpc_chain::code::{Class, Verdict};
 use hpc_schema::id::{ClusterId, NodeId};
 
+use crate::clock::Steady;
+
 /// The first time it lets others pass for so long: it may have been the endpoint that was wrong.
 const FIRST_MS: u64 = 3_000;
 /// Then for twice as long each time, and at most for so long.
@@ -22,7 +24,7 @@ pub(super) struct Apart<K> {
 
 #[derive(Debug)]
 struct Pause {
-    until_ms: u64,
+    until: Steady,
     length_ms: u64,
 }
 
@@ -44,20 +46,20 @@ impl<K: Ord + Clone> Apart<K> {
     }
 
     /// Lets others pass this one; whether it was so before. None: there are too many.
-    pub(super) fn put(&mut self, one: K, now_ms: u64) -> Option<bool> {
+    pub(super) fn put(&mut self, one: K, now: Steady) -> Option<bool> {
         let last = self.pauses.get(&one).map(|p| p.length_ms);
         if last.is_none() && self.pauses.len() >= self.most {
             return None;
         }
         let length_ms = last.map_or(FIRST_MS, |ms| ms.saturating_mul(2).min(MOST_MS));
-        let until_ms = now_ms.saturating_add(length_ms);
-        self.pauses.insert(one, Pause { until_ms, length_ms });
+        let until = now.after(length_ms);
+        self.pauses.insert(one, Pause { until, length_ms });
         Some(last.is_some())
     }
 
     /// Whether others pass it now.
-    pub(super) fn holds(&self, one: &K, now_ms: u64) -> bool {
-        self.pauses.get(one).is_some_and(|p| p.until_ms > now_ms)
+    pub(super) fn holds(&self, one: &K, now: Steady) -> bool {
+        self.pauses.get(one).is_some_and(|p| p.until > now)
     }
 
     /// It passes with the others again; whether it did not before.
@@ -96,23 +98,28 @@ mod tests {
     fn a_node_lets_others_pass_longer_each_time_up_to_a_minute_and_not_all_do() {
         const MOST: usize = 32;
         let mut apart = Apart::at_most(MOST);
-        assert_eq!(apart.put(node(0), 1_000), Some(false));
-        assert!(apart.holds(&node(0), 3_999) && !apart.holds(&node(0), 4_000));
+        assert_eq!(apart.put(node(0), Steady(1_000)), Some(false));
+        assert!(apart.holds(&node(0), Steady(3_999)) && !apart.holds(&node(0), Steady(4_000)));
+        let at = Steady(4_000);
         for pause in [6_000, 12_000, 24_000, 48_000, 60_000, 60_000] {
-            assert_eq!(apart.put(node(0), 4_000), Some(true));
-            assert!(apart.holds(&node(0), 3_999 + pause) && !apart.holds(&node(0), 4_000 + pause));
+            assert_eq!(apart.put(node(0), at), Some(true));
+            assert!(apart.holds(&node(0), at.after(pause - 1)) && !apart.holds(&node(0), at.after(pause)));
         }
         for n in 1..MOST {
-            assert_eq!(apart.put(node(n), 4_000), Some(false));
+            assert_eq!(apart.put(node(n), at), Some(false));
         }
-        assert_eq!(apart.put(node(MOST), 4_000), None);
+        assert_eq!(apart.put(node(MOST), at), None);
         assert_eq!(
-            apart.put(node(1), 8_000),
+            apart.put(node(1), Steady(8_000)),
             Some(true),
             "one that is known has its place"
         );
         assert!(apart.remove(&node(0)) && !apart.remove(&node(0)));
         assert_eq!(apart.retain(|n| *n != node(2)), [node(2)]);
-        assert_eq!(apart.put(node(2), 9_000), Some(false), "as if for the first time");
+        assert_eq!(
+            apart.put(node(2), Steady(9_000)),
+            Some(false),
+            "as if for the first time"
+        );
     }
 }

@@ -21,7 +21,7 @@ use super::duty::{pages, would_step};
 use super::fit::{CHECK_AGAIN, Load, ReportLoad, STEP};
 use super::plan::{Decision, plan};
 use super::queue::{self, A_STRETCH, Queue};
-use crate::clock::NoRandomness;
+use crate::clock::{self, NoRandomness};
 use crate::enrol::Registration;
 use crate::registry::{Node, Registry};
 use crate::spool::{self, Member};
@@ -78,7 +78,7 @@ pub(super) async fn reports(
     };
     let free = waits
         .without(&driver.claims.others(signer))
-        .past(&driver.apart, now_ms);
+        .past(&driver.apart, clock::steady());
     let Queue { waiting, of, .. } = free;
     let Decision::Send(chosen) = plan(&waiting, &limits, now_ms) else {
         return Ok(None);

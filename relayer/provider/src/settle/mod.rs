@@ -26,5 +26,5 @@ pub use claims::Claims;
 pub use driver::{Driver, DriverError, DriverParts, Shared, Signers};
 pub use heads::watch_endpoints;
 pub use run::{resume, run_all};
-pub use store::{Kind, end_word, open_transactions, prune_batches};
+pub use store::{Kind, end_word, learnt_prices, open_transactions, prune_batches};
 pub use wake::Wake;

@@ -11,6 +11,7 @@ use super::apart::{Apart, NodeKey};
 use super::claims::PageId;
 use super::known::{Known, lapses_at};
 use super::plan::Waiting;
+use crate::clock::Steady;
 use crate::db::{self, Row};
 use crate::registry::{Node, Registry};
 use crate::spool::{self, Backlog, End, EndedAs, Meta, Readable};
@@ -40,11 +41,11 @@ impl Queue {
     }
 
     /// Without the nodes that let others pass.
-    pub(super) fn past(self, apart: &Apart<NodeKey>, now_ms: u64) -> Self {
+    pub(super) fn past(self, apart: &Apart<NodeKey>, now: Steady) -> Self {
         if apart.is_empty() {
             return self;
         }
-        self.of_those(|_, meta| !apart.holds(&(meta.cluster_id.clone(), meta.node_id.clone()), now_ms))
+        self.of_those(|_, meta| !apart.holds(&(meta.cluster_id.clone(), meta.node_id.clone()), now))
     }
 
     fn of_those(self, so: impl Fn(&Waiting, &Meta) -> bool) -> Self {

@@ -11,6 +11,7 @@ use hpc_schema::id::ClusterId;
 use super::apart::Apart;
 use super::sizing::Sizing;
 use super::store::Kind;
+use crate::clock::Steady;
 
 /// Duties that let others pass, at most.
 const MOST_PUT_OFF: usize = 256;
@@ -71,7 +72,7 @@ pub(super) struct Rota {
 #[derive(Debug)]
 struct Size {
     sizing: Sizing,
-    until_ms: u64,
+    until: Steady,
 }
 
 impl Rota {
@@ -87,9 +88,9 @@ impl Rota {
     }
 
     /// The one of those due whose turn it is now, if any may go.
-    pub(super) fn next(&mut self, due: &BTreeSet<Duty>, now_ms: u64) -> Option<Duty> {
-        self.sizes.retain(|_, size| size.until_ms > now_ms);
-        let may = |duty: &Duty| !self.put_off.holds(duty, now_ms);
+    pub(super) fn next(&mut self, due: &BTreeSet<Duty>, now: Steady) -> Option<Duty> {
+        self.sizes.retain(|_, size| size.until > now);
+        let may = |duty: &Duty| !self.put_off.holds(duty, now);
         let prune = due.get(&Duty::Prune).filter(|d| may(d));
         let after = self.swept.iter();
         let after = after.flat_map(|last| due.range((Excluded(last.clone()), Unbounded)));
@@ -113,9 +114,9 @@ impl Rota {
     }
 
     /// It is not taken; whether it was so before.
-    pub(super) fn put_off(&mut self, duty: &Duty, now_ms: u64) -> bool {
+    pub(super) fn put_off(&mut self, duty: &Duty, now: Steady) -> bool {
         // With too many they take turns all the same.
-        self.put_off.put(duty.clone(), now_ms).unwrap_or(false)
+        self.put_off.put(duty.clone(), now).unwrap_or(false)
     }
 
     /// It took effect; whether it let others pass before.
@@ -142,22 +143,22 @@ impl Rota {
     }
 
     /// Its next transaction is to be half as large.
-    pub(super) fn halve(&mut self, duty: &Duty, now_ms: u64) {
-        self.sizing(duty, now_ms).halve();
+    pub(super) fn halve(&mut self, duty: &Duty, now: Steady) {
+        self.sizing(duty, now).halve();
     }
 
     /// One of `bytes` was refused, by CheckTx or in a block.
-    pub(super) fn refused(&mut self, duty: &Duty, verdict: &Verdict, bytes: u64, now_ms: u64) {
-        self.sizing(duty, now_ms).refused(verdict, bytes);
+    pub(super) fn refused(&mut self, duty: &Duty, verdict: &Verdict, bytes: u64, now: Steady) {
+        self.sizing(duty, now).refused(verdict, bytes);
     }
 
-    fn sizing(&mut self, duty: &Duty, now_ms: u64) -> &mut Sizing {
-        let until_ms = now_ms.saturating_add(SIZE_KEPT_MS);
+    fn sizing(&mut self, duty: &Duty, now: Steady) -> &mut Sizing {
+        let until = now.after(SIZE_KEPT_MS);
         let size = self.sizes.entry(duty.clone()).or_insert_with(|| Size {
             sizing: self.fresh.clone(),
-            until_ms,
+            until,
         });
-        size.until_ms = until_ms;
+        size.until = until;
         &mut size.sizing
     }
 }
@@ -178,7 +179,7 @@ mod tests {
     fn clusters_take_turns_and_a_prune_goes_between_two_sweeps() {
         let mut rota = rota();
         let mut due = BTreeSet::from([sweep(1), sweep(2), sweep(3), Duty::Prune]);
-        let turns: Vec<_> = (0..7).filter_map(|n| rota.next(&due, n)).collect();
+        let turns: Vec<_> = (0..7).filter_map(|n| rota.next(&due, Steady(n))).collect();
         let wanted = [
             sweep(1),
             Duty::Prune,
@@ -190,25 +191,25 @@ mod tests {
         ];
         assert_eq!(turns, wanted);
         due.remove(&Duty::Prune);
-        let turns: Vec<_> = (0..3).filter_map(|n| rota.next(&due, n)).collect();
+        let turns: Vec<_> = (0..3).filter_map(|n| rota.next(&due, Steady(n))).collect();
         assert_eq!(turns, [sweep(2), sweep(3), sweep(1)]);
         let prune = BTreeSet::from([Duty::Prune]);
-        assert_eq!(rota.next(&prune, 9), Some(Duty::Prune));
+        assert_eq!(rota.next(&prune, Steady(9)), Some(Duty::Prune));
         assert_eq!(
-            rota.next(&prune, 9),
+            rota.next(&prune, Steady(9)),
             Some(Duty::Prune),
             "alone it is always its turn"
         );
-        assert_eq!(rota.next(&BTreeSet::new(), 9), None);
+        assert_eq!(rota.next(&BTreeSet::new(), Steady(9)), None);
     }
 
     #[test]
     fn a_sweep_that_keeps_failing_lets_the_others_and_prunes_have_their_turn() {
         let mut rota = rota();
         let due = BTreeSet::from([sweep(1), sweep(2), Duty::Prune]);
-        let (mut now, mut had) = (0, BTreeMap::new());
+        let (mut now, mut had) = (Steady(0), BTreeMap::new());
         for _ in 0..60 {
-            now += 10_000;
+            now = now.after(10_000);
             let Some(next) = rota.next(&due, now) else {
                 continue;
             };
@@ -225,12 +226,12 @@ mod tests {
     fn a_duty_alone_waits_longer_each_time_and_is_as_before_once_it_is_taken_or_not_due() {
         let mut rota = rota();
         let due = BTreeSet::from([sweep(1)]);
-        let mut at = 0;
+        let mut at = Steady(0);
         for pause in [3_000, 6_000, 12_000, 24_000, 48_000, 60_000, 60_000] {
             assert_eq!(rota.next(&due, at), Some(sweep(1)));
             assert_eq!(rota.put_off(&sweep(1), at), pause > 3_000);
-            assert_eq!(rota.next(&due, at + pause - 1), None);
-            at += pause;
+            assert_eq!(rota.next(&due, at.after(pause - 1)), None);
+            at = at.after(pause);
         }
         assert!(rota.taken(&sweep(1)) && !rota.taken(&sweep(1)));
         assert!(!rota.put_off(&sweep(1), at), "as if for the first time");
@@ -243,12 +244,12 @@ mod tests {
     fn a_duty_that_is_too_large_is_halved_for_itself_until_it_fits_and_stays_so_for_a_while() {
         let mut rota = rota();
         let usual = Adjustment::default();
-        rota.halve(&sweep(1), 0);
+        rota.halve(&sweep(1), Steady(0));
         assert_eq!(
             (rota.items(&sweep(1), 64), rota.adjustment(&sweep(1))),
             (32, usual)
         );
-        rota.refused(&sweep(1), &Verdict::OutOfGas, 300, 0);
+        rota.refused(&sweep(1), &Verdict::OutOfGas, 300, Steady(0));
         assert!(rota.is_short_of_gas(&sweep(1)));
         assert_eq!(rota.items(&sweep(1), 64), 16);
         assert_eq!(rota.adjustment(&sweep(1)).apply(100), 200);
@@ -257,17 +258,17 @@ mod tests {
             (64, 32)
         );
         for _ in 0..20 {
-            rota.halve(&sweep(1), 0);
+            rota.halve(&sweep(1), Steady(0));
         }
         assert_eq!(rota.items(&sweep(1), 64), 1);
         rota.taken(&sweep(1));
-        assert_eq!(rota.next(&BTreeSet::new(), SIZE_KEPT_MS - 1), None);
+        assert_eq!(rota.next(&BTreeSet::new(), Steady(SIZE_KEPT_MS - 1)), None);
         assert_eq!(
             rota.items(&sweep(1), 64),
             1,
             "what others need says nothing of it"
         );
-        assert_eq!(rota.next(&BTreeSet::new(), SIZE_KEPT_MS), None);
+        assert_eq!(rota.next(&BTreeSet::new(), Steady(SIZE_KEPT_MS)), None);
         assert_eq!(
             (rota.items(&sweep(1), 64), rota.adjustment(&sweep(1))),
             (64, usual)

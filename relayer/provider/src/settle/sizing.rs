@@ -61,6 +61,14 @@ impl Patience {
     }
 }
 
+/// A price above the configured one, which a node has asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Learnt {
+    pub(super) price: GasPrice,
+    /// When it was first paid, UNIX milliseconds.
+    pub(super) since: Option<u64>,
+}
+
 /// What a signing key has learnt.
 #[derive(Debug, Clone)]
 pub(super) struct Sizing {
@@ -100,11 +108,12 @@ impl Sizing {
     }
 
     /// With a price that was learnt before, as far as the configuration allows it now.
-    pub(super) fn at(mut self, learnt: Option<GasPrice>) -> Self {
+    pub(super) fn at(mut self, learnt: Option<Learnt>) -> Self {
         if let (Some(learnt), Some(ceiling)) = (learnt, &self.ceiling)
-            && self.floor.is_below(&learnt)
+            && self.floor.is_below(&learnt.price)
         {
-            self.price = lower_of(&learnt, ceiling).clone();
+            self.price = lower_of(&learnt.price, ceiling).clone();
+            self.paid_since = learnt.since;
         }
         self
     }
@@ -138,8 +147,15 @@ impl Sizing {
     }
 
     /// The price, where it is above the configured one.
-    pub(super) fn learnt_price(&self) -> Option<&GasPrice> {
-        self.floor.is_below(&self.price).then_some(&self.price)
+    pub(super) fn learnt(&self) -> Option<Learnt> {
+        self.is_raised().then(|| Learnt {
+            price: self.price.clone(),
+            since: self.paid_since,
+        })
+    }
+
+    fn is_raised(&self) -> bool {
+        self.floor.is_below(&self.price)
     }
 
     /// Whether the next one pays more if this one is refused for its fee.
@@ -159,10 +175,12 @@ impl Sizing {
     /// One took effect at the present price, whatever it was for.
     pub(super) fn paid(&mut self, now_ms: u64) {
         self.asked = None;
-        if self.learnt_price().is_none() {
+        if !self.is_raised() {
             return;
         }
-        let since = *self.paid_since.get_or_insert(now_ms);
+        // A day that began by a clock that was ahead begins now.
+        let since = self.paid_since.map_or(now_ms, |since| since.min(now_ms));
+        self.paid_since = Some(since);
         if now_ms.saturating_sub(since) >= PRICE_KEPT_MS && self.cheaper.is_over() {
             self.price = self.price.lowered(&self.floor);
         }
@@ -390,24 +408,41 @@ mod tests {
         pay(&mut s, 4 * CHEAPER_AFTER, day);
         assert_eq!(s.price().to_string(), "0.010125stake");
         pay(&mut s, 4 * CHEAPER_AFTER, day);
-        assert_eq!(
-            (s.price().to_string().as_str(), s.learnt_price()),
-            ("0.01stake", None)
-        );
+        assert_eq!((s.price().to_string().as_str(), s.learnt()), ("0.01stake", None));
         pay(&mut s, 10_000, day);
         assert_eq!(s.price().to_string(), "0.01stake");
     }
 
     #[test]
     fn a_price_that_was_learnt_before_counts_as_far_as_it_is_configured_now() {
-        let at = |learnt: &str| sizing().at(Some(learnt.parse().unwrap())).price().to_string();
+        let learnt = |price: &str| {
+            let price = price.parse().unwrap();
+            Some(Learnt { price, since: None })
+        };
+        let at = |price: &str| sizing().at(learnt(price)).price().to_string();
         assert_eq!(at("0.015stake"), "0.015stake");
         assert_eq!(at("0.05stake"), "0.02stake");
         assert_eq!(at("0.005stake"), "0.01stake");
         assert_eq!(at("0.015atom"), "0.01stake");
-        let fixed = Sizing::new("0.01stake".parse().unwrap(), None).at(Some("0.015stake".parse().unwrap()));
+        let fixed = Sizing::new("0.01stake".parse().unwrap(), None).at(learnt("0.015stake"));
         assert_eq!(fixed.price().to_string(), "0.01stake");
-        assert_eq!(sizing().at(None).learnt_price(), None);
+        assert_eq!(sizing().at(None).learnt(), None);
+    }
+
+    #[test]
+    fn the_day_of_a_price_that_rose_goes_on_over_restarts_and_ends_for_a_clock_that_was_ahead_too() {
+        for began in [NOW, NOW + 30 * PRICE_KEPT_MS] {
+            let mut s = sizing();
+            s.refused(&Verdict::InsufficientFee, 1_000);
+            s.included(1_000, began);
+            for at in [NOW, NOW + PRICE_KEPT_MS / 2, NOW + PRICE_KEPT_MS] {
+                s = sizing().at(s.learnt());
+                s.included(1_000, at);
+                assert_eq!(s.price().to_string(), "0.0125stake");
+            }
+            (1..CHEAPER_AFTER).for_each(|_| s.included(1_000, NOW + PRICE_KEPT_MS));
+            assert_eq!(s.price().to_string(), "0.01stake");
+        }
     }
 
     #[test]

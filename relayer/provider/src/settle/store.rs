@@ -1,8 +1,11 @@
+use std::collections::BTreeMap;
+
 use hpc_chain::gas::GasPrice;
 use hpc_chain::hash::TxHash;
 use hpc_chain::settle::{BatchId, End, State};
 use serde::{Deserialize, Serialize};
 
+use super::sizing::Learnt;
 use crate::db::{self, Conn, Pool};
 use crate::store::{StoreError, int, opt_uint, uint};
 
@@ -83,6 +86,16 @@ async fn state_text(pool: &Pool, signer: &str) -> Result<Option<String>, StoreEr
 struct Beside {
     #[serde(default)]
     gas_price: Option<GasPrice>,
+    /// When it was first paid, UNIX milliseconds; earlier versions did not keep it.
+    #[serde(default)]
+    gas_price_since: Option<u64>,
+}
+
+impl Beside {
+    /// What cannot be read is learnt anew.
+    fn read(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -91,17 +104,39 @@ struct Stored<'a> {
     state: &'a State,
     #[serde(skip_serializing_if = "Option::is_none")]
     gas_price: Option<&'a GasPrice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gas_price_since: Option<u64>,
 }
 
-/// The gas price that a signing key has learnt, if it is above the one that was configured then. One that cannot be read is
-/// learnt anew.
+/// The gas price that a signing key has learnt, if it is above the one that was configured then.
 ///
 /// # Errors
 /// If the store fails.
-pub(super) async fn learnt_price(pool: &Pool, signer: &str) -> Result<Option<GasPrice>, StoreError> {
+pub(super) async fn learnt(pool: &Pool, signer: &str) -> Result<Option<Learnt>, StoreError> {
     let text = state_text(pool, signer).await?.unwrap_or_default();
-    let beside: Beside = serde_json::from_str(&text).unwrap_or_default();
-    Ok(beside.gas_price)
+    let Beside {
+        gas_price,
+        gas_price_since: since,
+    } = Beside::read(&text);
+    Ok(gas_price.map(|price| Learnt { price, since }))
+}
+
+/// What each signing key pays for a unit of gas, by its name, where that is above the configured price.
+///
+/// # Errors
+/// If the store fails.
+pub async fn learnt_prices(pool: &Pool) -> Result<BTreeMap<String, GasPrice>, StoreError> {
+    let mut prices = BTreeMap::new();
+    let rows = db::query("SELECT signer, state FROM signer")
+        .fetch_all(pool)
+        .await?;
+    for row in rows {
+        let (signer, text): (String, String) = (row.try_get("signer")?, row.try_get("state")?);
+        if let Some(price) = Beside::read(&text).gas_price {
+            prices.insert(signer, price);
+        }
+    }
+    Ok(prices)
 }
 
 pub(super) fn read_state(text: &str) -> Result<State, StoreError> {
@@ -112,10 +147,15 @@ pub(super) async fn save_state(
     conn: &mut Conn,
     (signer, address): (&str, &str),
     state: &State,
-    gas_price: Option<&GasPrice>,
+    learnt: Option<&Learnt>,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    let text = serde_json::to_string(&Stored { state, gas_price }).map_err(|_| bad("signer", "state"))?;
+    let stored = Stored {
+        state,
+        gas_price: learnt.map(|learnt| &learnt.price),
+        gas_price_since: learnt.and_then(|learnt| learnt.since),
+    };
+    let text = serde_json::to_string(&stored).map_err(|_| bad("signer", "state"))?;
     db::query(
         "INSERT INTO signer (signer, address, state, updated_at) VALUES (?, ?, ?, ?)
          ON CONFLICT (signer) DO UPDATE SET address = excluded.address, state = excluded.state,
@@ -247,4 +287,18 @@ pub async fn open_transactions(pool: &Pool) -> Result<u64, StoreError> {
         .fetch_one(pool)
         .await?;
     Ok(opt_uint(&row, "n")?.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_that_an_earlier_version_stored_is_read() {
+        let state = r#"{"account":null,"job":null,"gas_price":"0.04stake"}"#;
+        assert!(read_state(state).unwrap().is_idle());
+        let read = Beside::read(state);
+        assert_eq!(read.gas_price.unwrap().to_string(), "0.04stake");
+        assert_eq!(read.gas_price_since, None);
+    }
 }

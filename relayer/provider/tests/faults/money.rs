@@ -46,6 +46,9 @@ async fn a_fee_far_too_low_rises_at_once_to_what_the_node_asks_for_and_a_restart
     scene.beat().await;
     scene.settled().await;
     assert_eq!(expired(&scene), 1, "{}", scene.logs.text());
+    let status: Value = serde_json::from_str(&scene.site.run(&["status", "-o", "json"]).0).unwrap();
+    let price = status["gas_prices"]["relayer"].as_str();
+    assert!(price.is_some_and(|p| p.ends_with("stake")), "{status}");
     scene.ends().await;
 }
 

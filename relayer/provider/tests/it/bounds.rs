@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use virtengine_provider::clock;
+use virtengine_provider::identity::{Ca, NodeCsr, NodeSubject};
 
 use crate::admin::{credential, id, request};
-use crate::agent::problem;
+use crate::agent::{client, csr, problem};
 use crate::logs::Logs;
-use crate::site::Site;
+use crate::site::{Site, cluster};
 
 /// A request on this connection; the status that it is answered with.
 async fn ask(stream: &mut TcpStream, token: Option<&str>) -> String {
@@ -136,4 +139,43 @@ async fn the_oldest_admin_connection_of_a_credential_goes_for_a_newer_one_and_th
         told[0].contains(&whose) && told[0].contains("from=127.0.0.1"),
         "{told:#?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_that_fails_at_the_admin_listener_is_logged_once_with_what_is_wrong() {
+    let (logs, _logging) = Logs::start();
+    let mut site = Site::prepare().await;
+    let mut config = site.config();
+    config.admin.tls = true;
+    site.start_with(config).await;
+    let addr = site.daemon.as_ref().unwrap().admin_addr().unwrap();
+    let url = format!("https://localhost:{}/api/v1/admin/nodes", addr.port());
+    let (foreign, _) = Ca::create(clock::now(), [9; 16]).unwrap();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let (cluster, node) = (cluster(), "node-0001".parse().unwrap());
+    let subject = NodeSubject {
+        cluster: &cluster,
+        node: &node,
+        epoch: 1,
+    };
+    let forged = NodeCsr::from_pem(&csr(&key)).unwrap();
+    let forged = foreign
+        .issue_node(&forged, &subject, clock::now(), 3600, [1; 16])
+        .unwrap();
+    for _ in 0..3 {
+        let mut plain = TcpStream::connect(addr).await.unwrap();
+        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        drop(plain.read_to_end(&mut answer).await);
+        assert!(!answer.starts_with(b"HTTP"), "no plain HTTP");
+        let forger = client(&site.ca(), Some((&forged.pem, &key)));
+        assert!(forger.get(&url).send().await.is_err());
+    }
+    for what in [
+        "a connection that speaks no TLS",
+        "a TLS handshake with a certificate of a CA that is not trusted",
+    ] {
+        let told = logs.lines(&format!("refused: {what}; "));
+        assert_eq!(told.len(), 1, "{told:#?}");
+    }
 }

@@ -4,15 +4,16 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hpc_schema::gateway::{CertificateResponse, certificate_path};
+use hpc_schema::gateway::{CertificateResponse, certificate_path, heartbeat_path};
 use hpc_schema::time::UnixSeconds;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
 use virtengine_provider::clock;
+use virtengine_provider::config::Config;
 use virtengine_provider::enrol::{Which, record_certificate, revoke_certificates, revoked_fingerprints};
 use virtengine_provider::identity::{Ca, Issued, NodeCsr, NodeSubject, PeerIdentity};
 
-use crate::agent::{Agent, client, csr, der, post, problem};
+use crate::agent::{Agent, client, csr, der, post, problem, registered};
 use crate::site::{Site, cluster, eventually};
 
 fn fingerprint(pem: &str) -> String {
@@ -95,6 +96,39 @@ async fn a_renewal_that_is_under_way_when_the_node_s_certificates_are_revoked_ge
     assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_revoked_with_its_node_though_a_clock_was_ahead_of_its_end_for_a_moment() {
+    let site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
+    let stolen = agent.client(&site);
+    assert!(agent.beat(&stolen, &site, 1).await.accepted);
+    // As a gateway whose clock is ahead notes what the node recovers there.
+    let ahead = clock::now().plus(2 * 86_400);
+    let recovered = Issued {
+        pem: String::new(),
+        serial: "ab".repeat(20),
+        fingerprint: "cd".repeat(32),
+        issuer: "CN=Own".into(),
+        not_after: ahead.plus(86_400),
+    };
+    let (cluster, node) = (cluster(), agent.node.parse().unwrap());
+    let epoch = agent.registered.as_ref().unwrap().epoch;
+    let store = site.store().await;
+    let mut tx = store.begin().await.unwrap();
+    let noted = record_certificate(&mut tx, &cluster, &node, epoch, &recovered, ahead).await;
+    assert_eq!(noted.unwrap(), Ok(()));
+    tx.commit().await.unwrap();
+    store.close().await;
+    let (out, err, code) = site.run(&["certificate", "revoke", "--node-id", "node-0001"]);
+    assert!(code == 0 && out.contains("2 certificates"), "{out}{err}");
+    eventually("the stolen one counts no more", async || {
+        let body = agent.heartbeat_text(2, clock::now_ms());
+        let answer = agent.try_send_text(&stolen, &site, body).await;
+        answer.is_ok_and(|a| a.status() == 401)
+    })
+    .await;
+}
+
 /// A site that trusts another CA beside its own, which issues certificates to its node by itself.
 struct Trusting {
     site: Site,
@@ -104,12 +138,18 @@ struct Trusting {
 
 impl Trusting {
     async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let mut site = Site::prepare().await;
         let (ca, _) = Ca::create(clock::now(), [9; 16]).unwrap();
         let trusted: PathBuf = site.home().join("ca/trusted");
         std::fs::create_dir_all(&trusted).unwrap();
         std::fs::write(trusted.join("site.crt"), ca.pem()).unwrap();
-        site.start_daemon().await;
+        let mut config = site.config();
+        change(&mut config);
+        site.start_with(config).await;
         let agent = Agent::enrolled(&site, "node-0001").await;
         Self { site, agent, ca }
     }
@@ -120,9 +160,13 @@ impl Trusting {
 
     /// This CA dates what it issues back by an hour.
     fn issue(&self, from: UnixSeconds, serial: u8) -> (Issued, KeyPair) {
+        self.issue_to(&self.agent.node, from, serial)
+    }
+
+    fn issue_to(&self, node: &str, from: UnixSeconds, serial: u8) -> (Issued, KeyPair) {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let request = NodeCsr::from_pem(&csr(&key)).unwrap();
-        let (cluster, node) = (cluster(), self.agent.node.parse().unwrap());
+        let (cluster, node) = (cluster(), node.parse().unwrap());
         let subject = NodeSubject {
             cluster: &cluster,
             node: &node,
@@ -208,4 +252,33 @@ async fn an_outside_certificate_that_nobody_could_revoke_is_refused_and_the_othe
         .run(&["certificate", "revoke", "--fingerprint", &first]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(scene.beat(&one_more, 4).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outside_certificate_of_a_node_that_is_not_on_record_takes_no_node_s_place() {
+    let scene = Trusting::start_with(|config| config.gateway.max_connections = 1).await;
+    let (site, agent) = (&scene.site, &scene.agent);
+    let own = agent.client(site);
+    assert!(agent.beat(&own, site, 1).await.accepted);
+    let evicted = async || {
+        let metrics = site.ops("/metrics").await.1;
+        let line = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
+        line.unwrap().to_owned()
+    };
+    let before = evicted().await;
+    let (issued, key) = scene.issue_to("node-0002", clock::now(), 1);
+    let stranger = client(&site.ca(), Some((&issued.pem, &key)));
+    let path = heartbeat_path(&"node-0002".parse().unwrap());
+    for _ in 0..3 {
+        let answer = post(&stranger, site, &path, &json!({})).await;
+        assert!(!answer.status().is_success(), "{answer:?}");
+    }
+    assert_eq!(evicted().await, before, "no node's connection went for it");
+    // What it shows keeps it from nothing.
+    let newcomer = Agent::new("node-0002");
+    let token = site.token("node-0002", &newcomer.public(), "1h");
+    let body = newcomer.register_body(&token, &newcomer.csr);
+    registered(&stranger, site, &body).await;
 }

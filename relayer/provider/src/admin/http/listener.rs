@@ -20,7 +20,7 @@ use super::guard::Caller;
 use super::{Api, routes};
 use crate::admission::network;
 use crate::clock;
-use crate::gateway::{Budget, Held, Seldom, Tls};
+use crate::gateway::{Budget, Held, Seldom, Tls, failed};
 use crate::unread;
 
 /// Connections at a time that have not shown a credential that counts. A newcomer always gets in: the oldest of the address that
@@ -154,7 +154,10 @@ async fn connection(
             let certificate = tls.get_ref().1.peer_certificates().is_some_and(|c| !c.is_empty());
             talk(tls, (ip, certificate), place, router, doors).await;
         }
-        Ok(Err(error)) => tracing::debug!(%from, %error, "an admin connection's TLS handshake failed"),
+        Ok(Err(error)) => {
+            tracing::debug!(%from, %error, "an admin connection's TLS handshake failed");
+            doors.api.log_once(ip, failed(&error));
+        }
         Err(_) => doors.api.log_once(
             ip,
             "a TLS handshake at the admin listener that does not end in time",

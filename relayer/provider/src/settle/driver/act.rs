@@ -90,8 +90,8 @@ impl Driver {
             tx.rollback().await.map_err(StoreError::from)?;
             return Ok(Some(bound.batch));
         }
-        let price = self.sizing.learnt_price();
-        store::save_state(&mut tx, self.signers.account(), &self.state, price, now).await?;
+        let learnt = self.sizing.learnt();
+        store::save_state(&mut tx, self.signers.account(), &self.state, learnt.as_ref(), now).await?;
         fault::point("settle.persisting");
         tx.commit().await.map_err(StoreError::from)?;
         if let Some(bound) = bound {
@@ -110,6 +110,7 @@ mod tests {
     use hpc_chain::code::Verdict;
 
     use super::super::tests::{driver, priced};
+    use super::store;
 
     #[tokio::test]
     async fn a_price_that_was_learnt_outlasts_the_driver() {
@@ -118,11 +119,16 @@ mod tests {
         let mut before = priced("0.1stake").await;
         before.sizing.asks("0.04stake".parse().unwrap());
         before.sizing.refused(&Verdict::InsufficientFee, 1);
+        before.sizing.paid(7);
         before.persist().await.unwrap();
+        let shown = store::learnt_prices(before.store.reader()).await.unwrap();
+        assert_eq!(shown["relayer"].to_string(), "0.04stake");
         let state = before.state.clone();
         drop(before);
         let after = priced("0.1stake").await;
         assert_eq!(after.sizing.price().to_string(), "0.04stake");
+        let since = after.sizing.learnt().unwrap().since;
+        assert_eq!(since, Some(7), "its day goes on");
         assert_eq!(after.state, state);
         // As far as it is allowed now.
         assert_eq!(priced("0.02stake").await.sizing.price().to_string(), "0.02stake");

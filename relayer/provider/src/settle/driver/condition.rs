@@ -8,11 +8,12 @@ use hpc_chain::tx;
 
 use super::super::apart::NodeKey;
 use super::Driver;
+use crate::clock::{self, Steady};
 use crate::ops::Metrics;
 use crate::registry::Registry;
 use crate::spool::Member;
 use crate::store::{Store, StoreError};
-use crate::{clock, prove, spool};
+use crate::{prove, spool};
 
 /// After so long without another's transaction a key counts as nobody else's.
 const QUIET_MS: u64 = 3_600_000;
@@ -77,7 +78,7 @@ impl Driver {
                     sequence,
                     "another process signs with the key {name}; use one process per key"
                 );
-                self.shared_at = Some(clock::now_ms());
+                self.shared_at = Some(clock::steady());
                 let message = format!(
                     "another process signs with the key {name}, last at sequence {sequence}; use one process per key"
                 );
@@ -114,8 +115,8 @@ impl Driver {
     }
 
     /// Nobody else has signed with the key for long: it is no trouble any more.
-    pub(super) fn report_sharing(&mut self, now_ms: u64) {
-        let quiet = |at: u64| now_ms.saturating_sub(at) >= QUIET_MS;
+    pub(super) fn report_sharing(&mut self, now: Steady) {
+        let quiet = |at: Steady| now.since(at) >= QUIET_MS;
         if self.shared_at.is_some_and(quiet) {
             self.shared_at = None;
             self.health.clear_of("key_shared", &self.signers.name);
@@ -162,7 +163,7 @@ impl Driver {
     /// A report is not taken, alone in its transaction: it lets others pass. False: too many do.
     pub(in crate::settle) fn put_apart(&mut self, member: &Member, why: &str) -> bool {
         let node = (member.cluster_id.clone(), member.node_id.clone());
-        let Some(again) = self.apart.put(node, clock::now_ms()) else {
+        let Some(again) = self.apart.put(node, clock::steady()) else {
             return false;
         };
         tracing::warn!(cluster = %member.cluster_id, node = %member.node_id, sequence = member.sequence,
@@ -410,10 +411,10 @@ mod tests {
         assert_eq!(said(&driver), shared);
         // One of its own that takes effect says nothing of others.
         driver.clear_alarms();
-        let now = clock::now_ms();
-        driver.report_sharing(now + QUIET_MS - 60_000);
+        let now = clock::steady();
+        driver.report_sharing(now.after(QUIET_MS - 60_000));
         assert_eq!(said(&driver), shared);
-        driver.report_sharing(now + QUIET_MS + 1);
+        driver.report_sharing(now.after(QUIET_MS + 1));
         assert!(said(&driver).is_empty());
     }
 }

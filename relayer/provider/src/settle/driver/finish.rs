@@ -25,7 +25,7 @@ impl Driver {
             Ok(()) => {
                 self.ending = None;
                 self.claims.release(&self.signers.name);
-                self.look_at = 0;
+                self.look_at = clock::steady();
             }
             Err(EndingError::Query(e)) => {
                 tracing::warn!(batch = batch.0, error = %e, "the outcomes of a transaction cannot be read yet");
@@ -60,8 +60,8 @@ impl Driver {
         let mut tx = self.store.begin().await?;
         ending::write(&mut tx, batch, &mut ending, height, now).await?;
         store::record_end(&mut tx, batch, end, now).await?;
-        let price = self.sizing.learnt_price();
-        store::save_state(&mut tx, self.signers.account(), &settled, price, now).await?;
+        let learnt = self.sizing.learnt();
+        store::save_state(&mut tx, self.signers.account(), &settled, learnt.as_ref(), now).await?;
         fault::point("settle.settling");
         tx.commit().await.map_err(StoreError::from)?;
         fault::point("settle.settled");
@@ -181,7 +181,7 @@ impl Driver {
                 let verdict = code::of_abci(&i.codespace, i.code, &i.log);
                 tracing::warn!(code = i.code, codespace = %i.codespace, "transaction failed: {}; {}", i.log, verdict.remedy());
                 self.refused(duty, &verdict, bytes);
-                self.backoff_until = clock::now_ms() + BACKOFF_MS;
+                self.backoff_until = clock::steady().after(BACKOFF_MS);
             }
             // No endpoint took it: the next one must be another.
             End::Expired { .. } => {
@@ -189,9 +189,9 @@ impl Driver {
                     self.refused(duty, &verdict, bytes);
                 }
             }
-            End::Consumed { .. } if duty.is_some() => self.backoff_until = clock::now_ms() + BACKOFF_MS,
+            End::Consumed { .. } if duty.is_some() => self.backoff_until = clock::steady().after(BACKOFF_MS),
             // Another one had the number, which says nothing of its size or gas, even if it relayed the same.
-            End::Consumed { overtaken: true, .. } => self.backoff_until = clock::now_ms() + BACKOFF_MS,
+            End::Consumed { overtaken: true, .. } => self.backoff_until = clock::steady().after(BACKOFF_MS),
             End::Consumed { .. } if took => {
                 self.sizing.included(bytes, now);
                 self.clear_alarms();
@@ -199,7 +199,7 @@ impl Driver {
             // It failed and nobody keeps why: it may have had too little gas, and is not to be paid for again at once.
             End::Consumed { .. } => {
                 self.sizing.refused(&Verdict::OutOfGas, bytes);
-                self.backoff_until = clock::now_ms() + BACKOFF_MS;
+                self.backoff_until = clock::steady().after(BACKOFF_MS);
             }
         }
     }
@@ -306,7 +306,7 @@ mod tests {
             let learnt = (driver.sizing.items(16), driver.sizing.is_short_of_gas());
             assert_eq!(learnt, (items, short_of_gas));
             // Neither at once.
-            assert!(driver.backoff_until > clock::now_ms());
+            assert!(driver.backoff_until > clock::steady());
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
             let end = End::Consumed { height: 9, overtaken };
             driver.after(Kind::Reports, None, (&end, true), 1);
             assert_eq!(driver.sizing.is_short_of_gas(), short_of_gas);
-            assert_eq!(driver.backoff_until > clock::now_ms(), overtaken);
+            assert_eq!(driver.backoff_until > clock::steady(), overtaken);
         }
     }
 

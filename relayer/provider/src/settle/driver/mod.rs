@@ -16,6 +16,7 @@ use hpc_schema::id::ClusterId;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use away::Away;
 pub use parts::{DriverParts, Shared, Signers};
 
 use super::apart::{Apart, NodeKey};
@@ -28,7 +29,7 @@ use super::sign::bound::Bound;
 use super::sizing::Sizing;
 use super::store::{self, Kind};
 use super::wake::Wake;
-use crate::clock;
+use crate::clock::{self, Steady};
 use crate::config::{Config, Live};
 use crate::ops::{Health, Metrics};
 use crate::registry::Registry;
@@ -62,7 +63,7 @@ pub struct Driver {
     pub(super) state: State,
     pub(super) bound: Option<Bound>,
     pub(super) job: Option<(BatchId, Kind, Option<ClusterId>)>,
-    pub(super) backoff_until: u64,
+    pub(super) backoff_until: Steady,
     pub(super) sizing: Sizing,
     pub(super) fit: Fit,
     /// What the gas of the transaction under way depends on.
@@ -81,15 +82,17 @@ pub struct Driver {
     /// What the outstanding transaction was refused with by an endpoint.
     refusal: Option<Verdict>,
     /// When the queue is looked at next, if nothing calls before.
-    look_at: u64,
+    look_at: Steady,
     /// When it was looked at last.
-    looked_at: u64,
+    looked_at: Steady,
     /// What it found then, if that is to be sent.
     pub(super) looked: Option<(u64, Queue)>,
     /// When it is looked for duties next.
-    duties_at: u64,
+    duties_at: Steady,
+    /// Whom no sweep passes over yet.
+    away: Away,
     /// When somebody else was last seen to sign with the key, or the start; none: for long.
-    shared_at: Option<u64>,
+    shared_at: Option<Steady>,
     /// Kind of the last transaction: registrations and reports take turns.
     last: Option<Kind>,
 }
@@ -144,8 +147,9 @@ impl Driver {
         let state = store::load_state(store.reader(), &signers.name)
             .await?
             .unwrap_or_default();
-        let learnt = store::learnt_price(store.reader(), &signers.name).await?;
-        let duties_at = away::duties_at(&registry, clock::now_ms()).await;
+        let learnt = store::learnt(store.reader(), &signers.name).await?;
+        let now = clock::steady();
+        let away = Away::found(&registry, clock::now_ms(), now).await;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let machine = MachineConfig {
             lifetime_ms: millis(config.chain.tx_lifetime.duration()),
@@ -166,7 +170,7 @@ impl Driver {
             state,
             bound: None,
             job: None,
-            backoff_until: 0,
+            backoff_until: now,
             rota: Rota::new(Sizing::new(price.clone(), None)),
             sizing: Sizing::new(price, ceiling).at(learnt),
             fit: Fit::default(),
@@ -179,12 +183,13 @@ impl Driver {
             heads: Heads::new(seen),
             ending: None,
             refusal: None,
-            look_at: 0,
-            looked_at: 0,
+            look_at: now,
+            looked_at: now,
             looked: None,
-            duties_at,
+            duties_at: now,
+            away,
             // What was said before a restart ends as well.
-            shared_at: Some(clock::now_ms()),
+            shared_at: Some(now),
             last: None,
         })
     }
@@ -236,7 +241,7 @@ impl Driver {
             return poll;
         }
         let next = self.look_at.max(self.backoff_until);
-        let left = Duration::from_millis(next.saturating_sub(clock::now_ms()).max(1));
+        let left = Duration::from_millis(next.since(clock::steady()).max(1));
         left.min(poll)
     }
 
@@ -256,8 +261,9 @@ impl Driver {
         self.looked
             .take_if(|(at, _)| clock::now_ms().abs_diff(*at) > FRESH_MS);
         self.report_condition();
-        self.report_sharing(clock::now_ms());
-        if take_new && self.state.is_idle() && clock::now_ms() >= self.backoff_until {
+        let now = clock::steady();
+        self.report_sharing(now);
+        if take_new && self.state.is_idle() && now >= self.backoff_until {
             self.take_up().await?;
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use hpc_chain::settle::{Condition, Input};
 use hpc_schema::id::ClusterId;
-use hpc_schema::time::UnixSeconds;
 
 use super::super::plan::{self, Decision, Limits, plan};
 use super::super::queue;
@@ -10,8 +9,9 @@ use super::super::rota::Duty;
 use super::super::sizing::usual_for_reports;
 use super::super::store::{self, Kind};
 use super::{Driver, DriverError};
+use crate::clock::{self, Steady};
+use crate::fault;
 use crate::store::StoreError;
-use crate::{clock, fault};
 
 /// Whether a sweep or a prune is needed is asked at most this often.
 const DUTIES_EVERY_MS: u64 = 10_000;
@@ -25,7 +25,7 @@ impl Driver {
     /// Looks for something to do for an idle key.
     pub(super) async fn take_up(&mut self) -> Result<(), DriverError> {
         let now = clock::now_ms();
-        let next = self.next_job(now).await?;
+        let next = self.next_job(now, clock::steady()).await?;
         // It holds a copy of what waits, which nobody needs where others go first.
         if !matches!(next, Some((Kind::Reports, _))) {
             self.looked = None;
@@ -42,9 +42,11 @@ impl Driver {
         self.feed(Input::Submit { batch }).await
     }
 
+    /// By both clocks: what is on record has the time of the one that may be set, waits go by the other.
     pub(super) async fn next_job(
         &mut self,
-        now: u64,
+        now_ms: u64,
+        now: Steady,
     ) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
         if self.state.condition() != Condition::Live {
             return Ok(None);
@@ -56,8 +58,8 @@ impl Driver {
                 return Ok(next);
             }
         }
-        let register = self.signers.duties && self.registrations_wait().await?;
-        let report = self.reports_due(now).await?;
+        let register = self.signers.duties && self.registrations_wait(now).await?;
+        let report = self.reports_due(now_ms, now).await?;
         // A thousand new nodes must not keep the others' reports waiting until they are too old.
         if register && !(report && self.last == Some(Kind::Register)) {
             return Ok(Some((Kind::Register, None)));
@@ -71,17 +73,16 @@ impl Driver {
         Ok(None)
     }
 
-    async fn look_for_duty(&mut self, now: u64) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
-        self.duties_at = now.saturating_add(DUTIES_EVERY_MS);
+    async fn look_for_duty(&mut self, now: Steady) -> Result<Option<(Kind, Option<ClusterId>)>, DriverError> {
+        self.duties_at = now.after(DUTIES_EVERY_MS);
         Ok(self.next_duty(now).await?.map(Duty::into_job))
     }
 
-    async fn registrations_wait(&self) -> Result<bool, StoreError> {
+    async fn registrations_wait(&self, now: Steady) -> Result<bool, StoreError> {
         let mut conn = self.store.reader().acquire().await?;
         // One more than those that let others pass.
         let look = u32::try_from(self.aside.len().saturating_add(1)).unwrap_or(u32::MAX);
-        let now = clock::now_ms();
-        let queued = crate::enrol::queued(&mut conn, UnixSeconds(now / 1000), look).await?;
+        let queued = crate::enrol::queued(&mut conn, clock::now(), look).await?;
         Ok(queued.iter().any(|r| !self.aside.holds(&r.id, now)))
     }
 
@@ -98,16 +99,13 @@ impl Driver {
 
     /// Whether a batch of reports is due. The queue is read only at the planner's own deadline, or when enough reports
     /// have come to close a batch before it.
-    async fn reports_due(&mut self, now: u64) -> Result<bool, StoreError> {
+    async fn reports_due(&mut self, now_ms: u64, now: Steady) -> Result<bool, StoreError> {
         if now < self.look_at {
             if !self.wake.is_due() {
                 return Ok(false);
             }
-            let next = self
-                .looked_at
-                .saturating_add(self.limits().interval_ms / LOOK_PART);
-            // A clock that went back says nothing.
-            if now >= self.looked_at && now < next {
+            let next = self.looked_at.after(self.limits().interval_ms / LOOK_PART);
+            if now < next {
                 self.look_at = self.look_at.min(next);
                 return Ok(false);
             }
@@ -115,7 +113,14 @@ impl Driver {
         self.looked_at = now;
         self.wake.looks();
         let limits = self.limits();
-        let waits = queue::read(&self.store, &self.registry, &self.backlog, limits.max_size, now).await?;
+        let waits = queue::read(
+            &self.store,
+            &self.registry,
+            &self.backlog,
+            limits.max_size,
+            now_ms,
+        )
+        .await?;
         self.forget_apart(&waits);
         let free = waits
             .without(&self.claims.others(&self.signers.name))
@@ -124,23 +129,19 @@ impl Driver {
         let more = missing.max(plan::WORTH_WRITING.min(limits.max_size));
         self.wake.expect(u64::try_from(more).unwrap_or(u64::MAX));
         // A report that comes after this look is due after a part of the interval at the earliest, or as a state is to lapse.
-        let latest = now.saturating_add((limits.interval_ms / plan::EARLIEST_PART).max(1));
+        let latest = now_ms.saturating_add((limits.interval_ms / plan::EARLIEST_PART).max(1));
         let latest = free.next_lapse.map_or(latest, |at| latest.min(at));
-        match plan(&free.waiting, &limits, now) {
+        let until = match plan(&free.waiting, &limits, now_ms) {
             Decision::Send(_) => {
                 self.look_at = now;
                 self.looked = Some((clock::now_ms(), free));
-                Ok(true)
+                return Ok(true);
             }
-            Decision::Wait { until } => {
-                self.look_at = until.clamp(now.saturating_add(1), latest);
-                Ok(false)
-            }
-            Decision::Idle => {
-                self.look_at = latest;
-                Ok(false)
-            }
-        }
+            Decision::Wait { until } => until.clamp(now_ms.saturating_add(1), latest),
+            Decision::Idle => latest,
+        };
+        self.look_at = now.after(until.saturating_sub(now_ms));
+        Ok(false)
     }
 
     /// The planner's bounds now.
@@ -160,22 +161,53 @@ impl Driver {
 }
 
 /// Whether a duty goes before reports that may be due: one, then it is the reports' turn again.
-fn are_overdue(last: Option<Kind>, duties_at: u64, now: u64) -> bool {
-    last == Some(Kind::Reports) && now.saturating_sub(duties_at) >= OVERDUE_MS
+fn are_overdue(last: Option<Kind>, duties_at: Steady, now: Steady) -> bool {
+    last == Some(Kind::Reports) && now.since(duties_at) >= OVERDUE_MS
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use hpc_schema::time::UnixSeconds;
+
+    use super::super::tests::driver;
     use super::*;
+    use crate::registry::scene::view;
+    use crate::spool::{Accept, Spool};
 
     #[test]
     fn a_duty_goes_before_reports_that_flow_steadily_once_it_is_long_overdue_and_one_at_a_time() {
-        let at = 100_000;
-        let late = at + OVERDUE_MS;
+        let at = Steady(100_000);
+        let late = at.after(OVERDUE_MS);
         assert!(are_overdue(Some(Kind::Reports), at, late));
-        assert!(!are_overdue(Some(Kind::Reports), at, late - 1));
+        assert!(!are_overdue(Some(Kind::Reports), at, at.after(OVERDUE_MS - 1)));
         for last in [None, Some(Kind::Register), Some(Kind::Sweep), Some(Kind::Prune)] {
             assert!(!are_overdue(last, at, late), "{last:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn after_the_clock_was_put_back_reports_go_when_they_are_due_by_it() {
+        /// The time of [`Accept`]'s report of ones, milliseconds.
+        const NOW: u64 = 0x0101_0101 * 1_000;
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = driver(dir.path()).await;
+        let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), view());
+        let of = (cluster, node.node_id.clone());
+        d.registry.set_node(&of.0, node, 1, UnixSeconds(0));
+        let (at, interval) = (clock::steady(), d.limits().interval_ms);
+        // The clock is an hour ahead.
+        assert!(!d.reports_due(NOW + 3_600_000, at).await.unwrap());
+        let (spool, task) = Spool::start(d.store.clone(), None, Arc::default());
+        let report = Accept::new(of, (1, 2), ([1; 70], [2; 64]), NOW);
+        assert!(spool.accept(report).await.unwrap().accepted);
+        assert!(
+            !d.reports_due(NOW, at.after(1)).await.unwrap(),
+            "it has just looked"
+        );
+        assert!(d.reports_due(NOW + interval, at.after(interval)).await.unwrap());
+        drop((spool, d));
+        task.await.unwrap();
     }
 }

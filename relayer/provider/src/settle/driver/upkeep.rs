@@ -12,9 +12,10 @@ use super::super::apart::may_be_its_fault;
 use super::super::rota::Duty;
 use super::super::{duty, queue};
 use super::Driver;
+use crate::clock::{self, Steady};
+use crate::events;
 use crate::registry::Node;
 use crate::store::StoreError;
-use crate::{clock, events};
 
 /// While a report is longer on its way into the database no cluster is swept. [`queue::is_just_accepted`] counts its ten seconds
 /// from the request's arrival, the backlog only from the journal's sync: what is left is for a sync that is slow.
@@ -22,11 +23,11 @@ const MOST_BEHIND: Duration = Duration::from_secs(2);
 
 impl Driver {
     /// The duty whose turn it is, if one is due.
-    pub(super) async fn next_duty(&mut self, now_ms: u64) -> Result<Option<Duty>, StoreError> {
-        let sweeps = self.sweeps().await?;
+    pub(super) async fn next_duty(&mut self, now: Steady) -> Result<Option<Duty>, StoreError> {
+        let sweeps = self.sweeps(now).await?;
         let free = sweeps.iter().filter(|(_, free)| **free).map(|(c, _)| c.clone());
         let mut due: BTreeSet<Duty> = free.map(Duty::Sweep).collect();
-        // What only waits for a report or the database is needed still, and what was learnt of it stays.
+        // What only waits for a report, for agents or the database is needed still, and what was learnt of it stays.
         let mut needed: BTreeSet<Duty> = sweeps.into_keys().map(Duty::Sweep).collect();
         if self.prune_due().await? {
             due.insert(Duty::Prune);
@@ -35,32 +36,37 @@ impl Driver {
         for over in self.rota.keep(&needed) {
             self.duty_taken(&over);
         }
-        Ok(self.rota.next(&due, now_ms))
+        Ok(self.rota.next(&due, now))
     }
 
     /// The clusters that may be swept now, of [`Self::sweeps`].
     pub(in crate::settle) async fn sweeps_due(&self) -> Result<BTreeSet<ClusterId>, StoreError> {
         let free = |(cluster, free)| if free { Some(cluster) } else { None };
-        Ok(self.sweeps().await?.into_iter().filter_map(free).collect())
+        let sweeps = self.sweeps(clock::steady()).await?;
+        Ok(sweeps.into_iter().filter_map(free).collect())
     }
 
-    /// The clusters that a sweep would change something in, and whether it would pass over no report that is on its way.
-    async fn sweeps(&self) -> Result<BTreeMap<ClusterId, bool>, StoreError> {
+    /// The clusters that a sweep would change something in, and whether it would pass over no report that is on its way, nor over
+    /// agents that are about to come back.
+    async fn sweeps(&self, now: Steady) -> Result<BTreeMap<ClusterId, bool>, StoreError> {
         let (params, tip) = (self.registry.params(), self.registry.tip().time);
         let stepping = self.registry.those(|n| duty::may_step(n, &params, tip)).await;
         if stepping.is_empty() {
             return Ok(BTreeMap::new());
         }
         let mut held = queue::unsettled(&self.store).await?;
-        let now = clock::now_ms();
+        let now_ms = clock::now_ms();
         // As they are now: a report that came since, and is not in the database yet, is known of here.
         let again = |n: &Arc<Node>| self.registry.node(&n.cluster_id, &n.node_id);
         let stepping: Vec<_> = stepping.iter().filter_map(again).collect();
-        let accepted = stepping.iter().filter(|n| queue::is_just_accepted(n, now));
+        let accepted = stepping.iter().filter(|n| queue::is_just_accepted(n, now_ms));
         held.extend(accepted.map(|n| (n.cluster_id.clone(), n.node_id.clone())));
         let mut sweeps = duty::sweeps(&stepping, &held, &params, tip);
         if self.backlog.behind() > MOST_BEHIND {
             sweeps.values_mut().for_each(|free| *free = false);
+        }
+        for (cluster, free) in &mut sweeps {
+            *free &= !self.away.waits_for(cluster, now);
         }
         Ok(sweeps)
     }
@@ -84,7 +90,7 @@ impl Driver {
     pub(super) fn duty_refused(&mut self, duty: &Duty, verdict: &Verdict, bytes: u64) {
         // Of gas it is given more first.
         let once_more = *verdict == Verdict::OutOfGas && !self.rota.is_short_of_gas(duty);
-        self.rota.refused(duty, verdict, bytes, clock::now_ms());
+        self.rota.refused(duty, verdict, bytes, clock::steady());
         if may_be_its_fault(verdict) && !once_more {
             self.put_off(duty, verdict.remedy());
         }
@@ -92,7 +98,7 @@ impl Driver {
 
     /// A duty is not taken as it is: it lets others pass.
     pub(in crate::settle) fn put_off(&mut self, duty: &Duty, why: &str) {
-        let again = self.rota.put_off(duty, clock::now_ms());
+        let again = self.rota.put_off(duty, clock::steady());
         tracing::warn!(%duty, "a duty is not taken; others go before it: {why}");
         if again {
             let message = format!("the {duty} is not taken, others go before it: {why}");
@@ -143,7 +149,7 @@ mod tests {
         let mut d = silent(dir.path(), &["hpc-cluster-1", "hpc-cluster-2"]).await;
         let (first, second) = (sweep("hpc-cluster-1"), sweep("hpc-cluster-2"));
         let alarms = |d: &Driver| d.health.troubles().len();
-        let now = clock::now_ms();
+        let now = clock::steady();
         assert_eq!(d.next_duty(now).await.unwrap(), Some(first.clone()));
         d.put_off(&first, "refused");
         assert_eq!(alarms(&d), 0, "once is no alarm");
@@ -163,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut d = silent(dir.path(), &["hpc-cluster-1"]).await;
         let duty = sweep("hpc-cluster-1");
-        let now = clock::now_ms();
+        let now = clock::steady();
         d.put_off(&duty, "refused");
         d.put_off(&duty, "refused");
         assert_eq!(d.health.troubles().len(), 1);
@@ -186,7 +192,7 @@ mod tests {
         let mut d = silent(dir.path(), &["hpc-cluster-1"]).await;
         d.backlog = Backlog::stuck_for(MOST_BEHIND + Duration::from_secs(1));
         assert!(d.sweeps_due().await.unwrap().is_empty());
-        assert_eq!(d.next_duty(clock::now_ms()).await.unwrap(), None);
+        assert_eq!(d.next_duty(clock::steady()).await.unwrap(), None);
         d.backlog = Backlog::stuck_for(Duration::from_secs(1));
         assert_eq!(d.sweeps_due().await.unwrap().len(), 1, "a moment is usual");
     }

@@ -108,7 +108,7 @@ impl Driver {
                     }
                 }
                 tracing::warn!(batch = request.batch.0, error = %e, "nothing is signed now");
-                self.backoff_until = clock::now_ms() + BACKOFF_MS;
+                self.backoff_until = clock::steady().after(BACKOFF_MS);
                 self.withdraw(request.batch).await
             }
         }

@@ -36,7 +36,7 @@ impl Driver {
         let mut unread = self.read_clusters(clusters).await?;
         // Those of a cluster that cannot be read let others pass.
         for r in queued.extract_if(.., |r| unread.contains_key(&r.cluster_id)) {
-            self.aside.put(r.id, now);
+            self.aside.put(r.id, clock::steady());
         }
         if queued.is_empty()
             && let Some((_, why)) = unread.pop_first()
@@ -90,7 +90,8 @@ impl Driver {
         // The oldest come first, and those that let others pass are among them as long as they wait.
         let waiting: BTreeSet<_> = queued.iter().map(|r| r.id).collect();
         self.aside.retain(|id| waiting.contains(id));
-        queued.retain(|r| !self.aside.holds(&r.id, now));
+        let steady = clock::steady();
+        queued.retain(|r| !self.aside.holds(&r.id, steady));
         queued.truncate(limit);
         Ok(queued)
     }
@@ -162,7 +163,7 @@ impl Driver {
                     let code = code.unwrap_or(Code::NotAuthorized);
                     self.refuse_registration(id, code, &message, now).await?;
                 }
-                Err(e) if e.verdict().is_some() && self.aside.put(id, now).is_some() => {
+                Err(e) if e.verdict().is_some() && self.aside.put(id, clock::steady()).is_some() => {
                     tracing::warn!(registration = id, error = %e, "a registration cannot be simulated; others go before it");
                 }
                 Err(e) => return Err(e),
