@@ -750,13 +750,14 @@ fn an_administrators_drain_holds_until_slurm_says_otherwise() {
 
 #[test]
 fn a_drain_holds_while_the_node_is_down() {
-    let down = |reason: &str| {
+    let down_as = |state: &str, reason: &str| {
         let Answer::Said(node) = node(SlurmState::Down, reason) else {
             panic!("it is said");
         };
-        let state_text = "DOWN*+DRAIN".into();
+        let state_text = state.into();
         Answer::Said(SlurmNode { state_text, ..node })
     };
+    let down = |reason: &str| down_as("DOWN*+DRAIN", reason);
     let told = |answers: Vec<Answer<SlurmNode>>| {
         let figures = set(move |f, now| {
             for answer in answers.clone() {
@@ -778,6 +779,8 @@ fn a_drain_holds_while_the_node_is_down() {
     );
     let silent = draining(["slurm_drain", "slurm_silent"]);
     assert_eq!(told(vec![down("bad disk"), Answer::Silent]), silent);
+    let maintained = down_as("IDLE*+MAINTENANCE", "new rack");
+    assert_eq!(told(vec![maintained, Answer::Silent]), silent);
     // The provider's order is none of the site's.
     let ordered = told(vec![down("virtengine order: new disk")]);
     assert_eq!(ordered, (vec!["slurm_down"], HealthStatus::Unhealthy));

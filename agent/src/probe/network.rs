@@ -1,6 +1,6 @@
 //! How much of its link the busiest network device used since the last look.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -54,7 +54,7 @@ struct Known {
 const AFRESH: u32 = 16;
 /// Every so many looks a link's speed is read anew: it changes rarely.
 const SPEED: u32 = 4;
-/// So many readers at most are left with drivers that hang.
+/// So many drivers that hang are waited for at most; once so many readers are left with them, no further one asks those again.
 const LEFT: usize = 8;
 /// Of such a reader: as a collector's.
 const STACK: usize = 256 << 10;
@@ -77,7 +77,13 @@ pub struct NetworkUse {
 
 impl LinkDrivers {
     fn ask(&self, name: &str, file: &mut Source) {
-        self.lock().asked.push(name.to_owned());
+        {
+            let mut said = self.lock();
+            if !said.may_ask(name) {
+                return;
+            }
+            said.asked.push(name.to_owned());
+        }
         // −1, or an error while the link is down.
         let speed = file.number().and_then(|s| u64::try_from(s).ok());
         let mut said = self.lock();
@@ -95,10 +101,12 @@ impl LinkDrivers {
     fn ask_others(&self, sys_net: &Path, all: bool) {
         let others = {
             let said = self.lock();
-            if said.asked.is_empty() || said.asked.len() >= LEFT {
+            if said.asked.is_empty() {
                 return;
             }
-            said.others(all)
+            let mut others = said.others(all);
+            others.retain(|name| said.may_ask(name));
+            others
         };
         if others.is_empty() {
             return;
@@ -121,6 +129,14 @@ impl LinkDrivers {
 }
 
 impl Said {
+    /// Whether one more reader may be left with it, should its driver hang.
+    fn may_ask(&self, name: &str) -> bool {
+        let again = self.asked.iter().any(|n| n == name);
+        let drivers = || self.asked.iter().collect::<BTreeSet<_>>().len();
+        let left = if again { self.asked.len() } else { drivers() };
+        left < LEFT
+    }
+
     /// Of whom nothing is known, or all, but for those that are being asked.
     fn others(&self, all: bool) -> Vec<String> {
         let due = self.speeds.iter().filter(|(_, speed)| all || speed.is_none());
@@ -267,7 +283,10 @@ fn parse(line: &[u8]) -> Option<(&str, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::mpsc;
     use std::time::Duration;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
 
@@ -371,5 +390,63 @@ mod tests {
         fs::create_dir_all(eth0.join("device")).unwrap();
         let seen = (100..100 + 2 * AFRESH).find_map(|n| look(&mut probe, n));
         assert_eq!(seen.map(|u| u.percent), Some(40));
+    }
+
+    #[test]
+    fn however_many_readers_are_left_with_one_driver_the_other_links_are_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(roots.proc.join("net")).unwrap();
+        let net = roots.sys.join("class/net");
+        for link in ["eth0", "eth1"] {
+            fs::create_dir_all(net.join(link).join("device")).unwrap();
+        }
+        // Whoever opens it waits for a writer.
+        mkfifoat(CWD, net.join("eth0/speed"), Mode::RUSR | Mode::WUSR).unwrap();
+        fs::write(net.join("eth1/speed"), "-1\n").unwrap();
+        let speeds = LinkSpeeds::new(&roots);
+        let drivers = speeds.drivers.clone();
+        let mut probe = NetworkProbe::new(&roots, &speeds);
+        let start = Instant::now();
+        let mut look = |n: u32| {
+            // More than a link can carry.
+            let (bytes, rest) = (u64::from(n) << 40, "1 0 0 0 0 0 0 0 1 0 0 0 0 0 0");
+            let text = format!("  eth0: {bytes} {rest}\n  eth1: {bytes} {rest}\n");
+            fs::write(roots.proc.join("net/dev"), text).unwrap();
+            let used = probe.busiest(start + Duration::from_secs(u64::from(n)));
+            used.map(|u| u.device)
+        };
+        assert_eq!(look(1), None);
+        // As with each reload.
+        let reader = || {
+            let (done, ended) = mpsc::channel();
+            let mut next = LinkSpeeds::new(&roots);
+            next.drivers().clone_from(&drivers);
+            std::thread::spawn(move || {
+                next.read();
+                done.send(()).ok();
+            });
+            ended
+        };
+        let (pause, long) = (Duration::from_millis(10), Duration::from_secs(60));
+        let hang = || drivers.lock().asked.iter().filter(|n| *n == "eth0").count();
+        for left in 1..=LEFT {
+            drop(reader());
+            while hang() < left {
+                assert!(start.elapsed() < long, "reader {left} asks it, too");
+                std::thread::sleep(pause);
+            }
+        }
+        reader()
+            .recv_timeout(long)
+            .expect("it passes by the one that hangs");
+        assert_eq!(hang(), LEFT);
+        // The other link comes up.
+        fs::write(net.join("eth1/speed"), "1000\n").unwrap();
+        let known = (2..).any(|n| {
+            std::thread::sleep(pause);
+            look(n).as_deref() == Some("eth1") || start.elapsed() > 3 * long
+        });
+        assert!(known && start.elapsed() <= 3 * long);
     }
 }

@@ -49,6 +49,11 @@ impl Ahead {
         Err(Self { seconds, gateway })
     }
 
+    /// Whose clock that is.
+    pub(crate) fn gateway(&self) -> &str {
+        &self.gateway
+    }
+
     /// The gateway's clock minus ours, in milliseconds.
     pub(crate) fn skew_ms(&self) -> i64 {
         let seconds = i64::try_from(self.seconds).unwrap_or(i64::MAX);

@@ -6,6 +6,7 @@ use hpc_schema::report::Tag;
 use tokio::task::JoinHandle;
 
 use super::anew::Anew;
+use super::doubt::Doubt;
 use super::error::RunError;
 use super::hardware::Hardware;
 use super::identity::Places;
@@ -60,6 +61,8 @@ pub struct Agent {
     pub(super) certificate_refused: bool,
     /// How long one lives that was issued and did not count by our clock.
     pub(super) issued_life: Option<Duration>,
+    /// Whether that is our clock's fault.
+    pub(super) doubt: Doubt,
     /// A look for keys on the disk that has not come back yet.
     pub(super) other_keys: Option<JoinHandle<Vec<SharedSigner>>>,
     /// A registration on the disk that has taken the place of ours, until it is taken over.
@@ -207,6 +210,7 @@ impl Agent {
             last_early: None,
             certificate_refused: false,
             issued_life: None,
+            doubt: Doubt::default(),
             other_keys: None,
             anew: None,
             begins_anew: false,

@@ -112,6 +112,10 @@ impl Agent {
         self.client.set_tls(tls);
         self.identity = Some(identity);
         self.issued_life = None;
+        if self.doubt.ends() {
+            // By the clock of this gateway ours is right; its answer to the next heartbeat says by how much.
+            self.status.clock_skew_ms = None;
+        }
         self.renew_backoff.reset();
         self.note_certificate();
         Ok(())
@@ -131,6 +135,7 @@ impl Agent {
             Err(e) => return tracing::error!("{e}"),
         }
         self.identity = Some(found);
+        self.doubt.ends();
         self.note_certificate();
     }
 

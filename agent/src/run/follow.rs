@@ -162,6 +162,7 @@ impl Agent {
         if self.outages.end(now) {
             self.keeper.outages(&self.outages);
         }
+        self.doubt.ends();
         self.status.last_accepted_at = Some(now);
         self.status.last_accepted_sequence = Some(sent.report.sequence);
         self.status.accepted = self.status.accepted.saturating_add(1);

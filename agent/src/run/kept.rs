@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Agent;
+use crate::clock::instant;
 use crate::files::FileError;
 use crate::sequence::{Reserved, SequenceError};
 
@@ -97,13 +98,23 @@ impl Agent {
     /// Has what Slurm said last on the disk before a heartbeat tells it: the chain must know of no drain that the next start
     /// does not.
     pub(super) async fn slurm_kept(&mut self) {
+        self.slurm_kept_within(RESERVED).await;
+    }
+
+    async fn slurm_kept_within(&mut self, limit: Duration) {
+        let end = instant().checked_add(limit).unwrap_or_else(instant);
         self.keep_slurm();
-        if self.leaves || !self.keeper.slurm_waits() || !self.keeps() {
-            return;
+        while !self.leaves && self.keeper.slurm_waits() && self.keeps() {
+            let left = end.saturating_duration_since(instant());
+            if left.is_zero() {
+                return;
+            }
+            let attended = self.sampler.attended(left).await;
+            // It may have said more meanwhile: that is waited for as well. What the disk has refused is not.
+            if !self.keep_slurm() && attended {
+                return;
+            }
         }
-        self.sampler.attended(RESERVED).await;
-        // It may have said more meanwhile.
-        self.keep_slurm();
     }
 
     /// Has the next block of sequence numbers reserved, if it is time.
@@ -130,5 +141,94 @@ impl Agent {
             Some(Err(e)) => self.warn_once(kind, &format!("{what} is not kept yet: {e}")),
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use hpc_schema::heartbeat::SlurmState;
+
+    use super::*;
+    use crate::config::{parse, resolve};
+    use crate::key::generate;
+    use crate::probe::slurm::{Answer, LastWord, SlurmNode};
+    use crate::run::{Timing, World};
+    use crate::sample::{Category, Collector, Reading, Sampler};
+    use crate::state::{StateDir, a_registration};
+    use crate::timer::Timer;
+
+    /// A look at Slurm that takes until it is told what it brings, and is waited for; later ones bring nothing.
+    struct Look(mpsc::Receiver<Reading>);
+    impl Collector for Look {
+        fn name(&self) -> &'static str {
+            "slurm"
+        }
+        fn category(&self) -> Category {
+            Category::Capacity
+        }
+        fn collect(&mut self, _: Instant) -> Vec<Reading> {
+            self.0.recv().into_iter().collect()
+        }
+    }
+
+    fn drained() -> Reading {
+        Reading::Slurm(Answer::Said(SlurmNode {
+            state: SlurmState::Drain,
+            state_text: "IDLE+DRAIN".into(),
+            reason: Some("bad disk".into()),
+            cpus: 2,
+            cpus_allocated: 0,
+            cpus_usable: 2,
+            memory_mib: 1000,
+            memory_allocated_mib: 0,
+            gpus: None,
+            gpus_allocated: None,
+            version: None,
+        }))
+    }
+
+    #[tokio::test]
+    async fn what_slurm_says_while_the_disk_is_waited_for_is_kept_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().display();
+        let key = generate(&dir.path().join("keys"), false).unwrap().public;
+        let text = format!(
+            "provider_daemon: {{endpoint: 'https://gateway:8443'}}\nagent: {{key_path: '{d}/keys/agent.key', state_dir: '{d}/state'}}"
+        );
+        let config = resolve(parse(&text, Path::new("config.yaml")).unwrap()).unwrap();
+        let state = StateDir::new(&config.state_dir);
+        state.create().unwrap();
+        a_registration("token-1", key, 7).save(&state).unwrap();
+        let world = World {
+            timer: Timer::simulated,
+            sampler: |_| Sampler::new(Vec::new()),
+            ..World::real(Timing::default())
+        };
+        let mut agent = Agent::new(config, world).unwrap();
+        let (says, look) = mpsc::channel();
+        let writer = agent.keeper.attendant(&agent.state, &agent.config.sampling);
+        // What writes to the disk waits behind the look.
+        agent.sampler = Sampler::new(Vec::new())
+            .with_attendant(Box::new(Look(look)))
+            .with_attendant(writer);
+        {
+            let mut keeping = std::pin::pin!(agent.slurm_kept_within(Duration::from_secs(60)));
+            tokio::select! {
+                biased;
+                () = &mut keeping => panic!("nothing is on the disk yet"),
+                () = std::future::ready(()) => {}
+            }
+            says.send(drained()).unwrap();
+            drop(says);
+            keeping.await;
+        }
+        assert!(agent.sampler.figures().drained.is_some());
+        assert!(!agent.keeper.slurm_waits(), "what it said is not kept");
+        let kept = LastWord::remembered(&state.slurm(), &agent.config.slurm);
+        assert_eq!(kept.drained, agent.sampler.figures().drained);
     }
 }

@@ -9,6 +9,7 @@ mod beat;
 mod certificate;
 mod cycle;
 mod diagnose;
+mod doubt;
 mod error;
 mod follow;
 mod hardware;

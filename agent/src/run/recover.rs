@@ -56,8 +56,8 @@ impl Agent {
         // The next try, and the heartbeat after it, go where this one has come to.
         self.client.follow(&client);
         if let Err(RecoverError::Clock(ahead)) = &recovered {
-            // Of two clocks that differ either may be wrong: what another gateway says next, if there is one, decides.
-            if self.issued_life.replace(life).is_some() || !self.client.has_others() {
+            self.issued_life = Some(life);
+            if self.doubt.says(ahead.gateway(), self.client.has_others()) {
                 self.status.clock_skew_ms = Some(ahead.skew_ms());
             }
         }

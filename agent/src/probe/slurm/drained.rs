@@ -5,6 +5,7 @@ use hpc_schema::heartbeat::SlurmState;
 use serde::{Deserialize, Serialize};
 
 use super::control::drained_by;
+use super::node::is_withheld;
 use super::{Answer, By, SlurmNode};
 
 /// What Slurm said of it.
@@ -22,7 +23,7 @@ impl Drained {
     /// The drain of this node, also of one that is down meanwhile; none if it is not drained.
     #[must_use]
     pub fn of(node: &SlurmNode) -> Option<Self> {
-        let drained = node.state == SlurmState::Drain || node.state_text.contains("DRAIN");
+        let drained = node.state == SlurmState::Drain || is_withheld(&node.state_text);
         drained.then(|| Self {
             state: node.state_text.clone(),
             reason: node.reason.clone(),
@@ -62,8 +63,22 @@ mod tests {
         let ends = |answer| Drained::after(Some(drained.clone()), &answer);
         assert_eq!((ends(said(MIXED)), ends(Answer::NotHere)), (None, None));
         // Its slurmd does not answer: drained it is all the same.
-        let down = DRAINING.replace("MIXED+DRAIN", "IDLE*+DRAIN");
-        assert_eq!(ends(said(&down)).unwrap().reason, drained.reason);
+        for state in [
+            "IDLE*+DRAIN",
+            "IDLE*+MAINTENANCE",
+            "DOWN+FAIL",
+            "IDLE+MAINTENANCE*",
+        ] {
+            let down = DRAINING.replace("MIXED+DRAIN", state);
+            assert_eq!(ends(said(&down)).unwrap().reason, drained.reason, "{state}");
+        }
+        for state in ["DOWN*", "IDLE*", "DOWN+REBOOT_ISSUED"] {
+            assert_eq!(
+                ends(said(&DRAINING.replace("MIXED+DRAIN", state))),
+                None,
+                "{state}"
+            );
+        }
         assert_eq!(Drained::after(None, &Answer::Silent), None);
     }
 }

@@ -105,39 +105,45 @@ fn tres(line: &str, key: &str) -> Option<u32> {
         .find_map(|t| t.strip_prefix("gres/gpu=")?.parse().ok())
 }
 
-/// `MIXED+DRAIN*`: base state, flags, and a sign for what is happening to it.
+/// What a node's state says while it is down.
+const DOWN: [&str; 7] = [
+    "DOWN",
+    "ERROR",
+    "NO_RESPOND",
+    "NOT_RESPONDING",
+    "INVALID_REG",
+    "POWERED_DOWN",
+    "REBOOT_ISSUED",
+];
+/// What it says while the node is kept from work.
+const DRAIN: [&str; 7] = [
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "FAIL",
+    "FAILING",
+    "MAINT",
+    "MAINTENANCE",
+];
+
+/// `MIXED+DRAIN*`: base state, flags, each without the sign for what is happening to it.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split('+')
+        .map(|w| w.trim_end_matches(|c: char| !c.is_ascii_alphabetic() && c != '_'))
+}
+
+/// Whether a node in this state is kept from work by somebody's word, also while it is down.
+pub(super) fn is_withheld(text: &str) -> bool {
+    words(text).any(|w| DRAIN.contains(&w))
+}
+
 fn state(text: &str) -> SlurmState {
-    let silent = text.contains('*');
-    let mut words = text
-        .split('+')
-        .map(|w| w.trim_end_matches(|c: char| !c.is_ascii_alphabetic() && c != '_'));
-    let base = words.next().unwrap_or_default();
-    let flags: Vec<&str> = words.collect();
-    let has = |names: &[&str]| names.contains(&base) || flags.iter().any(|f| names.contains(f));
-    if silent
-        || has(&[
-            "DOWN",
-            "ERROR",
-            "NO_RESPOND",
-            "NOT_RESPONDING",
-            "INVALID_REG",
-            "POWERED_DOWN",
-            "REBOOT_ISSUED",
-        ])
-    {
+    if text.contains('*') || words(text).any(|w| DOWN.contains(&w)) {
         SlurmState::Down
-    } else if has(&[
-        "DRAIN",
-        "DRAINED",
-        "DRAINING",
-        "FAIL",
-        "FAILING",
-        "MAINT",
-        "MAINTENANCE",
-    ]) {
+    } else if is_withheld(text) {
         SlurmState::Drain
     } else {
-        match base {
+        match words(text).next().unwrap_or_default() {
             "IDLE" | "PLANNED" | "RESERVED" => SlurmState::Idle,
             "ALLOCATED" | "ALLOC" | "COMPLETING" => SlurmState::Allocated,
             "MIXED" => SlurmState::Mixed,

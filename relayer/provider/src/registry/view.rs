@@ -260,9 +260,10 @@ impl Registry {
         from: IpAddr,
     ) {
         self.change(cluster, node, |n| {
-            if n.chain.epoch == epoch {
-                n.acked = n.acked.max(sequence);
-                n.received_at = n.received_at.max(now_ms);
+            // The clock may have been put back since the one before.
+            if n.chain.epoch == epoch && sequence > n.acked {
+                n.acked = sequence;
+                n.received_at = now_ms;
             }
             let moved = n.contact.address != Some(from);
             n.contact.address = Some(from);

@@ -21,6 +21,8 @@ use crate::store::{Store, StoreError, text};
 pub(super) const A_STRETCH: usize = 256;
 /// A report within this time of its five minutes would not arrive any more.
 const AGE_MARGIN_SECONDS: u64 = 10;
+/// Clocks of gateways on one store are no farther apart: a report of a later time came while a clock was ahead.
+const AHEAD_MS: u64 = 10_000;
 
 /// What waits and can be planned, with the record of each node.
 #[derive(Debug, Default)]
@@ -109,7 +111,7 @@ pub(super) async fn read(
             continue;
         }
         let Some(node) = node else { continue };
-        queue.waiting.push(waiting(&meta, &node, &params));
+        queue.waiting.push(waiting(&meta, &node, &params, now_ms));
         queue.of.push((meta, node));
     }
     let mut known = Known::at(now_ms);
@@ -163,13 +165,15 @@ fn too_old(meta: &Meta, now_ms: u64) -> Option<End> {
         .then(|| End::local(EndedAs::Refused, Some(Code::TimestampExpired)))
 }
 
-fn waiting(meta: &Meta, node: &Node, params: &Params) -> Waiting {
+fn waiting(meta: &Meta, node: &Node, params: &Params, now_ms: u64) -> Waiting {
     let known = meta.section_digest == Some(node.section_digest);
+    let ahead = meta.queued_at > now_ms.saturating_add(AHEAD_MS);
     Waiting {
         cluster_id: meta.cluster_id.clone(),
         page: node.chain.page,
         slot: node.chain.slot,
-        queued_at: meta.queued_at,
+        // Due: since when it waits is not known, and a newer one keeps that time.
+        queued_at: if ahead { 0 } else { meta.queued_at },
         lapses_at: lapses_at(node, params),
         absent: 0,
         time: meta.time,
@@ -192,9 +196,10 @@ pub(super) async fn unsettled(store: &Store) -> Result<BTreeSet<(ClusterId, Node
 /// arrival; no cluster is swept while the database is behind for a part of it.
 const ON_THE_WAY_MS: u64 = 10_000;
 
-/// Whether a report of the node was accepted a moment ago, and is not on chain.
+/// Whether a report of the node was accepted a moment ago, and is not on chain. A time still to come says that the clock was
+/// ahead.
 pub(super) fn is_just_accepted(node: &Node, now_ms: u64) -> bool {
-    node.acked > node.chain.sequence && now_ms.saturating_sub(node.received_at) < ON_THE_WAY_MS
+    node.acked > node.chain.sequence && now_ms.abs_diff(node.received_at) < ON_THE_WAY_MS
 }
 
 #[cfg(test)]

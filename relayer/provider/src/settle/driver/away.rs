@@ -1,6 +1,6 @@
 //! After an outage of the gateway its agents are waited for before anybody counts as silent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hpc_schema::id::ClusterId;
@@ -15,32 +15,48 @@ const BACK_MS: u64 = 45_000;
 /// The clusters whose agents have not had the time to come back.
 #[derive(Debug)]
 pub(super) struct Away {
-    clusters: BTreeSet<ClusterId>,
-    until: Steady,
+    /// When each was heard last before, UNIX milliseconds; once it has begun, those that are waited for.
+    heard: BTreeMap<ClusterId, u64>,
+    /// None: it has not begun, and every cluster is waited for.
+    until: Option<Steady>,
 }
 
 impl Away {
-    /// Those that a key which takes up settlement waits for: no heartbeat of any node was received for half of the time after
-    /// which one counts as silent. Other clusters say nothing of one, for they may be back before settlement is. One of which no
-    /// heartbeat is on record is not waited for.
-    pub(super) async fn found(registry: &Registry, now_ms: u64, now: Steady) -> Self {
+    /// As they were heard until now, where settlement is taken up or the clock is found wrong. One of which no heartbeat is on
+    /// record is not waited for.
+    pub(super) async fn of(registry: &Registry) -> Self {
         let mut heard: BTreeMap<ClusterId, u64> = BTreeMap::new();
         let see = |node: &Arc<Node>| {
             let last = heard.entry(node.cluster_id.clone()).or_default();
             *last = node.received_at.max(*last);
         };
         registry.each(see).await;
-        let half_ms = u64::from(registry.params().heartbeat_timeout).saturating_mul(1_000) / 2;
-        heard.retain(|_, at| *at > 0 && now_ms.saturating_sub(*at) > half_ms);
-        Self {
-            clusters: heard.into_keys().collect(),
-            until: now.after(BACK_MS),
+        heard.retain(|_, at| *at > 0);
+        Self { heard, until: None }
+    }
+
+    /// Settlement goes on, by a clock that is right: from then on those are waited for of which no heartbeat of any node was
+    /// received for half of the time after which one counts as silent (seconds). Other clusters say nothing of one, for they
+    /// may be back before settlement is.
+    pub(super) fn waits_from(&mut self, now_ms: u64, now: Steady, timeout: u32) {
+        if self.has_begun() {
+            return;
         }
+        let half_ms = u64::from(timeout).saturating_mul(1_000) / 2;
+        // A time still to come is of a clock that was ahead.
+        self.heard.retain(|_, at| now_ms.abs_diff(*at) > half_ms);
+        self.until = Some(now.after(BACK_MS));
+    }
+
+    /// Whether settlement has gone on since.
+    pub(super) fn has_begun(&self) -> bool {
+        self.until.is_some()
     }
 
     /// Whether this one's agents are waited for.
     pub(super) fn waits_for(&self, cluster: &ClusterId, now: Steady) -> bool {
-        now < self.until && self.clusters.contains(cluster)
+        self.until
+            .is_none_or(|until| now < until && self.heard.contains_key(cluster))
     }
 }
 
@@ -79,13 +95,23 @@ mod tests {
             latency_ms: None,
         });
         let mut driver = Driver::resume(parts).await.unwrap();
-        let head = Input::Head {
-            endpoint: EndpointId(0),
-            height: 9,
-            block_time_ms: now,
-        };
-        driver.feed(head).await.unwrap();
+        driver.feed(head(9, 0)).await.unwrap();
         driver
+    }
+
+    /// A block by which the clock is so far ahead.
+    fn head(height: u64, ahead_ms: u64) -> Input {
+        Input::Head {
+            endpoint: EndpointId(0),
+            height,
+            block_time_ms: clock::now_ms() - ahead_ms,
+        }
+    }
+
+    /// What it does so long after this.
+    async fn does(driver: &mut Driver, (now_ms, now): (u64, Steady), after_ms: u64) -> Option<Kind> {
+        let job = driver.next_job(now_ms + after_ms, now.after(after_ms)).await;
+        job.unwrap().map(|(kind, _)| kind)
     }
 
     /// What such a driver does first and once agents are back, before which the clock was put back by so much.
@@ -117,6 +143,53 @@ mod tests {
         assert_eq!(first(Some(3_600_000), 3_600_000).await, [None, sweep]);
         // Nor one by which it was looked for duties.
         assert_eq!(first(None, 3_600_000).await, [sweep, sweep]);
+    }
+
+    #[tokio::test]
+    async fn agents_that_a_wrong_clock_has_turned_away_are_waited_for_once_it_is_right() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = taken_up(dir.path(), &[("hpc-cluster-1", Some(360_000))]).await;
+        let now = (clock::now_ms(), clock::steady());
+        // As at the start, and again after settlement has gone on.
+        for (height, from) in [(10, 0), (12, 400_000)] {
+            driver.feed(head(height, 600_000)).await.unwrap();
+            driver.turn(false).await.unwrap();
+            assert_eq!(does(&mut driver, now, from + BACK_MS + 1_000).await, None);
+            driver.feed(head(height + 1, 0)).await.unwrap();
+            driver.turn(false).await.unwrap();
+            let right = from + 2 * BACK_MS;
+            assert_eq!(does(&mut driver, now, right).await, None);
+            assert_eq!(does(&mut driver, now, right + BACK_MS - 15_000).await, None);
+            assert_eq!(
+                does(&mut driver, now, right + BACK_MS + 1_000).await,
+                Some(Kind::Sweep)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn whether_agents_are_waited_for_is_told_by_the_clock_once_it_is_right() {
+        let registry = Registry::new("chain-1", "contract");
+        let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), view());
+        let (id, from) = (node.node_id.clone(), Ipv4Addr::LOCALHOST.into());
+        registry.set_node(&cluster, node, 1, UnixSeconds(0));
+        let heard = 1_800_000_000_000;
+        registry.accepted(&cluster, &id, 1, 2, heard, from);
+        let (now, most) = (Steady(1), 60_000);
+        // That heartbeat came in time, long ago, or by a clock that was ahead.
+        for (now_ms, waits) in [
+            (heard + most, false),
+            (heard + most + 1, true),
+            (heard - most - 1, true),
+        ] {
+            let mut away = Away::of(&registry).await;
+            assert!(away.waits_for(&cluster, now.after(3_600_000)), "not right yet");
+            away.waits_from(now_ms, now, 120);
+            assert_eq!(away.waits_for(&cluster, now), waits);
+            // Once: it does not begin anew with each look.
+            away.waits_from(now_ms, now.after(BACK_MS), 120);
+            assert!(!away.waits_for(&cluster, now.after(BACK_MS)));
+        }
     }
 
     #[tokio::test]

@@ -86,12 +86,31 @@ impl Driver {
                 end = store::end_word(end),
                 "transaction ended"
             );
+            if self.sizing.learnt() != learnt {
+                self.save_learnt(now).await?;
+            }
         }
         for (cluster, ids) in ending::announce(&ending, &self.registry, &self.metrics) {
             if let Err(e) = sync_nodes(&self.client, &self.store, &self.registry, &cluster, &ids, now).await {
                 tracing::debug!(%cluster, error = %e, "nodes are read again at the next round");
             }
         }
+        Ok(())
+    }
+
+    /// Stores the price that the end has changed, which a restart would not know otherwise.
+    async fn save_learnt(&self, now_ms: u64) -> Result<(), StoreError> {
+        let learnt = self.sizing.learnt();
+        let mut tx = self.store.begin().await?;
+        store::save_state(
+            &mut tx,
+            self.signers.account(),
+            &self.state,
+            learnt.as_ref(),
+            now_ms,
+        )
+        .await?;
+        tx.commit().await?;
         Ok(())
     }
 
@@ -239,7 +258,7 @@ mod tests {
     use hpc_schema::id::{ClusterId, NodeId};
     use hpc_schema::time::UnixSeconds;
 
-    use super::super::tests::driver;
+    use super::super::tests::{driver, priced};
     use super::*;
     use crate::db;
     use crate::ops::ReportLabels;
@@ -308,6 +327,19 @@ mod tests {
             // Neither at once.
             assert!(driver.backoff_until > clock::steady());
         }
+    }
+
+    #[tokio::test]
+    async fn a_price_that_an_end_has_raised_is_stored_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = priced(dir.path(), "0.01stake", "0.1stake").await;
+        let (batch, _) = used(&mut driver).await;
+        driver.refusal = Some(Verdict::InsufficientFee);
+        driver.sizing.asks("0.04stake".parse().unwrap());
+        driver.ending = Some((batch, End::Expired { height: 40 }));
+        driver.finish().await.unwrap();
+        let stored = store::learnt_prices(driver.store.reader()).await.unwrap();
+        assert_eq!(stored["relayer"].to_string(), "0.04stake");
     }
 
     #[tokio::test]

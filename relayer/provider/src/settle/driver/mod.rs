@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hpc_chain::code::Verdict;
 use hpc_chain::registry::RegistryClient;
-use hpc_chain::settle::{BatchId, Config as MachineConfig, End, Input, State};
+use hpc_chain::settle::{BatchId, Condition, Config as MachineConfig, End, Input, State};
 use hpc_schema::id::ClusterId;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -149,7 +149,7 @@ impl Driver {
             .unwrap_or_default();
         let learnt = store::learnt(store.reader(), &signers.name).await?;
         let now = clock::steady();
-        let away = Away::found(&registry, clock::now_ms(), now).await;
+        let away = Away::of(&registry).await;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let machine = MachineConfig {
             lifetime_ms: millis(config.chain.tx_lifetime.duration()),
@@ -257,6 +257,10 @@ impl Driver {
             self.feed(input).await?;
         }
         self.feed(Input::Tick).await?;
+        // By a clock that is wrong agents are turned away.
+        if self.state.condition() == Condition::CatchingUp && self.away.has_begun() {
+            self.away = Away::of(&self.registry).await;
+        }
         self.finish().await?;
         self.looked
             .take_if(|(at, _)| clock::now_ms().abs_diff(*at) > FRESH_MS);
@@ -300,9 +304,11 @@ pub(in crate::settle) mod tests {
 
     use super::*;
 
-    /// A driver on an empty store, of a chain that cannot be reached.
+    /// A driver on an empty store, of a chain that cannot be reached. It waits for no agents.
     pub(in crate::settle) async fn driver(dir: &Path) -> Driver {
-        Driver::resume(parts(dir).await).await.unwrap()
+        let mut driver = Driver::resume(parts(dir).await).await.unwrap();
+        driver.away.waits_from(clock::now_ms(), clock::steady(), 120);
+        driver
     }
 
     /// One that pays this for gas.

@@ -51,6 +51,8 @@ impl Driver {
         if self.state.condition() != Condition::Live {
             return Ok(None);
         }
+        let timeout = self.registry.params().heartbeat_timeout;
+        self.away.waits_from(now_ms, now, timeout);
         // Many nodes have a batch due whenever the key is idle: sweeps and prunes would never have their turn.
         if self.signers.duties && are_overdue(self.last, self.duties_at, now) {
             let next = self.look_for_duty(now).await?;
@@ -209,5 +211,27 @@ mod tests {
         assert!(d.reports_due(NOW + interval, at.after(interval)).await.unwrap());
         drop((spool, d));
         task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_report_that_came_while_the_clock_was_ahead_is_due_once_it_is_right() {
+        /// The time of [`Accept`]'s report of ones, milliseconds.
+        const NOW: u64 = 0x0101_0101 * 1_000;
+        for (ahead_ms, due) in [(250_000, true), (5_000, false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut d = driver(dir.path()).await;
+            let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), view());
+            let of = (cluster, node.node_id.clone());
+            d.registry.set_node(&of.0, node, 1, UnixSeconds(0));
+            let (spool, task) = Spool::start(d.store.clone(), None, Arc::default());
+            // The newer one waits since the other's time.
+            for (sequence, at) in [(2, NOW + ahead_ms), (3, NOW)] {
+                let report = Accept::new(of.clone(), (1, sequence), ([1; 70], [2; 64]), at);
+                assert!(spool.accept(report).await.unwrap().accepted);
+            }
+            assert_eq!(d.reports_due(NOW, clock::steady()).await.unwrap(), due);
+            drop((spool, d));
+            task.await.unwrap();
+        }
     }
 }

@@ -97,6 +97,13 @@ mod tests {
         );
         accepted(3, crate::clock::now_ms());
         assert!(d.sweeps_due().await.unwrap().is_empty());
+        accepted(4, crate::clock::now_ms() + 250_000);
+        assert!(
+            !d.sweeps_due().await.unwrap().is_empty(),
+            "the clock was ahead then"
+        );
+        accepted(5, crate::clock::now_ms());
+        assert!(d.sweeps_due().await.unwrap().is_empty());
     }
 
     #[tokio::test]
