@@ -21,8 +21,8 @@ use crate::store::{Store, StoreError, text};
 pub(super) const A_STRETCH: usize = 256;
 /// A report within this time of its five minutes would not arrive any more.
 const AGE_MARGIN_SECONDS: u64 = 10;
-/// Clocks of gateways on one store are no farther apart: a report of a later time came while a clock was ahead.
-const AHEAD_MS: u64 = 10_000;
+/// Settlement goes on by no clock that is farther from the chain's: a report of a later time came while one was ahead.
+const AHEAD_MS: u64 = 60_000;
 
 /// What waits and can be planned, with the record of each node.
 #[derive(Debug, Default)]

@@ -11,6 +11,8 @@ use crate::registry::{Node, Registry};
 /// Agents that were turned away come again within 30 s; their reports are in the store a moment later, and no sweep goes past
 /// those.
 const BACK_MS: u64 = 45_000;
+/// A clock that is wrong for less keeps no agent out: it comes again.
+const KEPT_OUT_MS: u64 = 30_000;
 
 /// The clusters whose agents have not had the time to come back.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Away {
     heard: BTreeMap<ClusterId, u64>,
     /// None: it has not begun, and every cluster is waited for.
     until: Option<Steady>,
+    /// Since when the clock is wrong, once it has begun.
+    wrong_since: Option<Steady>,
 }
 
 impl Away {
@@ -32,14 +36,18 @@ impl Away {
         };
         registry.each(see).await;
         heard.retain(|_, at| *at > 0);
-        Self { heard, until: None }
+        Self {
+            heard,
+            until: None,
+            wrong_since: None,
+        }
     }
 
     /// Settlement goes on, by a clock that is right: from then on those are waited for of which no heartbeat of any node was
     /// received for half of the time after which one counts as silent (seconds). Other clusters say nothing of one, for they
     /// may be back before settlement is.
     pub(super) fn waits_from(&mut self, now_ms: u64, now: Steady, timeout: u32) {
-        if self.has_begun() {
+        if self.until.is_some() {
             return;
         }
         let half_ms = u64::from(timeout).saturating_mul(1_000) / 2;
@@ -48,9 +56,14 @@ impl Away {
         self.until = Some(now.after(BACK_MS));
     }
 
-    /// Whether settlement has gone on since.
-    pub(super) fn has_begun(&self) -> bool {
-        self.until.is_some()
+    /// Whether the clock has been wrong since settlement last went on, for so long that agents are to be waited for anew. One
+    /// that is wrong every few blocks puts no sweep off for good.
+    pub(super) fn is_due_anew(&mut self, wrong: bool, now: Steady) -> bool {
+        if !wrong || self.until.is_none() {
+            self.wrong_since = None;
+            return false;
+        }
+        now.since(*self.wrong_since.get_or_insert(now)) >= KEPT_OUT_MS
     }
 
     /// Whether this one's agents are waited for.
@@ -153,10 +166,11 @@ mod tests {
         // As at the start, and again after settlement has gone on.
         for (height, from) in [(10, 0), (12, 400_000)] {
             driver.feed(head(height, 600_000)).await.unwrap();
-            driver.turn(false).await.unwrap();
+            for after in [from, from + KEPT_OUT_MS] {
+                driver.look_away(now.1.after(after)).await;
+            }
             assert_eq!(does(&mut driver, now, from + BACK_MS + 1_000).await, None);
             driver.feed(head(height + 1, 0)).await.unwrap();
-            driver.turn(false).await.unwrap();
             let right = from + 2 * BACK_MS;
             assert_eq!(does(&mut driver, now, right).await, None);
             assert_eq!(does(&mut driver, now, right + BACK_MS - 15_000).await, None);
@@ -165,6 +179,25 @@ mod tests {
                 Some(Kind::Sweep)
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_wrong_every_few_blocks_puts_no_sweep_off_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = taken_up(dir.path(), &[("hpc-cluster-1", Some(360_000))]).await;
+        let now = (clock::now_ms(), clock::steady());
+        let mut swept = None;
+        for block in 0..20_u64 {
+            let (wrong, after) = (block % 2 == 0, block * 6_000);
+            let ahead = if wrong { 600_000 } else { 0 };
+            driver.feed(head(10 + block, ahead)).await.unwrap();
+            driver.look_away(now.1.after(after)).await;
+            let kind = does(&mut driver, now, after).await;
+            assert!(!wrong || kind.is_none());
+            swept = swept.or(kind.map(|kind| (kind, after)));
+        }
+        // With the first block by which the clock is right after the time that began with the first such.
+        assert_eq!(swept, Some((Kind::Sweep, 54_000)));
     }
 
     #[tokio::test]

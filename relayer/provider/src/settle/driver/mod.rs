@@ -257,10 +257,7 @@ impl Driver {
             self.feed(input).await?;
         }
         self.feed(Input::Tick).await?;
-        // By a clock that is wrong agents are turned away.
-        if self.state.condition() == Condition::CatchingUp && self.away.has_begun() {
-            self.away = Away::of(&self.registry).await;
-        }
+        self.look_away(clock::steady()).await;
         self.finish().await?;
         self.looked
             .take_if(|(at, _)| clock::now_ms().abs_diff(*at) > FRESH_MS);
@@ -271,6 +268,14 @@ impl Driver {
             self.take_up().await?;
         }
         Ok(())
+    }
+
+    /// By a clock that is wrong agents are turned away.
+    async fn look_away(&mut self, now: Steady) {
+        let wrong = self.state.condition() == Condition::CatchingUp;
+        if self.away.is_due_anew(wrong, now) {
+            self.away = Away::of(&self.registry).await;
+        }
     }
 
     /// After a restart: the pages of the transaction that is under way are this key's.
