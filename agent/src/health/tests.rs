@@ -27,14 +27,7 @@ fn node(state: SlurmState, reason: &str) -> Answer<SlurmNode> {
         state,
         state_text: "X".into(),
         reason: Some(reason.into()),
-        cpus: 2,
-        cpus_allocated: 0,
-        cpus_usable: 2,
-        memory_mib: 1000,
-        memory_allocated_mib: 0,
-        gpus: None,
-        gpus_allocated: None,
-        version: None,
+        ..SlurmNode::idle()
     })
 }
 

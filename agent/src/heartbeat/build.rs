@@ -223,17 +223,8 @@ mod tests {
                 now,
             );
             let node = SlurmNode {
-                state: SlurmState::Idle,
-                state_text: "IDLE".into(),
-                reason: None,
-                cpus: 64,
-                cpus_allocated: 0,
-                cpus_usable: 64,
-                memory_mib: 4000,
-                memory_allocated_mib: 0,
-                gpus: None,
-                gpus_allocated: None,
                 version: said.map(str::to_owned),
+                ..SlurmNode::idle()
             };
             figures.slurm.set(Some(Answer::Said(node)), now);
             let payload = payload(&figures, now);

@@ -157,36 +157,16 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
+    use super::super::scene::registered;
     use super::*;
-    use crate::config::{parse, resolve};
-    use crate::key::generate;
-    use crate::run::{Timing, World};
-    use crate::sample::Sampler;
-    use crate::state::{StateDir, a_registration};
-    use crate::timer::Timer;
+    use crate::state::a_registration;
 
     #[tokio::test(start_paused = true)]
     async fn a_registration_that_cannot_be_taken_over_yet_is_tried_again_each_30_s_with_all_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let d = dir.path().display();
-        let key = generate(&dir.path().join("keys"), false).unwrap().public;
-        let text = format!(
-            "provider_daemon: {{endpoint: 'https://gateway:8443'}}\nagent: {{key_path: '{d}/keys/agent.key', state_dir: '{d}/state'}}"
-        );
-        let config = resolve(parse(&text, Path::new("config.yaml")).unwrap()).unwrap();
-        let state = StateDir::new(&config.state_dir);
-        state.create().unwrap();
-        a_registration("token-1", key, 7).save(&state).unwrap();
-        let world = World {
-            timer: Timer::simulated,
-            sampler: |_| Sampler::inline(Vec::new()),
-            ..World::real(Timing::default())
-        };
-        let mut agent = Agent::new(config, world).unwrap();
+        let (_dir, mut agent) = registered();
+        let state = agent.state.clone();
         agent.anew = Some(Anew {
-            registration: a_registration("token-2", key, 8),
+            registration: a_registration("token-2", agent.registration.public_key, 8),
             key: None,
             identity: None,
             known: Arc::default(),

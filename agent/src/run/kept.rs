@@ -146,20 +146,15 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::mpsc;
     use std::time::Instant;
 
     use hpc_schema::heartbeat::SlurmState;
 
+    use super::super::scene::registered;
     use super::*;
-    use crate::config::{parse, resolve};
-    use crate::key::generate;
     use crate::probe::slurm::{Answer, LastWord, SlurmNode};
-    use crate::run::{Timing, World};
     use crate::sample::{Category, Collector, Reading, Sampler};
-    use crate::state::{StateDir, a_registration};
-    use crate::timer::Timer;
 
     /// A look at Slurm that takes until it is told what it brings, and is waited for; later ones bring nothing.
     struct Look(mpsc::Receiver<Reading>);
@@ -180,35 +175,14 @@ mod tests {
             state: SlurmState::Drain,
             state_text: "IDLE+DRAIN".into(),
             reason: Some("bad disk".into()),
-            cpus: 2,
-            cpus_allocated: 0,
-            cpus_usable: 2,
-            memory_mib: 1000,
-            memory_allocated_mib: 0,
-            gpus: None,
-            gpus_allocated: None,
-            version: None,
+            ..SlurmNode::idle()
         }))
     }
 
     #[tokio::test]
     async fn what_slurm_says_while_the_disk_is_waited_for_is_kept_as_well() {
-        let dir = tempfile::tempdir().unwrap();
-        let d = dir.path().display();
-        let key = generate(&dir.path().join("keys"), false).unwrap().public;
-        let text = format!(
-            "provider_daemon: {{endpoint: 'https://gateway:8443'}}\nagent: {{key_path: '{d}/keys/agent.key', state_dir: '{d}/state'}}"
-        );
-        let config = resolve(parse(&text, Path::new("config.yaml")).unwrap()).unwrap();
-        let state = StateDir::new(&config.state_dir);
-        state.create().unwrap();
-        a_registration("token-1", key, 7).save(&state).unwrap();
-        let world = World {
-            timer: Timer::simulated,
-            sampler: |_| Sampler::new(Vec::new()),
-            ..World::real(Timing::default())
-        };
-        let mut agent = Agent::new(config, world).unwrap();
+        let (_dir, mut agent) = registered();
+        let state = agent.state.clone();
         let (says, look) = mpsc::channel();
         let writer = agent.keeper.attendant(&agent.state, &agent.config.sampling);
         // What writes to the disk waits behind the look.

@@ -24,6 +24,8 @@ mod recover;
 mod reload;
 mod reread;
 mod said;
+#[cfg(test)]
+mod scene;
 mod service;
 mod settings;
 mod task_files;

@@ -105,6 +105,26 @@ fn tres(line: &str, key: &str) -> Option<u32> {
         .find_map(|t| t.strip_prefix("gres/gpu=")?.parse().ok())
 }
 
+#[cfg(test)]
+impl SlurmNode {
+    /// A small one without work, for tests to begin with.
+    pub(crate) fn idle() -> Self {
+        Self {
+            state: SlurmState::Idle,
+            state_text: "IDLE".into(),
+            reason: None,
+            cpus: 2,
+            cpus_allocated: 0,
+            cpus_usable: 2,
+            memory_mib: 1000,
+            memory_allocated_mib: 0,
+            gpus: None,
+            gpus_allocated: None,
+            version: None,
+        }
+    }
+}
+
 /// What a node's state says while it is down.
 const DOWN: [&str; 7] = [
     "DOWN",

@@ -186,16 +186,22 @@ async fn an_outside_certificate_that_is_first_seen_after_all_were_revoked_counts
     );
 }
 
+/// Two of a node are on record: one of the gateway's own CA, `stolen`, and `theirs` of an outside one, which this is.
+async fn stolen_and_theirs(store: &Store) -> PeerIdentity {
+    let theirs = outside("theirs", NOW);
+    assert_eq!(renew(store, "stolen", 2, NOW).await, Ok(()));
+    assert_eq!(
+        record_outside(store, &theirs, NOW).await.unwrap(),
+        Outside::OnRecord { since: NOW }
+    );
+    theirs
+}
+
 #[tokio::test]
 async fn a_clock_that_was_ahead_for_a_moment_takes_no_revocation_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir).await;
-    let theirs = outside("theirs", NOW);
-    assert_eq!(renew(&store, "stolen", 2, NOW).await, Ok(()));
-    assert_eq!(
-        record_outside(&store, &theirs, NOW).await.unwrap(),
-        Outside::OnRecord { since: NOW }
-    );
+    let theirs = stolen_and_theirs(&store).await;
     let mut tx = store.begin().await.unwrap();
     for one in ["stolen", "theirs"] {
         let which = Which::Fingerprint(one);
@@ -227,12 +233,7 @@ async fn listed(store: &Store, now: UnixSeconds) -> HashSet<String> {
 async fn a_clock_that_was_ahead_for_a_moment_takes_no_certificate_from_the_reach_of_a_revocation() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir).await;
-    let theirs = outside("theirs", NOW);
-    assert_eq!(renew(&store, "stolen", 2, NOW).await, Ok(()));
-    assert_eq!(
-        record_outside(&store, &theirs, NOW).await.unwrap(),
-        Outside::OnRecord { since: NOW }
-    );
+    let theirs = stolen_and_theirs(&store).await;
     // The node recovers by its key.
     for (recovered, ahead) in [("first", 2 * DAY), ("second", 390 * DAY)] {
         assert_eq!(renew(&store, recovered, 2, NOW.plus(ahead)).await, Ok(()));

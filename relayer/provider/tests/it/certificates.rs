@@ -260,14 +260,7 @@ async fn an_outside_certificate_of_a_node_that_is_not_on_record_takes_no_node_s_
     let (site, agent) = (&scene.site, &scene.agent);
     let own = agent.client(site);
     assert!(agent.beat(&own, site, 1).await.accepted);
-    let evicted = async || {
-        let metrics = site.ops("/metrics").await.1;
-        let line = metrics
-            .lines()
-            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
-        line.unwrap().to_owned()
-    };
-    let before = evicted().await;
+    let before = site.evicted().await;
     let (issued, key) = scene.issue_to("node-0002", clock::now(), 1);
     let stranger = client(&site.ca(), Some((&issued.pem, &key)));
     let path = heartbeat_path(&"node-0002".parse().unwrap());
@@ -275,7 +268,7 @@ async fn an_outside_certificate_of_a_node_that_is_not_on_record_takes_no_node_s_
         let answer = post(&stranger, site, &path, &json!({})).await;
         assert!(!answer.status().is_success(), "{answer:?}");
     }
-    assert_eq!(evicted().await, before, "no node's connection went for it");
+    assert_eq!(site.evicted().await, before, "no node's connection went for it");
     // What it shows keeps it from nothing.
     let newcomer = Agent::new("node-0002");
     let token = site.token("node-0002", &newcomer.public(), "1h");

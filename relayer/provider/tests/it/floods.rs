@@ -89,12 +89,8 @@ async fn a_host_that_opens_ten_thousand_idle_connections_pushes_out_its_own_and_
         open <= 32
     })
     .await;
-    let metrics = site.ops("/metrics").await.1;
-    let evicted = metrics
-        .lines()
-        .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "))
-        .unwrap();
-    assert!(evicted.parse::<u64>().unwrap() >= all - 64, "{evicted}");
+    let evicted = site.evicted().await;
+    assert!(evicted >= all - 64, "{evicted}");
     logged_once(
         &logs,
         "more connections without a certificate that counts than it may have",

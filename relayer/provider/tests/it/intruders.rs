@@ -135,14 +135,7 @@ async fn whoever_floods_with_a_node_s_revoked_or_former_certificate_takes_nothin
     let own = client(&site.ca(), Some((&renewed.certificate, &agent.tls)));
     let mut sequence = 100;
     assert!(agent.beat(&own, &site, sequence).await.accepted);
-    let evicted = async || {
-        let metrics = site.ops("/metrics").await.1;
-        let line = metrics
-            .lines()
-            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
-        line.unwrap().to_owned()
-    };
-    let before = evicted().await;
+    let before = site.evicted().await;
     let mut idle = Vec::new();
     for identity in [(stolen.0.as_str(), stolen.1), (former.pem.as_str(), &key)] {
         for _ in 0..4 {
@@ -158,5 +151,5 @@ async fn whoever_floods_with_a_node_s_revoked_or_former_certificate_takes_nothin
         sequence += 1;
         assert!(agent.beat(&own, &site, sequence).await.accepted);
     }
-    assert_eq!(evicted().await, before, "no connection went for a thief's");
+    assert_eq!(site.evicted().await, before, "no connection went for a thief's");
 }

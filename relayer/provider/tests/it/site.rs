@@ -345,6 +345,15 @@ impl Site {
         let response = reqwest::get(format!("http://{addr}{path}")).await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
     }
+
+    /// How many connections have gone for others'.
+    pub(crate) async fn evicted(&self) -> u64 {
+        let metrics = self.ops("/metrics").await.1;
+        let line = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
+        line.unwrap().parse().unwrap()
+    }
 }
 
 /// One message in a transaction of its own. On a chain whose time is long ago, which nobody sends anything to who looks at
