@@ -256,7 +256,7 @@ impl Gateway {
 
     /// The newest heartbeat.
     pub fn last(&self) -> Heartbeat {
-        self.seen().heartbeats.last().unwrap().heartbeat.clone()
+        Heartbeat::clone(&self.seen().heartbeats.last().unwrap().heartbeat)
     }
 
     pub fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -41,8 +41,45 @@ impl Steady {
 /// What that clock shows.
 #[must_use]
 pub fn steady() -> Steady {
+    steady_at(Instant::now())
+}
+
+fn steady_at(at: Instant) -> Steady {
     static SINCE: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Steady(u64::try_from(SINCE.elapsed().as_millis()).unwrap_or(u64::MAX))
+    let since = at.saturating_duration_since(*SINCE);
+    Steady(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// One moment by both clocks: read once, for all that a request needs of them at its beginning.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// By the clock that is never set.
+    pub at: Instant,
+    /// UNIX milliseconds.
+    pub ms: u64,
+}
+
+impl Moment {
+    /// This one.
+    #[must_use]
+    pub fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            ms: now_ms(),
+        }
+    }
+
+    /// UNIX seconds.
+    #[must_use]
+    pub fn seconds(self) -> UnixSeconds {
+        UnixSeconds(self.ms / 1000)
+    }
+
+    /// As [`steady`] shows it.
+    #[must_use]
+    pub fn steady(self) -> Steady {
+        steady_at(self.at)
+    }
 }
 
 /// The operating system gave no random bytes.
@@ -72,5 +109,7 @@ mod tests {
         assert!(before <= steady());
         // The wall clock shows decades.
         assert!(before.0 < now_ms() / 2, "{before:?}");
+        let moment = Moment::now();
+        assert!(before <= moment.steady() && moment.steady() <= steady());
     }
 }

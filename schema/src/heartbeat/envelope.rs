@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::fields::Fields;
-use super::whole;
+use super::raw::Payload;
+use super::reading::{self, Object};
+use super::usual;
 use crate::code::Code;
 use crate::command::{Acknowledgement, MAX_ACKNOWLEDGEMENTS};
 use crate::refusal::Refusal;
@@ -22,9 +24,9 @@ pub const MAX_HEARTBEAT_BYTES: usize = 65_536;
 pub struct HeartbeatRequest {
     /// The payload; its raw bytes are signed.
     #[schemars(with = "super::Heartbeat")]
-    pub heartbeat: Box<RawValue>,
+    pub heartbeat: Payload,
     /// Signatures and report.
-    #[serde(deserialize_with = "whole::object")]
+    #[serde(deserialize_with = "reading::object")]
     pub auth: HeartbeatAuth,
     /// What became of commands; at most [`MAX_ACKNOWLEDGEMENTS`], the rest with the next heartbeat.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
@@ -47,35 +49,35 @@ pub struct HeartbeatAuth {
     /// Same as `heartbeat.node_id`.
     #[serde(
         default,
-        deserialize_with = "whole::text",
+        deserialize_with = "reading::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub node_id: Option<String>,
     /// The registered key, base64.
     #[serde(
         default,
-        deserialize_with = "whole::text",
+        deserialize_with = "reading::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub public_key: Option<String>,
     /// Base64 of the 70-byte report.
     #[serde(
         default,
-        deserialize_with = "whole::text",
+        deserialize_with = "reading::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub report: Option<String>,
     /// Base64 Ed25519 signature over tag ‖ report.
     #[serde(
         default,
-        deserialize_with = "whole::text",
+        deserialize_with = "reading::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub report_signature: Option<String>,
     /// Base64 of the second section, while the chain does not hold it yet.
     #[serde(
         default,
-        deserialize_with = "whole::text",
+        deserialize_with = "reading::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub section: Option<String>,
@@ -97,10 +99,13 @@ impl HeartbeatRequest {
                 ),
             ));
         }
-        let read = || whole::object(&mut serde_json::Deserializer::from_slice(body));
-        let request = match read() {
-            Ok(request) => request,
-            Err(error) => Self::in_parts(body, &error).map_err(Refusal::malformed)?,
+        let request = match usual::read(body) {
+            Some((heartbeat, auth, acknowledgements)) => Self {
+                heartbeat,
+                auth,
+                acknowledgements,
+            },
+            None => Self::any(body)?,
         };
         if request.acknowledgements.len() > MAX_ACKNOWLEDGEMENTS {
             let what = format!("has more than {MAX_ACKNOWLEDGEMENTS} entries");
@@ -109,11 +114,17 @@ impl HeartbeatRequest {
         Ok(request)
     }
 
+    /// Reads a body whatever it looks like, its payload left unread; says what is wrong with it.
+    pub(super) fn any(body: &[u8]) -> Result<Self, Refusal> {
+        reading::object(&mut serde_json::Deserializer::from_slice(body))
+            .or_else(|error| Self::in_parts(body, &error).map_err(Refusal::malformed))
+    }
+
     /// Reads member by member what does not read in one pass for `error`, to name the member at fault.
     fn in_parts(body: &[u8], error: &serde_json::Error) -> Result<Self, Refusal> {
         let unread = || Refusal::whole(Code::Malformed, error);
         let raw: &RawValue = serde_json::from_slice(body).map_err(|_| unread())?;
-        let f = Fields::open("", Code::Malformed, raw).map_err(|_| unread())?;
+        let f = Fields::open("", Code::Malformed, raw.get()).map_err(|_| unread())?;
         let heartbeat = f.raw("heartbeat").ok_or_else(|| f.refuse("heartbeat", ABSENT))?;
         let auth = f
             .object("auth", Code::Malformed)?
@@ -123,20 +134,20 @@ impl HeartbeatRequest {
             .map(|raw| serde_json::from_str(raw.get()).map_err(|e| f.refuse("acknowledgements", e)))
             .transpose()?;
         Ok(Self {
-            heartbeat: heartbeat.to_owned(),
+            heartbeat: heartbeat.to_owned().into(),
             auth: HeartbeatAuth::in_parts(&auth)?,
             acknowledgements: acknowledgements.unwrap_or_default(),
         })
     }
 }
 
-impl whole::Object for HeartbeatRequest {
+impl Object for HeartbeatRequest {
     fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         Self::deserialize(de)
     }
 }
 
-impl whole::Object for HeartbeatAuth {
+impl Object for HeartbeatAuth {
     fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         Self::deserialize(de)
     }
@@ -164,7 +175,7 @@ impl HeartbeatAuth {
 const ABSENT: &str = "is absent";
 
 fn some_text<'de, D: Deserializer<'de>>(de: D) -> Result<String, D::Error> {
-    whole::text(de)?.ok_or_else(|| D::Error::custom(ABSENT))
+    reading::text(de)?.ok_or_else(|| D::Error::custom(ABSENT))
 }
 
 fn list<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<Acknowledgement>, D::Error> {
@@ -173,7 +184,7 @@ fn list<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<Acknowledgement>, D::Err
 
 /// SHA-256 of the raw bytes of the `heartbeat` value.
 #[must_use]
-pub fn payload_hash(payload: &RawValue) -> [u8; 32] {
+pub fn payload_hash(payload: &Payload) -> [u8; 32] {
     Sha256::digest(payload.get().as_bytes()).into()
 }
 

@@ -39,9 +39,9 @@ impl<'de> Visitor<'de> for Unique {
 }
 
 impl<'a> Fields<'a> {
-    /// Opens the object at `path`; refusals inside it carry `code`.
-    pub(crate) fn open(path: &str, code: Code, raw: &'a RawValue) -> Result<Self, Refusal> {
-        let mut de = serde_json::Deserializer::from_str(raw.get());
+    /// Opens the object at `path`, written as `text`; refusals inside it carry `code`.
+    pub(crate) fn open(path: &str, code: Code, text: &'a str) -> Result<Self, Refusal> {
+        let mut de = serde_json::Deserializer::from_str(text);
         let map = de
             .deserialize_map(Unique)
             .map_err(|e| Refusal::field(Code::Malformed, shown(path), e).malformed())?;
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
                 if !raw.get().starts_with('{') {
                     return Err(Refusal::field(code, self.path(name), "must be an object"));
                 }
-                Fields::open(&self.path(name), code, raw)
+                Fields::open(&self.path(name), code, raw.get())
             })
             .transpose()
     }

@@ -55,7 +55,7 @@ impl Latency {
                 if !raw.get().starts_with('{') {
                     return Err(Refusal::field(Code::InvalidField, path, "must be an object"));
                 }
-                LatencyMeasurement::read(&Fields::open(&path, Code::InvalidField, raw)?)
+                LatencyMeasurement::read(&Fields::open(&path, Code::InvalidField, raw.get())?)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {

@@ -1,11 +1,11 @@
 //! Reads the payload from the raw JSON that is signed.
 
 use std::num::NonZeroU32;
-
-use serde_json::value::RawValue;
+use std::sync::Arc;
 
 use super::fields::Fields;
 use super::payload::Heartbeat;
+use super::raw::Payload;
 use super::{Capacity, Health, Jobs, Latency, Services, whole};
 use crate::code::Code;
 use crate::id::{ClusterId, NodeId};
@@ -21,13 +21,9 @@ pub(crate) struct Head<'a> {
 }
 
 /// A payload opened, its head read.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it never leaves the stack, and nearly every one is the larger"
-)]
 pub(crate) enum Opened<'a> {
     /// All of it is as it should be.
-    Whole(Heartbeat),
+    Whole(Arc<Heartbeat>),
     /// Something is not: which field is found one by one, once it is known who signed.
     InParts {
         node_id: NodeId,
@@ -38,12 +34,16 @@ pub(crate) enum Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    pub(crate) fn open(raw: &'a RawValue) -> Result<Self, Refusal> {
-        whole::read(raw).map_or_else(|| Self::in_parts(raw), |heartbeat| Ok(Self::Whole(heartbeat)))
+    pub(crate) fn open(payload: &'a Payload) -> Result<Self, Refusal> {
+        let already = payload.heartbeat().map(Arc::clone);
+        match already.or_else(|| whole::read(payload.get()).map(Arc::new)) {
+            Some(heartbeat) => Ok(Self::Whole(heartbeat)),
+            None => Self::in_parts(payload.get()),
+        }
     }
 
-    fn in_parts(raw: &'a RawValue) -> Result<Self, Refusal> {
-        let fields = Fields::open("", Code::InvalidField, raw)?;
+    fn in_parts(text: &'a str) -> Result<Self, Refusal> {
+        let fields = Fields::open("", Code::InvalidField, text)?;
         let missing = |name: &str| fields.refuse(name, "is required");
         Ok(Self::InParts {
             node_id: fields.text("node_id")?.ok_or_else(|| missing("node_id"))?,
@@ -73,7 +73,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<Heartbeat, Refusal> {
+    pub(crate) fn finish(self) -> Result<Arc<Heartbeat>, Refusal> {
         let (node_id, cluster_id, timestamp, f) = match self {
             Self::Whole(heartbeat) => return Ok(heartbeat),
             Self::InParts {
@@ -88,7 +88,7 @@ impl<'a> Opened<'a> {
             f.object(name, code)?
                 .ok_or_else(|| Refusal::field(code, name, "is required"))
         };
-        Ok(Heartbeat {
+        Ok(Arc::new(Heartbeat {
             node_id,
             cluster_id,
             sequence_number,
@@ -108,7 +108,7 @@ impl<'a> Opened<'a> {
                 .object("services", Code::InvalidField)?
                 .map(|o| Services::read(&o))
                 .transpose()?,
-        })
+        }))
     }
 }
 
@@ -131,8 +131,8 @@ impl Heartbeat {
     /// # Errors
     /// A malformed [`Refusal`] if it is not a JSON object or a key stands twice; else a semantic one with
     /// the path of the first field that breaks its rule.
-    pub fn parse(raw: &RawValue) -> Result<Self, Refusal> {
-        Opened::open(raw)?.finish()
+    pub fn parse(payload: &Payload) -> Result<Self, Refusal> {
+        Opened::open(payload)?.finish().map(Arc::unwrap_or_clone)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::value::RawValue;
 
 use super::Heartbeat;
 use super::envelope::{HeartbeatAuth, HeartbeatRequest, auth_message, payload_hash};
+use super::raw::Payload;
 use super::summary::{body_of, section_of};
 use crate::code::Code;
 use crate::refusal::Refusal;
@@ -53,7 +53,7 @@ pub enum SignError<E> {
 /// A heartbeat that wants its two signatures: for keys that do not sign at once, or not in this process.
 #[derive(Debug, Clone)]
 pub struct UnsignedHeartbeat {
-    payload: Box<RawValue>,
+    payload: Payload,
     report: Report,
     section: Option<Vec<u8>>,
     nonce: String,
@@ -70,7 +70,7 @@ impl UnsignedHeartbeat {
     pub fn new<E>(what: &SignHeartbeat<'_>) -> Result<Self, SignError<E>> {
         let hb = what.heartbeat;
         hb.check().map_err(SignError::Invalid)?;
-        let payload: Box<RawValue> = serde_json::value::to_raw_value(hb)?;
+        let payload = Payload::from(serde_json::value::to_raw_value(hb)?);
         let payload_hash = payload_hash(&payload);
         let seconds = hb.timestamp.seconds().0;
         let time = u32::try_from(seconds).map_err(|_| {

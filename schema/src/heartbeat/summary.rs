@@ -56,8 +56,11 @@ pub fn section_of(heartbeat: &Heartbeat, privacy: JobIds) -> Section {
         agent_version: heartbeat
             .agent_version
             .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-        gpu_type: c.gpu_type.as_ref().map_or_else(String::new, ToString::to_string),
+            .map_or_else(String::new, |l| l.as_str().to_owned()),
+        gpu_type: c
+            .gpu_type
+            .as_ref()
+            .map_or_else(String::new, |l| l.as_str().to_owned()),
         jobs: public_ids(&heartbeat.cluster_id, ids, privacy),
         jobs_total: u16::try_from(ids.len()).unwrap_or(u16::MAX),
         measurements: measurements
@@ -76,7 +79,7 @@ pub fn section_of(heartbeat: &Heartbeat, privacy: JobIds) -> Section {
 fn public_ids(cluster: &ClusterId, ids: &[JobId], privacy: JobIds) -> Vec<String> {
     let ids = ids.iter().take(crate::report::MAX_JOBS);
     match privacy {
-        JobIds::Plain => ids.map(ToString::to_string).collect(),
+        JobIds::Plain => ids.map(|id| id.as_str().to_owned()).collect(),
         JobIds::Hashed => ids.map(|id| hashed_job_id(cluster, id.as_str())).collect(),
         JobIds::None => Vec::new(),
     }

@@ -138,6 +138,13 @@ impl<const MAX: usize> TryFrom<String> for Text<MAX> {
     }
 }
 
+impl<const MAX: usize> FromStr for Text<MAX> {
+    type Err = ValueError;
+    fn from_str(s: &str) -> Result<Self, ValueError> {
+        Self::try_from(s.to_owned())
+    }
+}
+
 impl<const MAX: usize> From<Text<MAX>> for String {
     fn from(t: Text<MAX>) -> String {
         t.0
@@ -243,13 +250,21 @@ impl FixedPoint6 {
     }
 }
 
-impl TryFrom<String> for FixedPoint6 {
-    type Error = ValueError;
-    fn try_from(s: String) -> Result<Self, ValueError> {
+impl FromStr for FixedPoint6 {
+    type Err = ValueError;
+    /// As it stands in JSON, in millionths.
+    fn from_str(s: &str) -> Result<Self, ValueError> {
         if s.is_empty() || s.len() > 15 || !s.bytes().all(|b| b.is_ascii_digit()) {
             return Err(ValueError::NotFixedPoint);
         }
         s.parse().map(Self).map_err(|_| ValueError::NotFixedPoint)
+    }
+}
+
+impl TryFrom<String> for FixedPoint6 {
+    type Error = ValueError;
+    fn try_from(s: String) -> Result<Self, ValueError> {
+        s.parse()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Admits a heartbeat: who sent it, when, whether it is signed, whether its figures can be true, and
 //! whether the report says the same (specification 000 "Validation Rules", protocol decisions 6–10, 22, 23).
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -47,8 +49,8 @@ pub struct Admission<'a> {
 /// A heartbeat that passed every check but those against the store: sequence, nonce, state, rate.
 #[derive(Debug, Clone)]
 pub struct VerifiedHeartbeat {
-    /// The payload.
-    pub heartbeat: Heartbeat,
+    /// The payload; shared with the request, where it was read with that.
+    pub heartbeat: Arc<Heartbeat>,
     /// SHA-256 of its raw bytes.
     pub payload_hash: [u8; 32],
     /// The nonce, to be remembered while the timestamp is within its window.

@@ -3,34 +3,32 @@
 //! What is not is read again, field by field, by those who can name the field at fault; so is what this version does not
 //! know, for a key that stands twice is refused whatever it says.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::Deserializer;
 
+use super::reading::{
+    self, Object, Own, count, job_ids, measurements, object, some_amount, some_count, some_object, text,
+};
 use super::value::{FixedPoint6, Label, Percent, Text};
 use super::{
     Capacity, ContainerRuntime, Health, HealthStatus, Heartbeat, JobId, Jobs, Latency, LatencyMeasurement,
-    MAX_ACTIVE_JOBS, MAX_MEASUREMENTS, Services, SlurmState,
+    Services, SlurmState,
 };
 use crate::id::{ClusterId, NodeId};
 use crate::time::Rfc3339;
 
 /// The payload, if it breaks no rule and holds nothing unknown.
-pub(super) fn read(raw: &RawValue) -> Option<Heartbeat> {
-    let mut de = serde_json::Deserializer::from_str(raw.get());
-    let heartbeat: Heartbeat = object(&mut de).ok()?;
-    heartbeat.capacity.check().ok()?;
-    Some(heartbeat)
+pub(super) fn read(payload: &str) -> Option<Heartbeat> {
+    first(payload).map(|(heartbeat, ..)| heartbeat)
 }
 
-/// What a JSON object says. A list is none, though serde would take one for a struct.
-pub(super) trait Object: Sized {
-    fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error>;
+/// The same of the payload that a text begins with, its own text, and what follows.
+pub(super) fn first(text: &str) -> Option<(Heartbeat, &str, &str)> {
+    let (Own(heartbeat), own, rest) = reading::first::<Own<Heartbeat>>(text)?;
+    heartbeat.capacity.check().ok()?;
+    Some((heartbeat, own, rest))
 }
 
 macro_rules! objects {
@@ -194,102 +192,4 @@ struct WholeServices {
     container_runtime: Option<ContainerRuntime>,
     #[serde(default, deserialize_with = "text")]
     container_runtime_version: Option<Label<64>>,
-}
-
-pub(super) fn object<'de, T: Object, D: Deserializer<'de>>(de: D) -> Result<T, D::Error> {
-    struct Map<T>(PhantomData<T>);
-    impl<'de, T: Object> Visitor<'de> for Map<T> {
-        type Value = T;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-            T::read(MapAccessDeserializer::new(map))
-        }
-    }
-    de.deserialize_map(Map(PhantomData))
-}
-
-/// An object as a value of its own, for lists and options.
-struct Own<T>(T);
-
-impl<'de, T: Object> Deserialize<'de> for Own<T> {
-    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
-        object(de).map(Self)
-    }
-}
-
-fn some_object<'de, T: Object, D: Deserializer<'de>>(de: D) -> Result<Option<T>, D::Error> {
-    let own = Option::<Own<T>>::deserialize(de)?;
-    Ok(own.map(|Own(object)| object))
-}
-
-/// int32 of the specification, not negative.
-fn count<'de, D: Deserializer<'de>>(de: D) -> Result<u32, D::Error> {
-    let n = u32::deserialize(de)?;
-    i32::try_from(n).map(|_| n).map_err(D::Error::custom)
-}
-
-fn some_count<'de, D: Deserializer<'de>>(de: D) -> Result<Option<u32>, D::Error> {
-    let n = Option::<u32>::deserialize(de)?;
-    n.map(i32::try_from)
-        .transpose()
-        .map(|_| n)
-        .map_err(D::Error::custom)
-}
-
-/// int64 of the specification, not negative.
-fn some_amount<'de, D: Deserializer<'de>>(de: D) -> Result<Option<u64>, D::Error> {
-    let n = Option::<u64>::deserialize(de)?;
-    n.map(i64::try_from)
-        .transpose()
-        .map(|_| n)
-        .map_err(D::Error::custom)
-}
-
-/// A text, of which the empty one counts as absent.
-pub(super) fn text<'de, T, D>(de: D) -> Result<Option<T>, D::Error>
-where
-    T: TryFrom<String, Error: fmt::Display>,
-    D: Deserializer<'de>,
-{
-    let text = Option::<String>::deserialize(de)?.filter(|text| !text.is_empty());
-    text.map(T::try_from).transpose().map_err(D::Error::custom)
-}
-
-fn measurements<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<LatencyMeasurement>, D::Error> {
-    list(de, MAX_MEASUREMENTS, |Own(one): Own<LatencyMeasurement>| {
-        one.is_whole().then_some(one)
-    })
-}
-
-fn job_ids<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<JobId>, D::Error> {
-    list(de, MAX_ACTIVE_JOBS, Some)
-}
-
-/// A list of at most `max` that `take` takes; null is none.
-fn list<'de, T, U, D>(de: D, max: usize, take: fn(T) -> Option<U>) -> Result<Vec<U>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    struct List<T, U>(usize, fn(T) -> Option<U>);
-    impl<'de, T: Deserialize<'de>, U> Visitor<'de> for List<T, U> {
-        type Value = Vec<U>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {} values", self.0)
-        }
-        fn visit_unit<E>(self) -> Result<Vec<U>, E> {
-            Ok(Vec::new())
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
-            let mut list = Vec::new();
-            while let Some(next) = seq.next_element()? {
-                let taken = (self.1)(next).filter(|_| list.len() < self.0);
-                list.push(taken.ok_or_else(|| A::Error::invalid_length(list.len(), &self))?);
-            }
-            Ok(list)
-        }
-    }
-    de.deserialize_any(List(max, take))
 }

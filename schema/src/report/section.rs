@@ -1,5 +1,7 @@
 //! The second section: rarely changing detail, carried only when its digest changes.
 
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 
 use super::body::Body;
@@ -94,7 +96,7 @@ impl Section {
     /// the end until it fits.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut jobs: Vec<String> = self
+        let mut jobs: Vec<Cow<'_, str>> = self
             .jobs
             .iter()
             .filter(|j| !j.is_empty())
@@ -109,7 +111,7 @@ impl Section {
         }
     }
 
-    fn encode_with(&self, jobs: &[String]) -> Vec<u8> {
+    fn encode_with(&self, jobs: &[Cow<'_, str>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         out.push(VERSION);
         out.extend_from_slice(&self.cores_total.to_be_bytes());
@@ -220,15 +222,24 @@ fn short(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().take(usize::from(len)));
 }
 
-fn printable(text: &str, max: usize) -> String {
+/// Mostly it is as it should be already.
+fn printable(text: &str, max: usize) -> Cow<'_, str> {
+    let cut = text.get(..max).unwrap_or(text);
+    if is_printable(cut.as_bytes()) {
+        return Cow::Borrowed(cut);
+    }
     text.chars()
         .take(max)
         .map(|c| if matches!(c, ' '..='~') { c } else { '?' })
         .collect()
 }
 
+fn is_printable(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| matches!(b, b' '..=b'~'))
+}
+
 fn text(bytes: &[u8], max: usize) -> Option<String> {
-    if bytes.len() > max || !bytes.iter().all(|b| matches!(b, b' '..=b'~')) {
+    if bytes.len() > max || !is_printable(bytes) {
         return None;
     }
     std::str::from_utf8(bytes).ok().map(str::to_owned)
@@ -284,6 +295,12 @@ mod tests {
             let bytes = section.encode();
             prop_assert!(bytes.len() <= MAX_SECTION);
             prop_assert_eq!(Section::decode(&bytes), Ok(section));
+        }
+
+        #[test]
+        fn a_text_is_cut_and_made_printable_character_by_character(text in "[ -~]{0,9}\\PC{0,3}[ -~]{0,3}", max in 0usize..16) {
+            let each = text.chars().take(max).map(|c| if matches!(c, ' '..='~') { c } else { '?' });
+            prop_assert_eq!(printable(&text, max), each.collect::<String>());
         }
 
         #[test]

@@ -114,7 +114,7 @@ pub(super) fn generate() -> Result<Value, VectorError> {
     let spaced = example.heartbeat.get().to_owned();
     let resigned = |payload: String| -> Result<HeartbeatRequest, VectorError> {
         let mut request = good.clone();
-        request.heartbeat = RawValue::from_string(payload).map_err(VectorError::input)?;
+        request.heartbeat = RawValue::from_string(payload).map_err(VectorError::input)?.into();
         let hash = payload_hash(&request.heartbeat);
         let message = auth_message(gateway.node.as_str(), NOW, &request.auth.nonce, &hash);
         request.auth.signature = STANDARD.encode(agent.sign(message.as_bytes()));

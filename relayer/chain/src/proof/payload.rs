@@ -21,7 +21,7 @@ pub(super) fn signed(proof: &Proof) -> Result<VerifiedHeartbeat, ProofError> {
     let heartbeat = RawValue::from_string(proof.heartbeat.clone())
         .map_err(|e| ProofError::Part("heartbeat", format!("is no JSON: {e}")))?;
     let request = HeartbeatRequest {
-        heartbeat,
+        heartbeat: heartbeat.into(),
         auth: proof.auth.clone(),
         acknowledgements: Vec::new(),
     };

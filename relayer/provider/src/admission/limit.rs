@@ -2,25 +2,25 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Steady;
 
 /// A token bucket for each key, in integers. The number of keys is bounded: when it is reached, buckets
-/// that are full again are forgotten; if none is, newcomers share one bucket.
+/// that are full again and that nobody holds are forgotten; if none is, newcomers share one bucket.
 #[derive(Debug)]
 pub struct Limiter<K> {
     per_minute: AtomicU32,
     capacity: usize,
     buckets: Mutex<Buckets<K>>,
+    /// Of all newcomers while there is no room.
+    shared: Own,
 }
 
 #[derive(Debug)]
 struct Buckets<K> {
-    of: HashMap<K, Bucket>,
-    /// Of all newcomers while there is no room.
-    shared: Bucket,
+    of: HashMap<K, Own>,
     /// When it was last looked for room.
     looked_at_ms: u64,
 }
@@ -29,28 +29,46 @@ struct Buckets<K> {
 const LOOK_EVERY_MS: u64 = 1000;
 
 /// Thousandths of a request, and when they were counted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Bucket {
     milli: u64,
     at_ms: u64,
+}
+
+/// A key's bucket, for who takes from it again and again and would look it up each time. It is not forgotten while it is held.
+#[derive(Debug, Clone)]
+pub struct Own(Arc<Mutex<Bucket>>);
+
+impl Own {
+    fn full(per_minute: u64, now_ms: u64) -> Self {
+        Self(Arc::new(Mutex::new(Bucket {
+            milli: per_minute * 1000,
+            at_ms: now_ms,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bucket> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By somebody beside the limiter, which hands out no more while this is asked.
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 impl<K: Eq + Hash> Limiter<K> {
     /// `per_minute` requests a minute and at most as many at once; `capacity` keys.
     #[must_use]
     pub fn new(per_minute: u32, capacity: usize) -> Self {
-        let full = Bucket {
-            milli: u64::from(per_minute) * 1000,
-            at_ms: 0,
-        };
         Self {
             per_minute: AtomicU32::new(per_minute),
             capacity,
             buckets: Mutex::new(Buckets {
                 of: HashMap::new(),
-                shared: full,
                 looked_at_ms: 0,
             }),
+            shared: Own::full(u64::from(per_minute), 0),
         }
     }
 
@@ -64,32 +82,58 @@ impl<K: Eq + Hash> Limiter<K> {
     ///
     /// # Errors
     /// The time until one is there, rounded up to whole seconds.
-    pub fn take(&self, key: K, Steady(now_ms): Steady) -> Result<(), Duration> {
-        let per_minute = u64::from(self.per_minute.load(Ordering::Relaxed));
-        let full = per_minute * 1000;
+    pub fn take(&self, key: K, now: Steady) -> Result<(), Duration> {
+        let own = self.own(key, now);
+        self.take_of(own.as_ref().unwrap_or(&self.shared), now)
+    }
+
+    /// The same of who holds the bucket of its key: in `held` from the first time on that there is room for it.
+    ///
+    /// # Errors
+    /// The time until one is there, rounded up to whole seconds.
+    pub fn take_held(
+        &self,
+        held: &OnceLock<Own>,
+        key: impl FnOnce() -> K,
+        now: Steady,
+    ) -> Result<(), Duration> {
+        if let Some(own) = held.get() {
+            return self.take_of(own, now);
+        }
+        match self.own(key(), now) {
+            Some(own) => self.take_of(held.get_or_init(|| own), now),
+            None => self.take_of(&self.shared, now),
+        }
+    }
+
+    fn per_minute(&self) -> u64 {
+        u64::from(self.per_minute.load(Ordering::Relaxed))
+    }
+
+    /// The bucket of `key`; none while there is no room for it.
+    fn own(&self, key: K, Steady(now_ms): Steady) -> Option<Own> {
+        let per_minute = self.per_minute();
         let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Buckets {
-            of: buckets,
-            shared,
-            looked_at_ms,
-        } = &mut *guard;
+        let Buckets { of, looked_at_ms } = &mut *guard;
         // Nearly always it is there.
-        let bucket = if let Some(known) = buckets.get_mut(&key) {
-            known
-        } else {
-            if buckets.len() >= self.capacity && now_ms.abs_diff(*looked_at_ms) >= LOOK_EVERY_MS {
-                *looked_at_ms = now_ms;
-                buckets.retain(|_, b| b.refilled(per_minute, now_ms) < full);
-            }
-            if buckets.len() < self.capacity {
-                buckets.entry(key).or_insert(Bucket {
-                    milli: full,
-                    at_ms: now_ms,
-                })
-            } else {
-                shared
-            }
-        };
+        if let Some(known) = of.get(&key) {
+            return Some(known.clone());
+        }
+        if of.len() >= self.capacity && now_ms.abs_diff(*looked_at_ms) >= LOOK_EVERY_MS {
+            *looked_at_ms = now_ms;
+            let full = per_minute * 1000;
+            of.retain(|_, own| own.is_held() || own.lock().refilled(per_minute, now_ms) < full);
+        }
+        (of.len() < self.capacity).then(|| {
+            let new = Own::full(per_minute, now_ms);
+            of.insert(key, new.clone());
+            new
+        })
+    }
+
+    fn take_of(&self, own: &Own, Steady(now_ms): Steady) -> Result<(), Duration> {
+        let per_minute = self.per_minute();
+        let mut bucket = own.lock();
         bucket.milli = bucket.refilled(per_minute, now_ms);
         bucket.at_ms = now_ms.max(bucket.at_ms);
         if let Some(rest) = bucket.milli.checked_sub(1000) {
@@ -184,6 +228,32 @@ mod tests {
         l.take("d", Steady(31_000)).unwrap();
         l.take("e", Steady(31_001)).unwrap();
         assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 31_000);
+    }
+
+    #[test]
+    fn a_bucket_that_is_held_stays_in_bounded_memory_and_is_forgotten_once_nobody_holds_it() {
+        let l = Limiter::new(6, 2);
+        let len = || l.buckets.lock().unwrap().of.len();
+        let held = [OnceLock::new(), OnceLock::new()];
+        for (key, held) in held.iter().enumerate() {
+            l.take_held(held, || key, Steady(0)).unwrap();
+        }
+        // They are full again, and there is no room all the same: newcomers share a bucket and hold none.
+        let newcomer = OnceLock::new();
+        for key in 2..8 {
+            l.take_held(&newcomer, || key, Steady(61_000)).unwrap();
+        }
+        assert!(l.take_held(&newcomer, || 8, Steady(61_000)).is_err());
+        assert!(newcomer.get().is_none() && len() == 2);
+        // Whoever comes by the key takes from what is held.
+        for _ in 0..6 {
+            l.take(0, Steady(61_000)).unwrap();
+        }
+        assert!(l.take_held(&held[0], || 0, Steady(61_000)).is_err());
+        assert_eq!(l.take_held(&held[1], || 1, Steady(61_000)), Ok(()));
+        drop(held);
+        assert_eq!(l.take_held(&newcomer, || 9, Steady(122_000)), Ok(()));
+        assert!(newcomer.get().is_some() && len() == 1);
     }
 
     #[test]

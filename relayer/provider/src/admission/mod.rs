@@ -7,7 +7,7 @@ pub mod signatures;
 mod verdict;
 
 pub use judge::Judge;
-pub use limit::{Limiter, network};
+pub use limit::{Limiter, Own, network};
 pub use nonce::Nonces;
 pub use signatures::Verifiers;
 pub use verdict::Verdict;

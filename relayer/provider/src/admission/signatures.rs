@@ -57,7 +57,7 @@ impl Then {
             // Nothing is stored for who waits no more: the same request may come again.
             Self::Store(spool, accept, reply) if good && !reply.is_closed() => {
                 fault::point("admit.verified");
-                spool.put(*accept, reply);
+                spool.put(accept, reply);
             }
             Self::Store(..) => {}
         }
@@ -197,13 +197,13 @@ impl Verifiers {
         &self,
         signatures: Signatures,
         spool: &Spool,
-        accept: Accept,
+        accept: Box<Accept>,
     ) -> Option<Result<Accepted, StoreError>> {
         if signatures.len() < SIGNED {
             return None;
         }
         let (tx, rx) = oneshot::channel();
-        let then = Then::Store(spool.clone(), Box::new(accept), tx);
+        let then = Then::Store(spool.clone(), accept, tx);
         match self.0.try_send((signatures, then)) {
             Ok(()) => rx.await.ok(),
             Err(TrySendError::Full(_)) => Some(Err(StoreError::Busy)),
@@ -347,7 +347,7 @@ mod tests {
                     "hpc-cluster-1".parse().unwrap(),
                     format!("node-{node:04}").parse().unwrap(),
                 );
-                Accept::new(of, (1, 7), ([1; 70], [2; 64]), 1)
+                Box::new(Accept::new(of, (1, 7), ([1; 70], [2; 64]), 1))
             };
             let asked = (0..100usize).map(|n| {
                 let (verifiers, spool, accept) = (verifiers.clone(), spool.clone(), accept(n));

@@ -6,7 +6,7 @@ mod nudge;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hpc_schema::id::{ClusterId, NodeId};
 use tokio::sync::watch;
@@ -60,7 +60,12 @@ impl Default for Controls {
 
 impl Controls {
     fn inner(&self) -> Arc<Inner> {
-        Arc::clone(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.look())
+    }
+
+    /// For a look that is over at once.
+    fn look(&self) -> RwLockReadGuard<'_, Arc<Inner>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads anew if something has changed since the last time.
@@ -139,7 +144,7 @@ impl Controls {
     /// Why the node is disabled, if it is.
     #[must_use]
     pub fn disabled(&self, cluster: &ClusterId, node: &NodeId) -> Option<Arc<Disabled>> {
-        let inner = self.inner();
+        let inner = self.look();
         if inner.disabled.is_empty() {
             return None;
         }
@@ -149,7 +154,7 @@ impl Controls {
     /// Whether this certificate has been revoked.
     #[must_use]
     pub fn is_revoked(&self, peer: &PeerIdentity) -> bool {
-        let inner = self.inner();
+        let inner = self.look();
         // One of before fingerprints were kept is on record by its serial number, DER's zero byte included.
         !inner.revoked.is_empty()
             && (inner.revoked.contains(&peer.fingerprint)

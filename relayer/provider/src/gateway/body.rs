@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
@@ -12,6 +13,7 @@ use serde_path_to_error::Segment;
 use tokio::time::timeout;
 
 use super::answer::Failure;
+use super::pace::Pace;
 use crate::unread::DISCARD;
 
 /// What a request's head says of its body.
@@ -38,43 +40,59 @@ impl Announced {
     pub(super) fn is_thrown_away(self) -> bool {
         !self.waits && self.length <= DISCARD
     }
+
+    /// Whether it is to be read at all: not if it is too large, and not thrown away either.
+    fn fits(self, limit: usize) -> Result<(), Failure> {
+        if self.length > limit && !self.is_thrown_away() {
+            return Err(too_large(limit));
+        }
+        Ok(())
+    }
+
+    /// What is taken of it, once it has arrived; none: it has not within that time.
+    fn arrived(self, gathered: Option<Result<Bytes, Failure>>, within: Duration) -> Result<Bytes, Failure> {
+        let bytes = gathered.unwrap_or_else(|| {
+            let what = format!("the body did not arrive within {} s", within.as_secs());
+            Err(Failure::new(
+                408,
+                Refusal::whole(Code::Malformed, what).malformed(),
+            ))
+        })?;
+        // Nobody here inflates anything: a compressed body is thrown away as it came.
+        if self.encoded {
+            let what = "the body must come without Content-Encoding";
+            return Err(Failure::new(
+                415,
+                Refusal::whole(Code::Malformed, what).malformed(),
+            ));
+        }
+        Ok(bytes)
+    }
 }
 
 /// The whole body, if it is at most `limit` bytes and arrives in time.
 pub(super) async fn read(request: Request, limit: usize, within: Duration) -> Result<Bytes, Failure> {
     let announced = Announced::by(request.headers());
-    read_of(announced, &mut request.into_body(), limit, within).await
+    announced.fits(limit)?;
+    let mut body = request.into_body();
+    let gathered = timeout(within, gather(&mut body, limit)).await.ok();
+    announced.arrived(gathered, within)
 }
 
-/// The same of a body that stays with who answers.
+/// The same of a body that stays with who answers, by the timer of its connection.
 pub(super) async fn read_of<B>(
     announced: Announced,
     body: &mut B,
     limit: usize,
-    within: Duration,
+    (pace, within): (&Pace, Duration),
 ) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
-    if announced.length > limit && (announced.waits || announced.length > DISCARD) {
-        return Err(too_large(limit));
-    }
-    let bytes = timeout(within, gather(body, limit)).await.unwrap_or_else(|_| {
-        let what = format!("the body did not arrive within {} s", within.as_secs());
-        Err(Failure::new(
-            408,
-            Refusal::whole(Code::Malformed, what).malformed(),
-        ))
-    })?;
-    // Nobody here inflates anything: a compressed body is thrown away as it came.
-    if announced.encoded {
-        let what = "the body must come without Content-Encoding";
-        return Err(Failure::new(
-            415,
-            Refusal::whole(Code::Malformed, what).malformed(),
-        ));
-    }
-    Ok(bytes)
+    announced.fits(limit)?;
+    let gathering = pin!(gather(body, limit));
+    let gathered = pace.within(within, gathering).await;
+    announced.arrived(gathered, within)
 }
 
 async fn gather<B>(body: &mut B, limit: usize) -> Result<Bytes, Failure>

@@ -1,5 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hpc_schema::code::Code;
@@ -7,7 +7,10 @@ use hpc_schema::time::UnixSeconds;
 
 use super::Gateway;
 use super::answer::Failure;
+use super::pace::Pace;
+use crate::admission::Own;
 use crate::identity::PeerIdentity;
+use crate::registry::Seen;
 
 /// So long from when an outside CA's certificate was first seen its registration may be one that this gateway has not read yet:
 /// longer than it takes to read one that another gateway has taken.
@@ -25,6 +28,19 @@ pub struct Connection {
     /// Until when a registration above the known one is taken for one that is not read yet; none: for ever, as of a
     /// certificate of the gateway's own CA, which issues none for another.
     pub newer_until: Option<Instant>,
+    /// What its task and its requests tell one another of their time.
+    pub(super) pace: Arc<Pace>,
+    /// So that its requests look up no bucket.
+    pub(super) held: Buckets,
+}
+
+/// The buckets of its node's requests that a connection holds, once it has made one that counts for the node.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Buckets {
+    /// Of requests about tasks.
+    pub(super) working: OnceLock<Own>,
+    /// Of the others.
+    pub(super) requests: OnceLock<Own>,
 }
 
 /// Why a certificate that TLS has verified does not count on its connection.
@@ -36,6 +52,16 @@ pub enum Refused {
     NotNoted,
     /// Its node was not known, so it is not on record. Nothing is kept from who is still unknown.
     NodeUnknown,
+}
+
+/// A look at who asks, at one moment. To be let go of before anything is waited for that may take long, for what is seen of
+/// the node.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// None: no certificate was shown.
+    standing: Option<Standing>,
+    /// Of the node that the certificate names.
+    pub(super) seen: Seen,
 }
 
 /// How a certificate that TLS has verified stands now.
@@ -73,6 +99,8 @@ impl Connection {
             peer: Some(peer),
             refused: noted.err(),
             newer_until: since.map(|since| Instant::now() + left(since)),
+            pace: Arc::default(),
+            held: Buckets::default(),
         }
     }
 
@@ -83,6 +111,8 @@ impl Connection {
             peer: None,
             refused: None,
             newer_until: None,
+            pace: Arc::default(),
+            held: Buckets::default(),
         }
     }
 
@@ -95,19 +125,31 @@ impl Connection {
     /// The node whose places and requests these are: none where the certificate is refused, or a thief would use up what its
     /// node has; and none where an outside CA names a node that there is not, for that may be any name.
     pub(super) fn member(&self, gateway: &Gateway, now: UnixSeconds) -> Option<&PeerIdentity> {
-        let peer = self.peer.as_deref()?;
+        self.member_at(&self.look(gateway, now))
+    }
+
+    /// The same at the moment of this look.
+    pub(super) fn member_at(&self, look: &Look) -> Option<&PeerIdentity> {
         let refused = match self.refused {
             Some(Refused::Certificate(_)) => true,
-            Some(Refused::NodeUnknown) => gateway.registry.node(&peer.cluster_id, &peer.node_id).is_none(),
+            Some(Refused::NodeUnknown) => look.seen.node.is_none(),
             Some(Refused::NotNoted) | None => false,
         };
-        let counts = || {
-            matches!(
-                self.standing(gateway, peer, now),
-                Standing::Counts | Standing::Unread
-            )
+        let counts = matches!(look.standing, Some(Standing::Counts | Standing::Unread));
+        self.peer.as_deref().filter(|_| !refused && counts)
+    }
+
+    /// Who asks, as it stands now.
+    pub(super) fn look(&self, gateway: &Gateway, now: UnixSeconds) -> Look {
+        let Some(peer) = self.peer.as_deref() else {
+            return Look::default();
         };
-        (!refused && counts()).then_some(peer)
+        let seen = gateway.registry.seen(&peer.cluster_id, &peer.node_id);
+        let known = seen.node.as_ref().map(|n| n.chain.epoch);
+        Look {
+            standing: Some(self.standing(gateway, peer, known, now)),
+            seen,
+        }
     }
 
     /// The node that the path names, if the certificate is its and still counts: a connection may outlive it.
@@ -117,11 +159,17 @@ impl Connection {
         path_node: &str,
         now: UnixSeconds,
     ) -> Result<&PeerIdentity, Failure> {
+        self.node_at(path_node, &self.look(gateway, now))
+    }
+
+    /// The same at the moment of this look.
+    pub(super) fn node_at(&self, path_node: &str, look: &Look) -> Result<&PeerIdentity, Failure> {
         let mismatch = |what: String| Failure::forbidden(Code::IdentityMismatch, what);
-        let peer = self
-            .peer
-            .as_deref()
-            .ok_or_else(|| mismatch("this request needs the node's client certificate".into()))?;
+        let (Some(peer), Some(standing)) = (self.peer.as_deref(), look.standing) else {
+            return Err(mismatch(
+                "this request needs the node's client certificate".into(),
+            ));
+        };
         if peer.node_id.as_str() != path_node {
             return Err(mismatch(format!(
                 "the path names another node than the certificate ({})",
@@ -139,22 +187,11 @@ impl Connection {
                 ));
             }
             Some(Refused::NotNoted) => return Err(again(5)),
-            Some(Refused::NodeUnknown)
-                if gateway.registry.node(&peer.cluster_id, &peer.node_id).is_some() =>
-            {
-                return Err(again(1));
-            }
+            Some(Refused::NodeUnknown) if look.seen.node.is_some() => return Err(again(1)),
             Some(Refused::NodeUnknown) | None => {}
         }
-        self.still_counts(gateway, peer, now)?;
-        Ok(peer)
-    }
-
-    /// Whether a certificate that TLS has verified counts now: within its time, not revoked, of the node's present
-    /// registration.
-    fn still_counts(&self, gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Result<(), Failure> {
-        match self.standing(gateway, peer, now) {
-            Standing::Counts => Ok(()),
+        match standing {
+            Standing::Counts => Ok(peer),
             Standing::Expired => {
                 let what = format!("the client certificate expired at {}", peer.not_after);
                 Err(Failure::certificate("a certificate that has expired", what))
@@ -178,7 +215,15 @@ impl Connection {
         }
     }
 
-    fn standing(&self, gateway: &Gateway, peer: &PeerIdentity, now: UnixSeconds) -> Standing {
+    /// Whether a certificate that TLS has verified counts now: within its time, not revoked, of the node's present
+    /// registration, which is `known`.
+    fn standing(
+        &self,
+        gateway: &Gateway,
+        peer: &PeerIdentity,
+        known: Option<u64>,
+        now: UnixSeconds,
+    ) -> Standing {
         if now >= peer.not_after {
             return Standing::Expired;
         }
@@ -186,10 +231,9 @@ impl Connection {
             return Standing::Revoked;
         }
         // A node that is not on record is refused for that.
-        let Some(node) = gateway.registry.node(&peer.cluster_id, &peer.node_id) else {
+        let Some(known) = known else {
             return Standing::Counts;
         };
-        let known = node.chain.epoch;
         match peer.epoch {
             Some(epoch) if epoch == known => Standing::Counts,
             // Another gateway of the site, or this one before its store was restored, has seen more of the chain; or an outside

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Bytes, HttpBody};
@@ -8,25 +8,31 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hpc_schema::code::Code;
+use hpc_schema::command::Acknowledgement;
 use hpc_schema::gateway::{
-    ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, next_heartbeat_seconds,
+    ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, Peer,
+    next_heartbeat_seconds,
 };
 use hpc_schema::heartbeat::{HealthStatus, HeartbeatRequest};
-use hpc_schema::id::ClusterId;
+use hpc_schema::registry::JobIds;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
 use super::body::Announced;
-use super::connection::Connection;
+use super::connection::{Connection, Look};
 use super::path::PathIds;
 use super::{Gateway, body, orders};
 use crate::admission::Verdict;
-use crate::clock;
+use crate::clock::{self, Moment};
+use crate::config::Agents;
 use crate::identity::PeerIdentity;
 use crate::ops::HeartbeatLabels;
+use crate::registry::{Around, Seen};
 
 /// So far behind the database weighs as an eighth of the queue does; a second is usual.
 const BEHIND_SECONDS: u64 = 5;
+/// A body that is there so soon after its head came with it: who asks stands as when it was let in.
+const AT_ONCE_MS: u64 = 100;
 /// Bytes that an answer mostly has at most.
 const USUAL: usize = 1024;
 
@@ -53,26 +59,32 @@ pub(super) async fn heartbeat(
 ) -> Result<Answer, Failure> {
     let announced = Announced::by(request.headers());
     let body = &mut request.into_body();
-    receive(&gateway, &connection, &path_node, (announced, body)).await
+    let came = Moment::now();
+    let look = connection.look(&gateway, came.seconds());
+    receive(&gateway, &connection, &path_node, (announced, body), (came, look)).await
 }
 
-/// The same without the router.
+/// The same without the router, of a request that `came` then from who is seen by that `look`.
 pub(super) async fn receive<B>(
     gateway: &Arc<Gateway>,
     connection: &Connection,
     path_node: &str,
     (announced, body): (Announced, &mut B),
+    (came, mut look): (Moment, Look),
 ) -> Result<Answer, Failure>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
-    let arrived = Instant::now();
     let live = gateway.live.get();
     let limits = &live.gateway;
     let within = limits.request_timeout.duration();
-    let bytes = body::read_of(announced, body, limits.max_body_bytes, within).await?;
+    let time = (&*connection.pace, within);
+    let bytes = body::read_of(announced, body, limits.max_body_bytes, time).await?;
     let now_ms = clock::now_ms();
-    let peer = connection.node(gateway, path_node, UnixSeconds(now_ms / 1000))?;
+    if now_ms.abs_diff(came.ms) > AT_ONCE_MS {
+        look = connection.look(gateway, UnixSeconds(now_ms / 1000));
+    }
+    let peer = connection.node_at(path_node, &look)?;
     let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
     let count = |result: &'static str| {
         gateway
@@ -81,10 +93,7 @@ where
             .get_or_create(&HeartbeatLabels { result })
             .inc();
     };
-    let parsed = HeartbeatRequest::parse(&bytes);
-    // Not while others' signatures are waited for.
-    drop(bytes);
-    let request = match parsed {
+    let mut request = match HeartbeatRequest::parse(&bytes) {
         Ok(request) => request,
         Err(refusal) => {
             count(refusal.code.as_str());
@@ -96,7 +105,13 @@ where
             return Err(Failure::new(status, refusal));
         }
     };
-    match gateway.judge.judge(peer, path_node, &request, now_ms).await {
+    let acks = std::mem::take(&mut request.acknowledgements);
+    let again = || HeartbeatRequest::parse(&bytes).ok();
+    let judged = gateway
+        .judge
+        .judge(peer, path_node, &request, look.seen, now_ms, again);
+    drop(request);
+    match judged.await {
         Verdict::Accepted {
             epoch,
             sequence,
@@ -107,13 +122,13 @@ where
                 .metrics
                 .accept_seconds
                 .0
-                .observe(arrived.elapsed().as_secs_f64());
+                .observe(came.at.elapsed().as_secs_f64());
             let from = connection.ip();
-            gateway
+            let around = gateway
                 .registry
                 .accepted(cluster, node_id, epoch, sequence, now_ms, from);
-            acknowledge(gateway, peer, &request, now_ms).await?;
-            answer(gateway, peer, Some(health), Vec::new(), now_ms).await
+            acknowledge(gateway, peer, &acks, now_ms).await?;
+            answer(gateway, peer, &around, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused {
             refusal,
@@ -134,9 +149,10 @@ where
                     .turned_away(cluster, node_id, refusal.code, now_ms);
             }
             if repeated {
-                acknowledge(gateway, peer, &request, now_ms).await?;
+                acknowledge(gateway, peer, &acks, now_ms).await?;
             }
-            answer(gateway, peer, None, vec![Notice::from(&refusal)], now_ms).await
+            let around = gateway.registry.around(cluster, node_id);
+            answer(gateway, peer, &around, None, vec![Notice::from(&refusal)], now_ms).await
         }
         Verdict::Problem { status, refusal } => {
             count(refusal.code.as_str());
@@ -153,10 +169,9 @@ where
 async fn acknowledge(
     gateway: &Gateway,
     peer: &PeerIdentity,
-    request: &HeartbeatRequest,
+    acks: &[Acknowledgement],
     now_ms: u64,
 ) -> Result<(), Failure> {
-    let acks = &request.acknowledgements;
     if acks.is_empty() {
         return Ok(());
     }
@@ -164,20 +179,19 @@ async fn acknowledge(
     Box::pin(orders::acknowledge(gateway, peer, acks, now_ms)).await
 }
 
-/// The specification's response; `health` is there if the heartbeat was accepted.
+/// The specification's response; `around` with what the heartbeat has changed, `health` if it was accepted.
 async fn answer(
     gateway: &Gateway,
     peer: &PeerIdentity,
+    around: &Around,
     health: Option<HealthStatus>,
     mut errors: Vec<Notice>,
     now_ms: u64,
 ) -> Result<Answer, Failure> {
-    let registry = &gateway.registry;
+    let live = gateway.live.get();
     let now = UnixSeconds(now_ms / 1000);
-    // Again, for what the heartbeat has changed.
-    let node = registry.node(&peer.cluster_id, &peer.node_id);
-    let params = registry.params();
-    if health.is_some() && registry.cluster(&peer.cluster_id).is_some_and(|c| !c.active) {
+    let Seen { node, cluster } = &around.seen;
+    if health.is_some() && cluster.as_ref().is_some_and(|c| !c.active) {
         errors.push(Notice::new(
             Code::ClusterInactive,
             "the cluster is not active; the node stays PENDING",
@@ -192,20 +206,15 @@ async fn answer(
     let nanos = u32::try_from(now_ms % 1000 * 1_000_000).unwrap_or(0);
     let timestamp =
         Rfc3339::from_unix(now.0, nanos).map_err(|_| Failure::unavailable(60, "the clock is wrong"))?;
-    let interval = u32::try_from(gateway.live.get().batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
+    let interval = u32::try_from(live.batch.submit_interval.as_secs()).unwrap_or(u32::MAX);
     let stretch = stretch(gateway.judge.load_permille(), gateway.judge.behind());
     let next = next_heartbeat_seconds(
-        &params,
+        &around.params,
         health.unwrap_or(HealthStatus::Healthy),
         interval,
         stretch,
     );
-    let peers = registry.neighbours(
-        &peer.cluster_id,
-        &peer.node_id,
-        gateway.live.get().agents.probe_neighbours,
-        now,
-    );
+    let peers = around.neighbours(&peer.node_id, live.agents.probe_neighbours, now);
     let told = match gateway.controls.commands(&peer.cluster_id, &peer.node_id) {
         Some(rows) => Box::pin(orders::told(gateway, peer, &rows, now)).await,
         None => orders::Told::default(),
@@ -217,17 +226,14 @@ async fn answer(
         next_heartbeat_seconds: next,
         commands: told.commands,
         task_keys: told.task_keys,
-        config_updates: config_updates(gateway, &peer.cluster_id, &peers),
+        config_updates: config_updates(&live.agents, cluster.as_ref().map(|c| c.job_ids), &peers),
         errors,
-        chain: node.as_ref().map(|n| {
-            let tip = registry.tip();
-            ChainStatus {
-                latency_ms: tip.latency_ms,
-                height: tip.height,
-                settled_sequence: n.chain.sequence,
-                epoch: n.chain.epoch,
-                node_state: n.chain.state,
-            }
+        chain: node.as_ref().map(|n| ChainStatus {
+            latency_ms: around.tip.latency_ms,
+            height: around.tip.height,
+            settled_sequence: n.chain.sequence,
+            epoch: n.chain.epoch,
+            node_state: n.chain.state,
         }),
         peers,
     };
@@ -242,20 +248,14 @@ fn stretch(load_permille: usize, behind: Duration) -> u32 {
     by_queue.max(by_journal).saturating_add(1)
 }
 
-fn config_updates(
-    gateway: &Gateway,
-    cluster: &ClusterId,
-    peers: &[hpc_schema::gateway::Peer],
-) -> Option<ConfigUpdates> {
-    let live = gateway.live.get();
-    let agents = &live.agents;
+fn config_updates(agents: &Agents, job_ids: Option<JobIds>, peers: &[Peer]) -> Option<ConfigUpdates> {
     let targets: Vec<_> = peers.iter().map(|p| p.node_id.clone()).collect();
     let updates = ConfigUpdates {
         sampling_interval_seconds: agents.sampling_interval_seconds,
         latency_probe_targets: (!targets.is_empty()).then_some(targets),
         metrics_retention_hours: agents.metrics_retention_hours,
         // The owner may change it at any time; the section must follow.
-        job_ids: gateway.registry.cluster(cluster).map(|c| c.job_ids),
+        job_ids,
     };
     (updates != ConfigUpdates::default()).then_some(updates)
 }

@@ -1,13 +1,10 @@
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -19,13 +16,16 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::beside::{Beside, News, Word};
 use super::budget::Held;
 use super::connection::Connection;
 use super::handshake::failed;
-use super::pace::{Limits, Overdue, Paced, Phase};
+use super::overdue::Limits;
+use super::pace::Paced;
 use super::places::{member, stranger};
 use super::shown::{Shown, Trusting, distrusted, note_outside, shown};
 use super::tls::Tls;
+use super::turns::Turns;
 use super::{Gateway, router};
 use crate::clock;
 
@@ -109,7 +109,7 @@ struct Met<'a> {
     info: Arc<Connection>,
     time: Limits,
     /// When its place is needed, or its certificate or that one's CA counts no more.
-    ended: Word<'a>,
+    ended: Word<'a, Outside>,
 }
 
 async fn meet(
@@ -211,9 +211,6 @@ enum Outside {
     Stopping,
 }
 
-/// Comes when a connection is told so.
-type Word<'a> = Pin<Box<dyn Future<Output = Outside> + Send + 'a>>;
-
 /// HTTP on a connection, until it ends, its time is over, or its place is needed.
 async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: watch::Receiver<bool>) {
     let Met {
@@ -223,16 +220,16 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
         ended,
     } = met;
     let from = info.from;
-    let phase = Arc::new(Phase::default());
+    let pace = Arc::clone(&info.pace);
     let service = {
-        let (phase, gateway) = (Arc::clone(&phase), Arc::clone(gateway));
+        let gateway = Arc::clone(gateway);
         service_fn(move |request: Request<Incoming>| {
-            phase.serving();
+            info.pace.serving();
             let answer = router::answer(&gateway, &router, &info, request);
-            let phase = Arc::clone(&phase);
+            let info = Arc::clone(&info);
             async move {
                 let response = answer.await;
-                phase.idle();
+                info.pace.idle();
                 Ok::<_, Infallible>(response)
             }
         })
@@ -242,34 +239,33 @@ async fn talk(met: Met<'_>, router: Router, gateway: &Arc<Gateway>, mut stop: wa
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
         .half_close(false);
-    let stream = Paced::new(tls, Arc::clone(&phase));
+    let stream = Paced::new(tls, Arc::clone(&pace));
     let serving = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    let mut overdue = Overdue::new(phase, time);
-    // Each is polled when it is woken itself, not whenever a request goes on.
-    let mut outside: FuturesUnordered<Word<'_>> = FuturesUnordered::new();
-    outside.push(ended);
-    outside.push(Box::pin(async move {
+    let stopping: Word<'_, Outside> = Box::pin(async move {
         stopped(&mut stop).await;
         Outside::Stopping
-    }));
+    });
+    let turns = Turns::new(&pace);
+    let mut beside = Beside::new(pace, time, vec![ended, stopping]);
     loop {
-        // In this order: whoever serves says first what phase it is.
+        // In this order: whoever serves says first what phase it is, and what it has to wait for.
         tokio::select! {
             biased;
-            over = serving.as_mut() => {
+            over = poll_fn(|cx| turns.poll(serving.as_mut(), cx)) => {
                 if let Err(e) = over {
                     tracing::debug!(%from, error = %e, "connection ended");
                 }
                 return;
             }
-            what = &mut overdue => {
-                gateway.log_once(from.ip(), what);
-                return;
-            }
-            Some(word) = outside.next() => match word {
-                Outside::Ended => return,
-                Outside::Stopping => serving.as_mut().graceful_shutdown(),
+            news = poll_fn(|cx| beside.poll(cx)) => match news {
+                News::Overdue(what) => {
+                    gateway.log_once(from.ip(), what);
+                    return;
+                }
+                News::Late => {}
+                News::Word(Outside::Ended) => return,
+                News::Word(Outside::Stopping) => serving.as_mut().graceful_shutdown(),
             },
         }
     }

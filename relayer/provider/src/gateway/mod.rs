@@ -1,6 +1,7 @@
 //! The agents' side: TLS 1.3, one router, bounded in every direction.
 
 mod answer;
+mod beside;
 mod body;
 mod budget;
 mod certificate;
@@ -8,15 +9,19 @@ mod certificate_cache;
 mod challenge;
 mod claim;
 mod connection;
+mod deadline;
 mod hand_over;
 mod handshake;
 mod heartbeat;
 mod key_exchange;
 mod listener;
 #[cfg(test)]
+mod look_tests;
+#[cfg(test)]
 mod namesake_tests;
 mod once;
 mod orders;
+mod overdue;
 mod pace;
 mod path;
 mod places;
@@ -28,6 +33,7 @@ mod shown;
 mod task_key;
 mod tasks;
 mod tls;
+mod turns;
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -62,7 +68,7 @@ use crate::task::Waiters;
 const ANONYMOUS_PER_MINUTE: u32 = 600;
 /// Requests about tasks that one node may make within a minute.
 const WORKING_PER_MINUTE: u32 = 1200;
-/// Keys that a limiter remembers.
+/// Keys that a limiter remembers, beside those whose buckets connections hold.
 const LIMITER_KEYS: usize = 65_536;
 
 /// Everything that a request needs.
@@ -164,9 +170,10 @@ impl Gateway {
             controls,
             anchors,
         } = parts;
-        let nodes = Limiter::new(config.gateway.requests_per_minute, LIMITER_KEYS);
-        let anonymous = Limiter::new(ANONYMOUS_PER_MINUTE, LIMITER_KEYS);
         let limits = &config.gateway;
+        let keys = LIMITER_KEYS.saturating_add(limits.max_connections);
+        let nodes = Limiter::new(limits.requests_per_minute, keys);
+        let anonymous = Limiter::new(ANONYMOUS_PER_MINUTE, LIMITER_KEYS);
         let strangers = Budget::new(limits.max_anonymous, limits.max_anonymous_per_address);
         let members = Budget::new(limits.max_connections, limits.max_connections_per_node);
         Self {
@@ -182,7 +189,7 @@ impl Gateway {
             challenges: Challenges::default(),
             controls,
             waiting: Arc::default(),
-            working: Limiter::new(WORKING_PER_MINUTE, LIMITER_KEYS),
+            working: Limiter::new(WORKING_PER_MINUTE, keys),
             nodes,
             anonymous,
             strangers,

@@ -20,7 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tower::Service as _;
 
-use super::connection::{Connection, Refused};
+use super::connection::{Buckets, Connection, Refused};
 use super::{Gateway, Parts, router};
 use crate::admission::{Judge, Verifiers};
 use crate::clock;
@@ -44,23 +44,23 @@ fn csr() -> String {
 }
 
 /// A gateway that has read the namesake, of another cluster than the node of the vectors, from the chain.
-struct Scene {
+pub(super) struct Scene {
     _dir: tempfile::TempDir,
-    gateway: Arc<Gateway>,
-    registry: Arc<Registry>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) registry: Arc<Registry>,
     /// Whom the node's certificate names.
-    peer: PeerIdentity,
+    pub(super) peer: PeerIdentity,
     /// The namesake's cluster.
     other: ClusterId,
     /// A heartbeat of the node.
-    heartbeat: String,
+    pub(super) heartbeat: String,
 }
 
 /// Status, `Retry-After` and body.
-type Told = (u16, Option<String>, Value);
+pub(super) type Told = (u16, Option<String>, Value);
 
 impl Scene {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let vectors = Vectors::read();
         let peer = vectors.peer();
         let (case, ..) = vectors.readable().next().unwrap();
@@ -106,16 +106,24 @@ impl Scene {
     }
 
     /// With the node's certificate, or with none.
-    fn connection(&self, shows: bool, refused: Option<Refused>) -> Connection {
+    pub(super) fn connection(&self, shows: bool, refused: Option<Refused>) -> Connection {
         Connection {
             from: ([192, 0, 2, 7], 4711).into(),
             peer: shows.then(|| Arc::new(self.peer.clone())),
             refused,
             newer_until: None,
+            pace: Arc::default(),
+            held: Buckets::default(),
         }
     }
 
-    async fn ask(&self, connection: &Connection, method: Method, path: &str, body: String) -> Told {
+    pub(super) async fn ask(
+        &self,
+        connection: &Connection,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Told {
         let request = Request::builder().method(method).uri(path);
         let mut request = request.body(Body::from(body)).unwrap();
         request.extensions_mut().insert(connection.clone());

@@ -1,6 +1,7 @@
 //! What is on record of a node: for who registers, and for who has lost its disk.
 
 use hpc_schema::gateway::RegistrationRecord;
+use hpc_schema::registry::Params;
 use hpc_schema::task::KeyRotation;
 
 use super::answer::Failure;
@@ -39,7 +40,7 @@ pub(super) async fn record(
         contract: registry.contract().to_owned(),
         epoch: node.chain.epoch,
         last_sequence: acked.max(node.floor()),
-        params: registry.params(),
+        params: Params::clone(&registry.params()),
         job_ids: cluster.job_ids,
         task_public_key: here.or(cluster.task_public_key),
         hardware_fingerprint,

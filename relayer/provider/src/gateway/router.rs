@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
@@ -14,15 +14,14 @@ use hpc_schema::code::Code;
 use hpc_schema::gateway::REGISTER_PATH;
 use hpc_schema::refusal::Refusal;
 use hyper::body::Incoming;
-use tokio::time::timeout;
 use tower::Service as _;
 
 use super::answer::{Failure, Told};
 use super::body::Announced;
-use super::connection::Connection;
+use super::connection::{Connection, Look};
 use super::{Gateway, certificate, heartbeat, register, result, tasks};
 use crate::admission::network;
-use crate::clock;
+use crate::clock::Moment;
 use crate::ops::RequestLabels;
 use crate::unread;
 
@@ -87,8 +86,9 @@ pub(super) fn answer(
             let (announced, bounded) = (Announced::by(request.headers()), bounded(request.headers()));
             let mut body = request.into_body();
             Box::pin(async move {
-                let receive = async || {
-                    heartbeat::receive(&gateway, &connection, &node, (announced, &mut body))
+                let receive = async |came: Moment, look: Look| {
+                    let body = (announced, &mut body);
+                    heartbeat::receive(&gateway, &connection, &node, body, (came, look))
                         .await
                         .into_response()
                 };
@@ -106,7 +106,9 @@ pub(super) fn answer(
             let bounded = bounded(request.headers());
             let query = request.uri().query().map(ToOwned::to_owned);
             Box::pin(async move {
-                let wait = async || {
+                let wait = async |_: Moment, look: Look| {
+                    // It waits for long, and looks again.
+                    drop(look);
                     tasks::parked(&gateway, &connection, &node, query.as_deref())
                         .await
                         .into_response()
@@ -160,33 +162,36 @@ async fn guard(
 ) -> Response {
     let route = route_name(&request);
     let bounded = bounded(request.headers());
-    guarded(&gateway, &connection, route, bounded, async || {
+    let run = async |_: Moment, look: Look| {
+        // Whoever answers looks again.
+        drop(look);
         next.run(request).await
-    })
-    .await
+    };
+    guarded(&gateway, &connection, route, bounded, run).await
 }
 
-/// Rate limit, deadline and counters of every request; `bounded`: its head is.
+/// Rate limit, deadline and counters of every request; `bounded`: its head is. `run` has when it came and who asked then.
 async fn guarded(
     gateway: &Gateway,
     connection: &Connection,
     route: &'static str,
     bounded: bool,
-    run: impl AsyncFnOnce() -> Response,
+    run: impl AsyncFnOnce(Moment, Look) -> Response,
 ) -> Response {
+    let came = Moment::now();
     let bounded = || if bounded { Ok(()) } else { Err(head_too_large()) };
-    let admitted = admit(gateway, connection, route).and_then(|()| bounded());
+    let admitted = admit(gateway, connection, route, came).and_then(|look| bounded().map(|()| look));
     let mut response = match admitted {
         Err(failure) => failure.into_response(),
-        Ok(()) => {
+        Ok(look) => {
             // Once for the body, once for the answer.
             let mut within = gateway.live.get().gateway.request_timeout.duration() * 2;
             if route == "tasks_wait" {
                 within += tasks::LONGEST_WAIT;
             }
-            timeout(within, run())
-                .await
-                .unwrap_or_else(|_| Failure::unavailable(5, "the gateway is overloaded").into_response())
+            let answer = pin!(run(came, look));
+            let answered = connection.pace.within(within, answer).await;
+            answered.unwrap_or_else(|| Failure::unavailable(5, "the gateway is overloaded").into_response())
         }
     };
     if closes(connection, response.status()) {
@@ -234,18 +239,21 @@ fn intrudes(
     }
 }
 
-fn admit(gateway: &Gateway, connection: &Connection, route: &str) -> Result<(), Failure> {
-    let now = clock::steady();
-    let taken = match connection.member(gateway, clock::now()) {
-        Some(peer) if route.starts_with("task") => gateway
-            .working
-            .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
-        Some(peer) => gateway
-            .nodes
-            .take((peer.cluster_id.clone(), peer.node_id.clone()), now),
+fn admit(gateway: &Gateway, connection: &Connection, route: &str, came: Moment) -> Result<Look, Failure> {
+    let look = connection.look(gateway, came.seconds());
+    let now = came.steady();
+    let taken = match connection.member_at(&look) {
+        Some(peer) => {
+            let (limiter, held) = if route.starts_with("task") {
+                (&gateway.working, &connection.held.working)
+            } else {
+                (&gateway.nodes, &connection.held.requests)
+            };
+            limiter.take_held(held, || (peer.cluster_id.clone(), peer.node_id.clone()), now)
+        }
         None => gateway.anonymous.take(network(connection.ip()), now),
     };
-    taken.map_err(|wait| {
+    taken.map(|()| look).map_err(|wait| {
         gateway.log_once_of(connection, "more requests than it may make");
         Failure::rate_limited(wait.as_secs().max(1))
     })

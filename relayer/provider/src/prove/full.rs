@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hpc_schema::heartbeat::{HeartbeatAuth, VerifiedHeartbeat};
+use hpc_schema::heartbeat::{HeartbeatAuth, Payload, VerifiedHeartbeat};
 use hpc_schema::key::AgentKey;
 use hpc_schema::registry::JobIds;
 use hpc_schema::report::{REPORT_LEN, Report};
@@ -18,7 +18,7 @@ const BESIDE: usize = 2 + 32 + 16 + 64 + REPORT_LEN + 64;
 /// A heartbeat as it is stored.
 #[must_use]
 pub fn full(
-    payload: &RawValue,
+    payload: &Payload,
     verified: &VerifiedHeartbeat,
     public_key: &AgentKey,
     job_ids: JobIds,

@@ -243,7 +243,9 @@ mod tests {
         /// Where another node is told to probe it.
         async fn told(&self, by: &Registry) -> String {
             by.refresh_peers(2_000).await;
-            let peers = by.neighbours(&self.cluster, &"node-b".parse().unwrap(), 4, UnixSeconds(0));
+            let other = "node-b".parse().unwrap();
+            let around = by.around(&self.cluster, &other);
+            let peers = around.neighbours(&other, 4, UnixSeconds(0));
             peers.first().unwrap().address.clone()
         }
     }

@@ -413,18 +413,18 @@ mod tests {
             registry.set_probe(&cluster, &named(n), probed);
         }
         registry.refresh_peers(1_000_001).await;
-        let all = registry.neighbours(&cluster, &named(0), u8::MAX, UnixSeconds(0));
+        let neighbours = |most| {
+            let around = registry.around(&cluster, &named(0));
+            around.neighbours(&named(0), most, UnixSeconds(0))
+        };
+        let all = neighbours(u8::MAX);
         assert!(!all.is_empty());
         let numbers = all
             .iter()
             .map(|p| p.node_id.as_str()[5..].parse::<u32>().unwrap());
         assert!(numbers.clone().is_sorted() && numbers.into_iter().all(|n| n % 5 != 0 && n % 7 != 0));
         registry.refresh_peers(2_000_000).await;
-        assert!(
-            registry
-                .neighbours(&cluster, &named(0), 4, UnixSeconds(0))
-                .is_empty()
-        );
+        assert!(neighbours(4).is_empty());
     }
 
     async fn epoch_on_disk(db: &Store) -> Option<i64> {

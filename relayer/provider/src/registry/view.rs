@@ -1,26 +1,27 @@
+mod cluster;
 mod former;
 mod ids;
+mod look;
 mod members;
 mod restore;
 mod unread;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::IpAddr;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use hpc_schema::code::Code;
-use hpc_schema::gateway::Peer;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{Cluster, Params, RelayView};
 use hpc_schema::report::Tag;
 use hpc_schema::time::UnixSeconds;
 
 use super::node::{Contact, Node, Order, ProbeEndpoint};
-use super::peers;
 use crate::spool::Intake;
+use cluster::OfCluster;
 use former::Former;
-use members::Members;
+
+pub use look::{Around, Seen};
 
 /// A node that has not been heard of for so long is nobody's neighbour.
 const PEER_SILENCE_MS: u64 = 180_000;
@@ -47,14 +48,10 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Inner {
     tip: Tip,
-    params: Option<Params>,
-    clusters: HashMap<ClusterId, Arc<Cluster>>,
+    params: Arc<Params>,
+    /// With their nodes: whoever looks one up has its two names, and no pair of them.
+    clusters: HashMap<ClusterId, OfCluster>,
     former: Former,
-    /// By cluster: whoever looks one up has its two names, and no pair of them.
-    nodes: HashMap<ClusterId, Members>,
-    /// Of these nodes, in their order.
-    ids: HashMap<ClusterId, BTreeSet<NodeId>>,
-    peers: HashMap<ClusterId, Arc<Vec<Peer>>>,
     dirty: HashSet<(ClusterId, NodeId)>,
     reading: unread::Reading,
 }
@@ -105,7 +102,7 @@ impl Registry {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.read().nodes.values().map(Members::len).sum()
+        self.read().clusters.values().map(|of| of.nodes.len()).sum()
     }
 
     /// The nodes of this id, of whatever cluster.
@@ -118,28 +115,19 @@ impl Registry {
     /// One cluster.
     #[must_use]
     pub fn cluster(&self, cluster: &ClusterId) -> Option<Arc<Cluster>> {
-        self.read().clusters.get(cluster).cloned()
+        self.read().clusters.get(cluster)?.record.clone()
     }
 
     /// The parameters, or the defaults until they have been read.
     #[must_use]
-    pub fn params(&self) -> Params {
-        self.read().params.clone().unwrap_or_default()
+    pub fn params(&self) -> Arc<Params> {
+        Arc::clone(&self.read().params)
     }
 
     /// The newest block seen.
     #[must_use]
     pub fn tip(&self) -> Tip {
         self.read().tip
-    }
-
-    /// `k` neighbours of a node to measure latency to.
-    #[must_use]
-    pub fn neighbours(&self, cluster: &ClusterId, node: &NodeId, k: u8, now: UnixSeconds) -> Vec<Peer> {
-        let peers = self.read().peers.get(cluster).cloned();
-        peers
-            .map(|p| peers::neighbours(&p, node, k, now))
-            .unwrap_or_default()
     }
 
     /// A newer block.
@@ -152,14 +140,15 @@ impl Registry {
 
     /// Parameters as read.
     pub fn set_params(&self, params: Params) {
-        self.write().params = Some(params);
+        self.write().params = Arc::new(params);
     }
 
     /// A cluster as read.
     pub fn set_cluster(&self, cluster: Cluster) {
         let (id, job_ids) = (cluster.cluster_id.clone(), cluster.job_ids);
         let mut inner = self.write();
-        let before = inner.clusters.insert(id.clone(), Arc::new(cluster));
+        let record = &mut inner.clusters.entry(id.clone()).or_default().record;
+        let before = record.replace(Arc::new(cluster));
         if let Some(before) = before.filter(|b| b.job_ids != job_ids) {
             inner.former.note(id, before.job_ids, job_ids, Instant::now());
         }
@@ -249,28 +238,6 @@ impl Registry {
         });
     }
 
-    /// A heartbeat of the node was accepted.
-    pub fn accepted(
-        &self,
-        cluster: &ClusterId,
-        node: &NodeId,
-        epoch: u64,
-        sequence: u32,
-        now_ms: u64,
-        from: IpAddr,
-    ) {
-        self.change(cluster, node, |n| {
-            // The clock may have been put back since the one before.
-            if n.chain.epoch == epoch && sequence > n.acked {
-                n.acked = sequence;
-                n.received_at = now_ms;
-            }
-            let moved = n.contact.address != Some(from);
-            n.contact.address = Some(from);
-            moved
-        });
-    }
-
     /// A heartbeat of the node was turned away.
     pub fn turned_away(&self, cluster: &ClusterId, node: &NodeId, code: Code, now_ms: u64) {
         self.change(cluster, node, |n| {
@@ -314,13 +281,7 @@ impl Registry {
     }
 
     fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {
-        let mut inner = self.write();
-        let Some(entry) = inner.get_mut(cluster, node) else {
-            return;
-        };
-        if f(Arc::make_mut(entry)) {
-            inner.dirty.insert((cluster.clone(), node.clone()));
-        }
+        self.write().change(cluster, node, f);
     }
 
     /// Nodes whose contact has changed since the last call.

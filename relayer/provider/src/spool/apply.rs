@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::accept::{Accept, accept};
 use super::bind::members;
+use super::group::Made;
 use super::history::{self, End, EndedAs};
 use super::journal::Applied;
 use super::mend::{mend, mend_all};
@@ -66,7 +67,7 @@ impl Handover {
     }
 
     /// The reports of a group that is on disk; `pressed` if the journal is getting full.
-    pub(super) fn add(&self, number: u64, pressed: bool, reports: impl Iterator<Item = Accept>) {
+    pub(super) fn add(&self, number: u64, pressed: bool, reports: impl Iterator<Item = Made>) {
         let (mut inner, now) = (self.inner(), Instant::now());
         let idle = inner.pending.len() == 0;
         for report in reports {

@@ -11,8 +11,14 @@ const GROUP: usize = 512;
 
 pub(crate) type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
 
+/// A report where it was made: it goes through several hands.
+pub(super) type Made = Box<Accept>;
+
+/// One that waits for the writer.
+pub(super) type Queued = (Made, Reply);
+
 /// What came in while the last group was being written: one sync of the disk serves all of it. Nothing at the queue's end.
-pub(super) async fn group(rx: &mut mpsc::Receiver<(Accept, Reply)>) -> Option<(Vec<Accept>, Vec<Reply>)> {
+pub(super) async fn group(rx: &mut mpsc::Receiver<Queued>) -> Option<(Vec<Made>, Vec<Reply>)> {
     let group = gather(rx, GROUP).await;
     (!group.is_empty()).then(|| group.into_iter().unzip())
 }

@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 use super::accept::{Accept, Accepted};
 use super::apply::{Handover, apply, noted, one_by_one};
 use super::gone::{Forgotten, Gone};
-use super::group::{Reply, group, tell, turn_away};
-use super::journal::{Applied, Journal, read_all};
+use super::group::{Made, Queued, group, tell, turn_away};
+use super::journal::{Applied, Draft, Journal, read_all};
 use super::mend::{mend, mend_all};
 use super::{journal, rows};
 use crate::fault;
@@ -29,7 +29,8 @@ pub struct Log {
     newest: HashMap<ClusterId, HashMap<NodeId, Newest>>,
     /// Nodes that need not be there any more.
     forgotten: Forgotten,
-    entries: Vec<u8>,
+    /// The next group; its memory is kept.
+    draft: Draft,
     /// A row that could not be read at the start and was written anew.
     mended: Option<String>,
 }
@@ -90,7 +91,7 @@ impl Log {
             journal,
             newest,
             forgotten: Forgotten::default(),
-            entries: Vec::new(),
+            draft: Draft::default(),
             mended,
         }))
     }
@@ -104,7 +105,7 @@ impl Log {
     pub(super) async fn write(
         mut self,
         store: Store,
-        rx: mpsc::Receiver<(Accept, Reply)>,
+        rx: mpsc::Receiver<Queued>,
         wake: Arc<Wake>,
         handover: Arc<Handover>,
     ) {
@@ -116,7 +117,7 @@ impl Log {
         tokio::join!(applying, self.take(rx, &handover));
     }
 
-    async fn take(mut self, mut rx: mpsc::Receiver<(Accept, Reply)>, handover: &Handover) {
+    async fn take(mut self, mut rx: mpsc::Receiver<Queued>, handover: &Handover) {
         while let Some((reports, replies)) = group(&mut rx).await {
             if handover.is_stuck() {
                 turn_away(
@@ -129,29 +130,29 @@ impl Log {
                 self.forget(&gone);
             }
             let (answers, before) = self.judge(&reports);
-            if self.entries.is_empty() {
+            if self.draft.is_empty() {
                 tell(replies, answers);
                 continue;
             }
             // The disk is waited for on a thread of its own.
             let Self {
                 mut journal,
-                entries,
+                mut draft,
                 newest,
                 forgotten,
                 mended,
             } = self;
             let written = spawn_blocking(move || {
-                let written = journal.write(&entries);
-                (journal, entries, written)
+                let written = journal.write(&mut draft);
+                (journal, draft, written)
             });
-            let Ok((journal, entries, written)) = written.await else {
+            let Ok((journal, draft, written)) = written.await else {
                 tracing::error!("the thread that writes the intake journal has ended");
                 return handover.end();
             };
             self = Self {
                 journal,
-                entries,
+                draft,
                 newest,
                 forgotten,
                 mended,
@@ -173,20 +174,16 @@ impl Log {
     }
 
     /// What becomes of each report, the accepted ones as entries; and how to take that back.
-    fn judge<'r>(&mut self, reports: &'r [Accept]) -> (Vec<Accepted>, Vec<Before<'r>>) {
-        self.entries.clear();
+    fn judge<'r>(&mut self, reports: &'r [Made]) -> (Vec<Accepted>, Vec<Before<'r>>) {
+        self.draft.clear();
         let mut answers = Vec::with_capacity(reports.len());
         let mut before = Vec::with_capacity(reports.len());
         for report in reports {
-            let newest = self
-                .newest
-                .get(&report.cluster_id)
-                .and_then(|of| of.get(&report.node_id))
-                .copied();
-            let accepted = newest.is_none_or(|newest| (report.epoch, report.sequence) > newest);
+            let now = (report.epoch, report.sequence);
+            let newest = self.renew(report, now);
+            let accepted = newest.is_none_or(|newest| now > newest);
             if accepted {
-                journal::put(&mut self.entries, report);
-                self.set(report, Some((report.epoch, report.sequence)));
+                self.draft.add(report);
                 before.push(Before { of: report, newest });
             }
             answers.push(Accepted {
@@ -199,6 +196,21 @@ impl Log {
             });
         }
         (answers, before)
+    }
+
+    /// What was the newest of a node, in whose place this one is now if it is above it: found in one look.
+    fn renew(&mut self, of: &Accept, now: Newest) -> Option<Newest> {
+        let known = self
+            .newest
+            .get_mut(&of.cluster_id)
+            .and_then(|nodes| nodes.get_mut(&of.node_id));
+        if let Some(known) = known {
+            let newest = *known;
+            *known = newest.max(now);
+            return Some(newest);
+        }
+        self.set(of, Some(now));
+        None
     }
 
     fn set(&mut self, of: &Accept, newest: Option<Newest>) {

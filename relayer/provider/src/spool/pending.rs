@@ -4,6 +4,7 @@ use hpc_schema::id::{ClusterId, NodeId};
 use tokio::time::Instant;
 
 use super::accept::Accept;
+use super::group::Made;
 
 type Key = (ClusterId, NodeId);
 
@@ -12,7 +13,8 @@ type Key = (ClusterId, NodeId);
 /// report of its own, before it.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    nodes: HashMap<Key, Of>,
+    nodes: HashMap<ClusterId, HashMap<NodeId, Of>>,
+    count: usize,
     /// With the group by which the node came; of one that was taken or put back meanwhile the entry says nothing.
     order: VecDeque<(u64, Key)>,
 }
@@ -23,7 +25,7 @@ pub(super) struct Of {
     /// The first group with a report of the node that is not in the database.
     since: u64,
     arrived: Instant,
-    reports: Vec<Accept>,
+    reports: Vec<Made>,
 }
 
 /// What is taken out: whole groups, as far as the nodes that they brought go.
@@ -35,7 +37,7 @@ pub(super) struct Taken {
 }
 
 impl Of {
-    fn add(&mut self, mut new: Accept) {
+    fn add(&mut self, mut new: Made) {
         if let Some(before) = self.reports.pop_if(|before| before.epoch == new.epoch) {
             new.queued_at = before.queued_at;
             new.superseded_from = before.superseded_from.or(Some(before.sequence));
@@ -48,32 +50,51 @@ impl Of {
 
 impl Pending {
     /// Takes in a report of this group, which came after all that are here.
-    pub(super) fn add(&mut self, group: u64, new: Accept, now: Instant) {
-        let key = (new.cluster_id.clone(), new.node_id.clone());
-        match self.nodes.get_mut(&key) {
-            Some(of) => of.add(new),
-            None => {
-                self.order.push_back((group, key.clone()));
-                let of = Of {
-                    since: group,
-                    arrived: now,
-                    reports: vec![new],
-                };
-                self.nodes.insert(key, of);
-            }
+    pub(super) fn add(&mut self, group: u64, new: Made, now: Instant) {
+        // Mostly one of the node is there.
+        if let Some(of) = self.get_mut(&new.cluster_id, &new.node_id) {
+            return of.add(new);
         }
+        let key = (new.cluster_id.clone(), new.node_id.clone());
+        self.order.push_back((group, key.clone()));
+        let of = Of {
+            since: group,
+            arrived: now,
+            reports: vec![new],
+        };
+        self.insert(key, of);
+    }
+
+    fn get(&self, (cluster, node): &Key) -> Option<&Of> {
+        self.nodes.get(cluster)?.get(node)
+    }
+
+    fn get_mut(&mut self, cluster: &ClusterId, node: &NodeId) -> Option<&mut Of> {
+        self.nodes.get_mut(cluster)?.get_mut(node)
+    }
+
+    fn insert(&mut self, (cluster, node): Key, of: Of) {
+        if self.nodes.entry(cluster).or_default().insert(node, of).is_none() {
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    fn remove(&mut self, (cluster, node): &Key) -> Option<Of> {
+        let removed = self.nodes.get_mut(cluster)?.remove(node)?;
+        self.count = self.count.saturating_sub(1);
+        Some(removed)
     }
 
     /// Nodes with a report here.
     pub(super) fn len(&self) -> usize {
-        self.nodes.len()
+        self.count
     }
 
     /// When the first of them came.
     pub(super) fn first(&mut self) -> Option<Instant> {
         self.settle_order();
         let (_, key) = self.order.front()?;
-        self.nodes.get(key).map(|of| of.arrived)
+        self.get(key).map(|of| of.arrived)
     }
 
     /// Takes out the nodes that came until `before`, about `most` of them, and all that came with the last group of these.
@@ -85,16 +106,17 @@ impl Pending {
             let Some((since, key)) = self.order.front() else {
                 return taken;
             };
-            let more = taken.of.len() < most && self.nodes.get(key).is_some_and(|of| of.arrived <= before);
+            let more = taken.of.len() < most && self.get(key).is_some_and(|of| of.arrived <= before);
             if !more && last != Some(*since) {
                 taken.upto = Some(since.saturating_sub(1));
                 return taken;
             }
             last = Some(*since);
-            if let Some(of) = self.nodes.remove(key) {
+            if let Some((_, key)) = self.order.pop_front()
+                && let Some(of) = self.remove(&key)
+            {
                 taken.of.push(of);
             }
-            self.order.pop_front();
         }
     }
 
@@ -105,17 +127,17 @@ impl Pending {
             let key = (first.cluster_id.clone(), first.node_id.clone());
             self.order.push_front((of.since, key.clone()));
             let mut whole = of;
-            for newer in self.nodes.remove(&key).into_iter().flat_map(|of| of.reports) {
+            for newer in self.remove(&key).into_iter().flat_map(|of| of.reports) {
                 whole.add(newer);
             }
-            self.nodes.insert(key, whole);
+            self.insert(key, whole);
         }
     }
 
     /// The first of the order is one that is there.
     fn settle_order(&mut self) {
         while let Some((since, key)) = self.order.front()
-            && self.nodes.get(key).is_none_or(|of| of.since != *since)
+            && self.get(key).is_none_or(|of| of.since != *since)
         {
             self.order.pop_front();
         }
@@ -164,18 +186,18 @@ mod tests {
             .collect()
     }
 
-    fn of(node: &str, sequence: u32) -> Accept {
-        Accept {
+    fn of(node: &str, sequence: u32) -> Made {
+        Box::new(Accept {
             node_id: node.parse().unwrap(),
             ..report(1, sequence, u64::from(sequence))
-        }
+        })
     }
 
     #[test]
     fn the_newest_of_a_node_counts_those_before_it_and_an_earlier_registrations_stays() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         for (group, (epoch, sequence)) in (1..).zip([(1, 5), (1, 7), (1, 8), (2, 1), (2, 4)]) {
-            pending.add(group, report(epoch, sequence, u64::from(sequence)), now);
+            pending.add(group, Box::new(report(epoch, sequence, u64::from(sequence))), now);
         }
         assert_eq!(pending.len(), 1);
         let taken = pending.take(now, 10);
@@ -186,14 +208,14 @@ mod tests {
     #[test]
     fn what_is_put_back_stands_before_what_came_meanwhile() {
         let (mut pending, now) = (Pending::default(), Instant::now());
-        pending.add(1, report(1, 5, 50), now);
-        pending.add(2, report(1, 6, 60), now);
+        pending.add(1, Box::new(report(1, 5, 50)), now);
+        pending.add(2, Box::new(report(1, 6, 60)), now);
         pending.add(2, of("node-0002", 1), now);
         let taken = pending.take(now, 1);
         assert_eq!(taken.upto, Some(1));
         pending.add(3, of("node-0003", 1), now);
-        pending.add(4, report(1, 7, 70), now);
-        pending.add(4, report(1, 9, 90), now);
+        pending.add(4, Box::new(report(1, 7, 70)), now);
+        pending.add(4, Box::new(report(1, 9, 90)), now);
         pending.put_back(taken);
         let taken = pending.take(now, 1);
         assert_eq!(seen(&taken), [[(1, 9, Some(5), 3, 50)]]);

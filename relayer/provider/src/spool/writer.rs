@@ -1,3 +1,4 @@
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::accept::{Accept, Accepted, accept};
 use super::apply::{Backlog, Handover};
 use super::gone::{Forgotten, Gone};
-use super::group::{Reply, group, tell, turn_away};
+use super::group::{Made, Queued, Reply, group, tell, turn_away};
 use super::log::Log;
 use super::mend::mend;
 use super::together::accept_all;
@@ -24,7 +25,7 @@ const QUEUE: usize = 4096;
 /// Where admission puts reports. Cheap to clone; the writer ends when the last clone is gone.
 #[derive(Debug, Clone)]
 pub struct Spool {
-    tx: mpsc::Sender<(Accept, Reply)>,
+    tx: mpsc::Sender<Queued>,
     /// What the database has not taken in from the journal yet.
     handover: Arc<Handover>,
     /// For the journal's writer; none: there is no journal.
@@ -60,7 +61,7 @@ impl Spool {
 
     /// Stores a report; `reply` comes once it is durable, or says that the queue is full or the store fails: then it is not
     /// accepted.
-    pub(crate) fn put(&self, report: Accept, reply: Reply) {
+    pub(crate) fn put(&self, report: Made, reply: Reply) {
         let ((_, reply), why) = match self.tx.try_send((report, reply)) {
             Ok(()) => return,
             Err(TrySendError::Full(back)) => (back, StoreError::Busy),
@@ -73,7 +74,7 @@ impl Spool {
     #[cfg(test)]
     pub(crate) async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
         let (tx, rx) = oneshot::channel();
-        self.put(report, tx);
+        self.put(Box::new(report), tx);
         rx.await.map_err(|_| StoreError::Stopped)?
     }
 
@@ -102,12 +103,7 @@ impl Spool {
     }
 }
 
-async fn write(
-    store: Store,
-    mut rx: mpsc::Receiver<(Accept, Reply)>,
-    wake: Arc<Wake>,
-    handover: Arc<Handover>,
-) {
+async fn write(store: Store, mut rx: mpsc::Receiver<Queued>, wake: Arc<Wake>, handover: Arc<Handover>) {
     while let Some((reports, replies)) = group(&mut rx).await {
         match commit_mended(&store, &reports, &handover).await {
             Ok(answers) => {
@@ -123,22 +119,25 @@ async fn write(
 /// Like [`commit`]; what cannot be read of one node is written anew, and keeps nobody else's out.
 async fn commit_mended(
     store: &Store,
-    reports: &[Accept],
+    reports: &[Made],
     handover: &Handover,
 ) -> Result<Vec<Accepted>, StoreError> {
     let done = commit(store, reports).await;
     if !done.as_ref().is_err_and(StoreError::is_unreadable) {
         return done;
     }
-    let Some(what) = mend(store, reports.iter(), false).await? else {
+    let Some(what) = mend(store, reports.iter().map(|r| &**r), false).await? else {
         return done;
     };
     handover.mended(what);
     commit(store, reports).await
 }
 
-pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Accepted>, StoreError> {
-    let all: Vec<&Accept> = reports.iter().collect();
+pub(super) async fn commit<A>(store: &Store, reports: &[A]) -> Result<Vec<Accepted>, StoreError>
+where
+    A: Borrow<Accept> + Sync,
+{
+    let all: Vec<&Accept> = reports.iter().map(A::borrow).collect();
     if let Some((tx, answers)) = accept_all(store, &all).await? {
         fault::point("spool.written");
         fault::point("spool.applying");
@@ -147,8 +146,8 @@ pub(super) async fn commit(store: &Store, reports: &[Accept]) -> Result<Vec<Acce
         return Ok(answers);
     }
     let mut tx = store.begin().await?;
-    let mut answers = Vec::with_capacity(reports.len());
-    for report in reports {
+    let mut answers = Vec::with_capacity(all.len());
+    for report in all {
         answers.push(accept(&mut tx, report).await?);
     }
     fault::point("spool.written");

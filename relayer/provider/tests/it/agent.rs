@@ -164,7 +164,7 @@ impl Agent {
             "health": { "status": "healthy", "uptime_seconds": 100 },
             "jobs": { "running_count": 0 },
         });
-        Heartbeat::parse(&serde_json::value::to_raw_value(&value).unwrap()).unwrap()
+        Heartbeat::parse(&serde_json::value::to_raw_value(&value).unwrap().into()).unwrap()
     }
 
     /// The body of a heartbeat, signed as it should be: text, so that the payload's bytes stay what they are.

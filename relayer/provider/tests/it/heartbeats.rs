@@ -112,7 +112,7 @@ async fn what_must_be_refused_is_refused_with_its_code_and_nothing_is_stored() {
     let payload = payload.replace("\"sequence_number\":5", "\"sequence_number\":0");
     let raw = serde_json::value::RawValue::from_string(payload.clone()).unwrap();
     let nonce = STANDARD.encode([9u8; 16]);
-    let hash = hpc_schema::heartbeat::payload_hash(&raw);
+    let hash = hpc_schema::heartbeat::payload_hash(&raw.into());
     let text = hpc_schema::heartbeat::auth_message(&agent.node, now / 1000, &nonce, &hash);
     let signature = STANDARD.encode(agent.seed.sign(text.as_bytes()));
     let body = format!(

@@ -1,8 +1,10 @@
 mod generate;
 mod properties;
 mod rules;
+mod usual;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::*;
 use crate::heartbeat::{
@@ -14,8 +16,8 @@ use crate::refusal::RefusalKind;
 const HEALTHY: &str = include_str!("../../../fixtures/healthy.json");
 const DEGRADED: &str = include_str!("../../../fixtures/degraded.json");
 
-fn raw(value: &Value) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).unwrap()
+fn payload(text: impl Into<String>) -> Payload {
+    RawValue::from_string(text.into()).unwrap().into()
 }
 
 pub(crate) fn healthy() -> Value {
@@ -23,7 +25,7 @@ pub(crate) fn healthy() -> Value {
 }
 
 fn parse(value: &Value) -> Result<Heartbeat, Refusal> {
-    Heartbeat::parse(&raw(value))
+    Heartbeat::parse(&payload(value.to_string()))
 }
 
 pub(crate) use generate::any_heartbeat;

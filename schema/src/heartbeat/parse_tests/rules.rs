@@ -316,7 +316,7 @@ fn a_key_that_stands_twice_and_a_payload_that_is_no_object_are_malformed() {
         "null",
         "7",
     ] {
-        let refusal = Heartbeat::parse(&RawValue::from_string(text.into()).unwrap()).unwrap_err();
+        let refusal = Heartbeat::parse(&payload(text)).unwrap_err();
         assert_eq!(
             (refusal.code, refusal.kind),
             (Code::Malformed, RefusalKind::Malformed),
@@ -326,7 +326,7 @@ fn a_key_that_stands_twice_and_a_payload_that_is_no_object_are_malformed() {
     let text = healthy()
         .to_string()
         .replacen(r#""status":"#, r#""status":"offline","status":"#, 1);
-    let refusal = Heartbeat::parse(&RawValue::from_string(text).unwrap()).unwrap_err();
+    let refusal = Heartbeat::parse(&payload(text)).unwrap_err();
     assert_eq!(refusal.field.as_deref(), Some("health"));
     assert_eq!(refusal.kind, RefusalKind::Malformed);
 }

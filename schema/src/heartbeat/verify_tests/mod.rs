@@ -81,7 +81,7 @@ impl Site {
     /// Signs arbitrary payload text around the report of `hb`, as a broken or hostile agent would.
     fn sign_text(&self, text: String, hb: &Heartbeat) -> HeartbeatRequest {
         let mut request = self.sign(hb);
-        request.heartbeat = RawValue::from_string(text).unwrap();
+        request.heartbeat = RawValue::from_string(text).unwrap().into();
         let message = auth_message(
             self.path.as_str(),
             self.now.0,
@@ -108,7 +108,7 @@ impl Site {
 
 fn example() -> (Heartbeat, Site) {
     let raw = serde_json::value::to_raw_value(&healthy()).unwrap();
-    let hb = Heartbeat::parse(&raw).unwrap();
+    let hb = Heartbeat::parse(&raw.into()).unwrap();
     let site = Site::of(&hb);
     assert_eq!(site.now, NOW);
     (hb, site)

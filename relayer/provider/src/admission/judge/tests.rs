@@ -1,9 +1,12 @@
 use futures_util::FutureExt as _;
-use hpc_schema::registry::Cluster;
+use hpc_schema::code::Code;
+use hpc_schema::refusal::Refusal;
+use hpc_schema::registry::{Cluster, JobIds};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
+use crate::spool::Accept;
 use crate::vectors::Vectors;
 
 /// A gateway that has read the node of the vectors from the chain, and a sound heartbeat of it.
@@ -58,8 +61,11 @@ impl Scene {
     /// What becomes of the heartbeat, the very same each time.
     async fn comes(&self) -> Verdict {
         let (peer, request) = (&self.peer, &self.request);
+        let seen = self.registry.seen(&peer.cluster_id, &peer.node_id);
         self.judge
-            .judge(peer, peer.node_id.as_str(), request, self.now_ms)
+            .judge(peer, peer.node_id.as_str(), request, seen, self.now_ms, || {
+                Some(request.clone())
+            })
             .await
     }
 
@@ -84,7 +90,7 @@ impl Scene {
         let of = (self.peer.cluster_id.clone(), "node-0001".parse().unwrap());
         let (reply, told) = oneshot::channel();
         self.spool
-            .put(Accept::new(of, (1, 1), ([1; 70], [2; 64]), 1), reply);
+            .put(Box::new(Accept::new(of, (1, 1), ([1; 70], [2; 64]), 1)), reply);
         told
     }
 }
@@ -159,13 +165,25 @@ async fn a_heartbeat_that_nobody_stores_or_waits_for_may_come_again_as_it_is() {
     scene.counts_once().await;
 
     let Scene {
-        writer, judge, peer, ..
+        writer,
+        judge,
+        peer,
+        registry,
+        ..
     } = Scene::new().await;
     writer.abort();
     assert!(writer.await.is_err());
     for again in 0..3 {
+        let seen = registry.seen(&peer.cluster_id, &peer.node_id);
         let verdict = judge
-            .judge(&peer, peer.node_id.as_str(), &scene.request, scene.now_ms)
+            .judge(
+                &peer,
+                peer.node_id.as_str(),
+                &scene.request,
+                seen,
+                scene.now_ms,
+                || None,
+            )
             .await;
         let stopped = matches!(verdict, Verdict::Unavailable(StoreError::Stopped));
         assert!(stopped, "{again}: {verdict:?}");

@@ -17,15 +17,15 @@ const SLICE: usize = 256;
 
 impl Inner {
     pub(super) fn get(&self, cluster: &ClusterId, node: &NodeId) -> Option<&Arc<Node>> {
-        self.nodes.get(cluster)?.get(node)
+        self.clusters.get(cluster)?.nodes.get(node)
     }
 
     pub(super) fn get_mut(&mut self, cluster: &ClusterId, node: &NodeId) -> Option<&mut Arc<Node>> {
-        self.nodes.get_mut(cluster)?.get_mut(node)
+        self.clusters.get_mut(cluster)?.nodes.get_mut(node)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes.values().flat_map(Members::iter)
+        self.clusters.values().flat_map(|of| of.nodes.iter())
     }
 
     pub(super) fn put(&mut self, (cluster, id): (ClusterId, NodeId), node: Arc<Node>) {
@@ -34,23 +34,20 @@ impl Inner {
             *known = node;
             return;
         }
-        self.ids.entry(cluster.clone()).or_default().insert(id.clone());
-        self.nodes.entry(cluster).or_default().add(id, node);
+        let of = self.clusters.entry(cluster).or_default();
+        of.ids.insert(id.clone());
+        of.nodes.add(id, node);
     }
 
     pub(super) fn drop_node(&mut self, (cluster, id): &(ClusterId, NodeId)) -> bool {
-        if let Some(ids) = self.ids.get_mut(cluster) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.ids.remove(cluster);
-            }
-        }
-        let Some(nodes) = self.nodes.get_mut(cluster) else {
+        let Some(of) = self.clusters.get_mut(cluster) else {
             return false;
         };
-        let dropped = nodes.remove(id);
-        if nodes.is_empty() {
-            self.nodes.remove(cluster);
+        of.ids.remove(id);
+        let dropped = of.nodes.remove(id);
+        if of.nodes.is_empty() {
+            // With the places that thousands may have had.
+            of.nodes = Members::default();
         }
         dropped
     }
@@ -59,7 +56,9 @@ impl Inner {
 impl Registry {
     /// The clusters that have a node.
     pub(in crate::registry) fn clusters_with_nodes(&self) -> Vec<ClusterId> {
-        self.read().ids.keys().cloned().collect()
+        let inner = self.read();
+        let with_nodes = inner.clusters.iter().filter(|(_, of)| !of.ids.is_empty());
+        with_nodes.map(|(id, _)| id.clone()).collect()
     }
 
     /// Ids of a cluster's nodes in their order: at most so many after `last`, and after the very last the first; all of them
@@ -71,7 +70,7 @@ impl Registry {
         most: usize,
     ) -> Vec<NodeId> {
         let inner = self.read();
-        let Some(ids) = inner.ids.get(cluster) else {
+        let Some(ids) = inner.clusters.get(cluster).map(|of| &of.ids) else {
             return Vec::new();
         };
         let after = last
@@ -90,8 +89,8 @@ impl Registry {
     ) -> Vec<NodeId> {
         let inner = self.read();
         let from = last.map_or(Unbounded, Excluded);
-        let ids = inner.ids.get(cluster).into_iter();
-        let next = ids.flat_map(|ids| ids.range((from.clone(), Unbounded)));
+        let of = inner.clusters.get(cluster).into_iter();
+        let next = of.flat_map(|of| of.ids.range((from.clone(), Unbounded)));
         next.take(most).cloned().collect()
     }
 
@@ -111,9 +110,9 @@ impl Registry {
     fn look_at(&self, cluster: &ClusterId, from: usize, look: &mut impl FnMut(&Arc<Node>)) -> bool {
         let inner = self.read();
         let piece = inner
-            .nodes
+            .clusters
             .get(cluster)
-            .map_or(&[][..], |of| of.piece(from, SLICE));
+            .map_or(&[][..], |of| of.nodes.piece(from, SLICE));
         piece.iter().flatten().for_each(look);
         piece.len() == SLICE
     }
@@ -149,14 +148,21 @@ impl Registry {
                 all.insert(cluster, Arc::new(peers));
             }
         }
-        let before = std::mem::replace(&mut self.write().peers, all);
         // Thousands of them are freed in pieces as well.
-        for mut peers in before.into_values().filter_map(Arc::into_inner) {
+        for mut peers in self.set_peers(all).into_iter().filter_map(Arc::into_inner) {
             while !peers.is_empty() {
                 peers.truncate(peers.len().saturating_sub(SLICE));
                 yield_now().await;
             }
         }
+    }
+
+    /// Those of all clusters at once; who was it before.
+    fn set_peers(&self, mut all: HashMap<ClusterId, Arc<Vec<Peer>>>) -> Vec<Arc<Vec<Peer>>> {
+        let mut inner = self.write();
+        let each = inner.clusters.iter_mut();
+        each.map(|(id, of)| std::mem::replace(&mut of.peers, all.remove(id).unwrap_or_default()))
+            .collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! holds all of them stands in the very transaction that took them in (table `intake_journal`), so that a start takes in the
 //! rest and nothing twice.
 
+mod draft;
 mod entry;
 mod segment;
 
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) use entry::{put, read_all};
+pub(super) use draft::Draft;
+pub(super) use entry::read_all;
 use segment::Segment;
 
 /// From so many bytes on groups go to the other file, once SQLite holds what is in it.
@@ -27,7 +29,7 @@ const NAMES: [&str; 2] = [NAME, "intake-1.journal"];
 pub(super) struct Group {
     /// Rises by one with each group.
     pub(super) number: u64,
-    /// As [`put`] wrote them.
+    /// As [`entry::put`] wrote them.
     pub(super) entries: Vec<u8>,
 }
 
@@ -102,7 +104,7 @@ impl Journal {
     /// # Errors
     /// What the file system says; then the group counts as not written. [`io::ErrorKind::StorageFull`] if there is no room
     /// before SQLite has taken in more.
-    pub(super) fn write(&mut self, entries: &[u8]) -> io::Result<u64> {
+    pub(super) fn write(&mut self, group: &mut Draft) -> io::Result<u64> {
         if self.applied.covers(self.active.last()) {
             self.active.rewind();
         } else if self.active.len() >= TURN && self.applied.covers(self.other.last()) {
@@ -112,7 +114,7 @@ impl Journal {
         let number = self.next;
         // Of one that fails it is unknown what is on the disk: its number is nobody else's.
         self.next = number.saturating_add(1);
-        self.active.append(number, entries)?;
+        self.active.append(number, group)?;
         Ok(number)
     }
 }
@@ -130,8 +132,7 @@ pub(super) fn unapplied(dir: &Path, applied: u64) -> io::Result<Vec<u8>> {
     groups.sort_unstable_by_key(|g| g.number);
     let mut bytes = Vec::new();
     for g in &groups {
-        let length = u32::try_from(g.entries.len()).map_err(io::Error::other)?;
-        segment::put_group(&mut bytes, length, g.number, &g.entries);
+        bytes.extend_from_slice(Draft::of(&g.entries).seal(g.number)?);
     }
     Ok(bytes)
 }

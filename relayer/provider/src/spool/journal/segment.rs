@@ -4,12 +4,9 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Group;
+use super::draft::{Draft, HEAD, MAGIC, checksum};
 use crate::fault;
 
-/// What a group begins with.
-const MAGIC: [u8; 4] = *b"VEJ1";
-/// Magic, length of the entries, number, CRC-32 of length, number and entries.
-const HEAD: usize = 4 + 4 + 8 + 4;
 /// A file grows by so much at a time, written as zeros: a group that only overwrites is on disk without a word of the file
 /// system's own journal.
 const STEP: u64 = 1 << 20;
@@ -29,7 +26,6 @@ pub(super) struct Segment {
     size: u64,
     /// Number of the newest group; 0: there is none.
     last: u64,
-    buffer: Vec<u8>,
 }
 
 impl Segment {
@@ -42,7 +38,6 @@ impl Segment {
             at: 0,
             size,
             last: 0,
-            buffer: Vec::new(),
         })
     }
 
@@ -81,8 +76,8 @@ impl Segment {
         self.last = 0;
     }
 
-    pub(super) fn append(&mut self, number: u64, entries: &[u8]) -> io::Result<()> {
-        let written = self.put(number, entries);
+    pub(super) fn append(&mut self, number: u64, group: &mut Draft) -> io::Result<()> {
+        let written = self.put(number, group);
         if written.is_err() {
             // What of it reached the disk is unknown. The next one overwrites it.
             self.file = None;
@@ -90,9 +85,7 @@ impl Segment {
         written
     }
 
-    fn put(&mut self, number: u64, entries: &[u8]) -> io::Result<()> {
-        let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "a group of more than 4 GiB");
-        let length = u32::try_from(entries.len()).map_err(|_| too_large())?;
+    fn put(&mut self, number: u64, group: &mut Draft) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -108,10 +101,7 @@ impl Segment {
                 none.insert(file)
             }
         };
-        let after = self
-            .at
-            .saturating_add(u64::from(length))
-            .saturating_add(HEAD as u64);
+        let after = self.at.saturating_add(group.len());
         if after > MOST {
             let what = "the intake journal is full: the store has not taken anything in for long";
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
@@ -121,24 +111,13 @@ impl Segment {
             file.write_all_at(&zeros, self.size)?;
             self.size = self.size.saturating_add(STEP);
         }
-        self.buffer.clear();
-        put_group(&mut self.buffer, length, number, entries);
-        file.write_all_at(&self.buffer, self.at)?;
+        file.write_all_at(group.seal(number)?, self.at)?;
         fault::point("spool.written");
         file.sync_data()?;
         self.at = after;
         self.last = number;
         Ok(())
     }
-}
-
-/// Appends a group of so many bytes.
-pub(super) fn put_group(to: &mut Vec<u8>, length: u32, number: u64, entries: &[u8]) {
-    to.extend_from_slice(&MAGIC);
-    to.extend_from_slice(&length.to_be_bytes());
-    to.extend_from_slice(&number.to_be_bytes());
-    to.extend_from_slice(&checksum(length, number, entries).to_be_bytes());
-    to.extend_from_slice(entries);
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -150,14 +129,6 @@ fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600);
     options.open(path)
-}
-
-fn checksum(length: u32, number: u64, entries: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&length.to_be_bytes());
-    crc.update(&number.to_be_bytes());
-    crc.update(entries);
-    crc.finalize()
 }
 
 /// The groups of a file, up to the first that is not whole or of before; none if there is no file.

@@ -5,12 +5,44 @@ use std::os::unix::fs::PermissionsExt as _;
 use proptest::prelude::*;
 
 use super::super::tests::report;
+use super::entry::put;
 use super::*;
 
 fn entries(sequence: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     put(&mut bytes, &report(1, sequence, 7));
     bytes
+}
+
+fn draft(sequence: u32) -> Draft {
+    let mut draft = Draft::default();
+    draft.add(&report(1, sequence, 7));
+    draft
+}
+
+#[test]
+fn what_is_summed_up_piece_by_piece_is_the_sum_of_the_whole() {
+    let mut draft = Draft::default();
+    for round in 1..=3 {
+        let mut entries = Vec::new();
+        assert!(draft.is_empty());
+        for sequence in 1..=round * 40 {
+            draft.add(&report(1, sequence, 7));
+            put(&mut entries, &report(1, sequence, 7));
+        }
+        let (length, number) = (u32::try_from(entries.len()).unwrap(), u64::from(round) << 40);
+        let sum = draft::checksum(length, number, &entries);
+        let head = [
+            &length.to_be_bytes()[..],
+            &number.to_be_bytes(),
+            &sum.to_be_bytes(),
+        ]
+        .concat();
+        let whole = [&b"VEJ1"[..], &head, &entries].concat();
+        assert_eq!(draft.seal(number).unwrap(), whole);
+        assert_eq!(Draft::of(&entries).seal(number).unwrap(), whole);
+        draft.clear();
+    }
 }
 
 #[test]
@@ -35,7 +67,7 @@ fn the_files_are_their_owners_alone_and_grow_by_zeros() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, groups) = Journal::open(dir.path(), 0).unwrap();
     assert!(groups.is_empty());
-    assert_eq!(journal.write(&entries(1)).unwrap(), 1);
+    assert_eq!(journal.write(&mut draft(1)).unwrap(), 1);
     let sizes: Vec<u64> = paths(dir.path())
         .iter()
         .map(|path| {
@@ -53,15 +85,15 @@ fn a_full_disk_refuses_a_group_and_the_next_one_goes_on() {
     let [first, _] = paths(dir.path());
     std::os::unix::fs::symlink("/dev/full", &first).unwrap();
     let (mut journal, _) = Journal::open(dir.path(), 0).unwrap();
-    let refused = journal.write(&entries(1)).unwrap_err();
+    let refused = journal.write(&mut draft(1)).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
     // There is room again.
     fs::remove_file(&first).unwrap();
-    assert_eq!(journal.write(&entries(2)).unwrap(), 2);
+    assert_eq!(journal.write(&mut draft(2)).unwrap(), 2);
     // Its file is put elsewhere, and a group fails for it.
     fs::rename(&first, dir.path().join("aside")).unwrap();
     journal.active.lose();
-    assert_eq!(journal.write(&entries(3)).unwrap(), 3);
+    assert_eq!(journal.write(&mut draft(3)).unwrap(), 3);
     drop(journal);
     let (_, groups) = Journal::open(dir.path(), 0).unwrap();
     let third = Group {
@@ -76,10 +108,10 @@ fn what_is_not_taken_in_has_its_bounds() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = Journal::open(dir.path(), 0).unwrap();
     let applied = journal.applied();
-    let group = vec![7; 1 << 20];
+    let mut group = Draft::of(&vec![7; 1 << 20]);
     let mut last = 0;
     let refused = loop {
-        match journal.write(&group) {
+        match journal.write(&mut group) {
             Ok(number) => last = number,
             Err(e) => break e,
         }
@@ -87,7 +119,7 @@ fn what_is_not_taken_in_has_its_bounds() {
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
     assert!((60..=128).contains(&last), "{last}");
     applied.set(last);
-    assert!(journal.write(&group).unwrap() > last);
+    assert!(journal.write(&mut group).unwrap() > last);
     let bytes: u64 = paths(dir.path())
         .iter()
         .map(|p| fs::metadata(p).unwrap().len())
@@ -128,7 +160,7 @@ proptest! {
             match step {
                 Step::Write(size) => {
                     let group = vec![byte; size];
-                    written.insert(journal.write(&group).unwrap(), group);
+                    written.insert(journal.write(&mut Draft::of(&group)).unwrap(), group);
                 }
                 Step::Apply(but) => {
                     let newest = written.keys().next_back().copied().unwrap_or(0);
@@ -138,7 +170,7 @@ proptest! {
                 Step::Kill | Step::Tear(..) => {
                     if let Step::Tear(size, wrong) = step {
                         let before = paths(dir.path()).map(|path| (fs::read(&path).unwrap(), path));
-                        let number = journal.write(&vec![byte; 4000]).unwrap();
+                        let number = journal.write(&mut Draft::of(&vec![byte; 4000])).unwrap();
                         let (now, end) = (journal.active.path().to_owned(), journal.active.len());
                         let mut bytes = fs::read(&now).unwrap();
                         let to = usize::try_from(end).unwrap();

@@ -345,7 +345,7 @@ async fn memory_forgets_a_node_that_is_gone_and_not_one_that_has_registered_anew
             epoch,
         }
     };
-    log.judge(&[report(1, 4, 7), report(2, 1, 8)]);
+    log.judge(&[report(1, 4, 7), report(2, 1, 8)].map(Box::new));
     log.forget(&gone(1));
     assert_eq!(log.newest.len(), 1);
     log.forget(&gone(2));

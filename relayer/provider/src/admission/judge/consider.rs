@@ -1,0 +1,188 @@
+//! All that is decided on a heartbeat while its request is at hand: everything but its signatures and the disk.
+
+use std::sync::Arc;
+
+use hpc_schema::code::Code;
+use hpc_schema::heartbeat::{
+    Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
+};
+use hpc_schema::refusal::Refusal;
+use hpc_schema::registry::JobIds;
+use hpc_schema::time::UnixSeconds;
+
+use super::super::nonce::Unused;
+use super::super::signatures::{Notes, Signatures};
+use super::super::verdict::{Verdict, refuse, repeated, stale};
+use super::Judge;
+use crate::config::Live;
+use crate::identity::PeerIdentity;
+use crate::prove;
+use crate::registry::{Node, Seen};
+use crate::spool::Accept;
+
+/// A heartbeat with nothing left to object to but its signatures.
+#[derive(Debug)]
+pub(super) struct Ready<'a> {
+    pub(super) node: Arc<Node>,
+    pub(super) health: HealthStatus,
+    pub(super) nonce: Unused<'a>,
+    pub(super) accept: Box<Accept>,
+}
+
+/// What a heartbeat is held against.
+#[derive(Debug)]
+pub(super) struct Against<'a> {
+    peer: &'a PeerIdentity,
+    path_node: &'a str,
+    pub(super) node: Option<Arc<Node>>,
+    job_ids: JobIds,
+    now: UnixSeconds,
+}
+
+impl Against<'_> {
+    pub(super) fn admission(&self) -> Admission<'_> {
+        Admission {
+            path_node_id: self.path_node,
+            certificate_node_id: &self.peer.node_id,
+            certificate_cluster_id: &self.peer.cluster_id,
+            registered: self.node.as_deref().map(|n| Registered {
+                key: n.key(),
+                tag: &n.tag,
+                job_ids: self.job_ids,
+            }),
+            now: self.now,
+        }
+    }
+}
+
+/// A heartbeat of which all is known but whether its signatures are good.
+#[derive(Debug)]
+pub(super) struct Considered<'a> {
+    pub(super) against: Against<'a>,
+    /// What becomes of it if they are.
+    pub(super) outcome: Result<Ready<'a>, Verdict>,
+    /// They; none if something cannot even be a key or signature.
+    pub(super) noted: Option<Signatures>,
+}
+
+/// Judges a heartbeat as if all its signatures were good, and notes them; none if something cannot even be a key or signature.
+fn unsigned(
+    request: &HeartbeatRequest,
+    against: &Admission<'_>,
+) -> (Result<VerifiedHeartbeat, Refusal>, Option<Signatures>) {
+    let notes = Notes::default();
+    let judged = verify_heartbeat(request, against, &notes);
+    (judged, notes.into_signatures())
+}
+
+impl Judge {
+    /// What becomes of a heartbeat if its signatures are good.
+    pub(super) fn consider<'a>(
+        &'a self,
+        peer: &'a PeerIdentity,
+        path_node: &'a str,
+        request: &HeartbeatRequest,
+        Seen { node, cluster }: Seen,
+        now_ms: u64,
+    ) -> Considered<'a> {
+        // Once: the owner may change it at any moment, and what is stored must be what was verified.
+        let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
+        let mut against = Against {
+            peer,
+            path_node,
+            node,
+            job_ids,
+            now: UnixSeconds(now_ms / 1000),
+        };
+        if let Some(disabled) = self.controls.disabled(&peer.cluster_id, &peer.node_id) {
+            let refused = refuse((&*disabled).into(), against.node.clone());
+            return Considered {
+                against,
+                outcome: Err(refused),
+                noted: Some(Vec::new()),
+            };
+        }
+        // In one pass with the signatures taken to be good; then they are verified, together with those of others.
+        let (mut first, mut noted) = unsigned(request, &against.admission());
+        // An agent that has not heard of a change yet goes by the setting before it.
+        if first.as_ref().is_err_and(|r| r.code == Code::ReportMismatch)
+            && let Some(former) = self.registry.former_job_ids(&peer.cluster_id)
+        {
+            against.job_ids = former;
+            let again = unsigned(request, &against.admission());
+            if again.0.is_ok() {
+                (first, noted) = again;
+            } else {
+                against.job_ids = job_ids;
+            }
+        }
+        let outcome = match (first, &against.node) {
+            (Ok(verified), Some(node)) => {
+                self.ready(peer, node, (request, against.job_ids), verified, now_ms)
+            }
+            (Ok(_), None) => {
+                let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
+                Err(refuse(refusal, None))
+            }
+            (Err(refusal), node) => Err(refuse(refusal, node.clone())),
+        };
+        Considered {
+            against,
+            outcome,
+            noted,
+        }
+    }
+
+    /// What is to be stored, if what is on record has nothing against it.
+    fn ready<'a>(
+        &'a self,
+        peer: &'a PeerIdentity,
+        node: &Arc<Node>,
+        (request, job_ids): (&HeartbeatRequest, JobIds),
+        verified: VerifiedHeartbeat,
+        now_ms: u64,
+    ) -> Result<Ready<'a>, Verdict> {
+        if node.is_deregistered() {
+            let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
+            return Err(refuse(refusal, Some(Arc::clone(node))));
+        }
+        // A repeated heartbeat is told by its sequence, which says more, before its nonce.
+        let report = verified.report;
+        if report.sequence <= node.floor() {
+            return Err(repeated(stale(node.floor()), Arc::clone(node)));
+        }
+        let (cluster, id) = (&peer.cluster_id, &peer.node_id);
+        let now = UnixSeconds(now_ms / 1000);
+        // Before its signatures are verified: nobody guesses the nonce of another request.
+        let Some(nonce) = self.nonces.claim(cluster, id, verified.nonce, now) else {
+            let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
+            return Err(repeated(refusal, Arc::clone(node)));
+        };
+        let accept = Box::new(Accept {
+            full: self
+                .keeps_full()
+                .then(|| prove::full(&request.heartbeat, &verified, node.key(), job_ids)),
+            // Verified to be that of the section.
+            section_digest: report.section_digest,
+            section: verified.section,
+            ..Accept::new(
+                (cluster.clone(), id.clone()),
+                (node.chain.epoch, report.sequence),
+                (report.encode(), verified.report_signature),
+                now_ms,
+            )
+        });
+        Ok(Ready {
+            node: Arc::clone(node),
+            health: verified.heartbeat.health.status,
+            nonce,
+            accept,
+        })
+    }
+
+    /// Whether what a proof needs beside the report is kept.
+    fn keeps_full(&self) -> bool {
+        let live = self.live.as_ref().map(Live::get);
+        live.is_some_and(|live| live.agents.proofs_kept_ms() > 0)
+    }
+}
