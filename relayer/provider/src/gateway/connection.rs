@@ -54,8 +54,8 @@ pub enum Refused {
     NodeUnknown,
 }
 
-/// A look at who asks, at one moment. To be let go of before anything is waited for that may take long, for what is seen of
-/// the node.
+/// A look at who asks, at one moment. To be let go of before anything but its body is waited for that may take long: a node
+/// that changes while it is seen is copied.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// None: no certificate was shown.

@@ -9,8 +9,9 @@ use tokio::time::{Sleep, sleep_until};
 use super::pace::Pace;
 
 impl Pace {
-    /// What comes of `future`; none if its time is over first. It must be polled in the connection's task, which sees to the
-    /// timer afterwards: the one that an earlier request has left mostly rings soon enough, and costs nothing then.
+    /// What comes of `future`; none if its time is over first. It must be polled in each turn of the connection's
+    /// task, by all that lies between the two: that one sees to the timer afterwards and is what it wakes. The one that an earlier
+    /// request has left mostly rings soon enough, and costs nothing then. Without such a task no time is ever over.
     pub(super) fn within<F: Future + Unpin>(&self, limit: Duration, future: F) -> Within<'_, F> {
         Within {
             pace: self,

@@ -32,7 +32,7 @@ use crate::registry::{Around, Seen};
 /// So far behind the database weighs as an eighth of the queue does; a second is usual.
 const BEHIND_SECONDS: u64 = 5;
 /// A body that is there so soon after its head came with it: who asks stands as when it was let in.
-const AT_ONCE_MS: u64 = 100;
+const AT_ONCE: Duration = Duration::from_millis(100);
 /// Bytes that an answer mostly has at most.
 const USUAL: usize = 1024;
 
@@ -81,7 +81,7 @@ where
     let time = (&*connection.pace, within);
     let bytes = body::read_of(announced, body, limits.max_body_bytes, time).await?;
     let now_ms = clock::now_ms();
-    if now_ms.abs_diff(came.ms) > AT_ONCE_MS {
+    if came.at.elapsed() > AT_ONCE {
         look = connection.look(gateway, UnixSeconds(now_ms / 1000));
     }
     let peer = connection.node_at(path_node, &look)?;
@@ -124,10 +124,15 @@ where
                 .0
                 .observe(came.at.elapsed().as_secs_f64());
             let from = connection.ip();
-            let around = gateway
+            let mut around = gateway
                 .registry
                 .accepted(cluster, node_id, epoch, sequence, now_ms, from);
-            acknowledge(gateway, peer, &acks, now_ms).await?;
+            if !acks.is_empty() {
+                // The database is waited for: until then nothing is held, and what is around may change.
+                drop(around);
+                acknowledge(gateway, peer, &acks, now_ms).await?;
+                around = gateway.registry.around(cluster, node_id);
+            }
             answer(gateway, peer, &around, Some(health), Vec::new(), now_ms).await
         }
         Verdict::Refused {

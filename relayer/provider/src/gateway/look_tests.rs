@@ -1,5 +1,7 @@
 //! A request goes by who asks when it is made, whatever was seen of the one before on its connection.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{HeaderMap, Method};
 use axum::response::IntoResponse as _;
@@ -37,8 +39,9 @@ impl Scene {
     /// The same of one that came so long ago, from who was seen like this.
     async fn beat_came(&self, connection: &Connection, ms_ago: u64, look: Look) -> u16 {
         let now = Moment::now();
+        // By the clock that is never set: the other one may have been put back meanwhile.
         let came = Moment {
-            ms: now.ms - ms_ago,
+            at: now.at.checked_sub(Duration::from_millis(ms_ago)).unwrap(),
             ..now
         };
         let mut body = Body::from(self.heartbeat.clone());

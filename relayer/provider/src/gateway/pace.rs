@@ -9,8 +9,8 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// What a connection's task, the request that it serves and what wakes it tell one another: in one line of memory, for with
-/// thousands of connections each line is cold whenever the turn of one comes.
+/// What a connection's task, the request that it serves and what wakes it tell one another: one line of memory, beside the
+/// counters of whoever shares it, for with thousands of connections each line is cold whenever the turn of one comes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Pace {
@@ -109,7 +109,8 @@ impl Pace {
     pub(super) fn turn(&self, task: &Waker) {
         self.task.register(task);
         self.polled.store(true, Ordering::SeqCst);
-        self.woken.store(false, Ordering::SeqCst);
+        // Swapped, here and by who wakes: what they have written before is seen by the poll that follows.
+        self.woken.swap(false, Ordering::SeqCst);
     }
 
     /// The turn ends. Whether it was woken meanwhile: nobody else has heard of it.
@@ -121,7 +122,8 @@ impl Pace {
 
     /// Has what is polled only when it has rung polled once more, by a task that runs now.
     pub(super) fn again(&self) {
-        self.rung.store(true, Ordering::Release);
+        // Swapped: of two that ring, whoever asks sees what both have written.
+        self.rung.swap(true, Ordering::AcqRel);
     }
 
     /// Has it polled, and wakes the task for it.
@@ -195,7 +197,7 @@ impl Wake for Pace {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::SeqCst);
+        self.woken.swap(true, Ordering::SeqCst);
         if !self.polled.load(Ordering::SeqCst) {
             self.task.wake();
         }

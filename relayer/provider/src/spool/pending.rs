@@ -217,6 +217,7 @@ mod tests {
         pending.add(4, Box::new(report(1, 7, 70)), now);
         pending.add(4, Box::new(report(1, 9, 90)), now);
         pending.put_back(taken);
+        assert_eq!(pending.len(), 3);
         let taken = pending.take(now, 1);
         assert_eq!(seen(&taken), [[(1, 9, Some(5), 3, 50)]]);
         assert_eq!(taken.upto, Some(1), "node 2 came with the second");

@@ -162,6 +162,13 @@ async fn a_heartbeat_that_nobody_stores_or_waits_for_may_come_again_as_it_is() {
     let scene = Scene::new().await;
     // Whoever sent it went away before its signatures were verified.
     assert!(scene.comes().now_or_never().is_none());
+    // Or before anybody had looked what becomes of it.
+    let (peer, request) = (&scene.peer, &scene.request);
+    let seen = scene.registry.seen(&peer.cluster_id, &peer.node_id);
+    let judged = scene
+        .judge
+        .judge(peer, peer.node_id.as_str(), request, seen, scene.now_ms, || None);
+    drop(judged);
     scene.counts_once().await;
 
     let Scene {

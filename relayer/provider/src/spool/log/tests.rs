@@ -270,7 +270,11 @@ async fn a_group_that_the_disk_did_not_take_is_refused_and_may_come_again() {
     std::os::unix::fs::symlink("/dev/full", &first).unwrap();
     let (store, log) = open(&dir.path().join("p.db")).await;
     let (spool, task) = Spool::start(store.clone(), Some(log), Arc::default());
-    spool.accept(report(1, 4, 7)).await.unwrap_err();
+    // One group: the second is not above the first, and what is undone is undone from the last on.
+    let group = [5, 3, 6].map(|sequence| spool.accept(report(1, sequence, 7)));
+    for refused in join_all(group).await {
+        refused.unwrap_err();
+    }
     std::fs::remove_file(&first).unwrap();
     assert!(spool.accept(report(1, 4, 7)).await.unwrap().accepted);
     drop(spool);
