@@ -74,7 +74,7 @@ pub(super) fn some_amount<'de, D: Deserializer<'de>>(de: D) -> Result<Option<u64
         .map_err(D::Error::custom)
 }
 
-/// A text, of which the empty one counts as absent. It is copied only where it is kept.
+/// A text, of which the empty one counts as absent. What keeps none of it is read without a copy.
 pub(super) fn text<'de, T, D>(de: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: fmt::Display>,

@@ -19,7 +19,7 @@ use super::{
 use crate::id::{ClusterId, NodeId};
 use crate::time::Rfc3339;
 
-/// The payload, if it breaks no rule and holds nothing unknown.
+/// The payload, which is one value and no more, if it breaks no rule and holds nothing unknown.
 pub(super) fn read(payload: &str) -> Option<Heartbeat> {
     first(payload).map(|(heartbeat, ..)| heartbeat)
 }

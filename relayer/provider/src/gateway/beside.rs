@@ -1,7 +1,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use super::deadline::Timer;
 use super::overdue::{Limits, Overdue};
@@ -21,19 +21,6 @@ pub(super) enum News<T> {
     Word(T),
 }
 
-/// Has what is polled by it polled again.
-struct Bell(Arc<Pace>);
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.ring();
-    }
-}
-
 /// What a connection's task looks at after each turn of what it serves. Of all this only one line of memory is touched
 /// where nothing has rung: it is polled by wakers of its own, not by the task's.
 pub(super) struct Beside<'a, T> {
@@ -47,7 +34,7 @@ pub(super) struct Beside<'a, T> {
 impl<'a, T> Beside<'a, T> {
     pub(super) fn new(pace: Arc<Pace>, limits: Limits, words: Vec<Word<'a, T>>) -> Self {
         Self {
-            bell: Waker::from(Arc::new(Bell(Arc::clone(&pace)))),
+            bell: pace.waker(Pace::ring),
             overdue: Overdue::new(&pace, limits),
             deadline: Timer::new(&pace),
             pace,
@@ -88,12 +75,12 @@ mod tests {
     use std::pin::pin;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Wake;
     use std::time::Duration;
 
     use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
 
+    use super::super::woken::Woken;
     use super::*;
 
     const LIMITS: Limits = Limits {
@@ -185,15 +172,6 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_deadline_that_no_request_needs_any_more_wakes_nobody() {
         let (pace, mut beside) = connection();
@@ -204,7 +182,7 @@ mod tests {
         let task = Waker::from(Arc::clone(&woken));
         assert!(beside.poll(&Context::from_waker(&task)).is_pending());
         sleep(seconds(60)).await;
-        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        assert_eq!(woken.count(), 0);
         let never = wait(pace, seconds(5), seconds(100));
         let (ended, after) = served((pace, &mut beside), never).await;
         assert_eq!((ended, after.as_secs()), (None, 5));
@@ -246,7 +224,7 @@ mod tests {
         assert_eq!(polled.load(Ordering::Relaxed), 1);
         let ring = bell.lock().unwrap().take().unwrap();
         ring.wake();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken.count(), 1);
         for _ in 0..3 {
             assert!(beside.poll(cx).is_pending());
         }
@@ -255,7 +233,7 @@ mod tests {
         pace.serving();
         say.send(1).unwrap();
         say_too.send(2).unwrap();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        assert_eq!(woken.count(), 2);
         assert_eq!(beside.poll(cx), Poll::Ready(News::Word(1)));
         assert_eq!(beside.poll(cx), Poll::Ready(News::Word(2)));
         assert!(beside.poll(cx).is_pending());

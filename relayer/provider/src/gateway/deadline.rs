@@ -1,7 +1,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep_until};
@@ -60,23 +60,11 @@ pub(super) struct Timer {
     alarm: Waker,
 }
 
-struct Alarm(Arc<Pace>);
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.timer_rang();
-    }
-}
-
 impl Timer {
     pub(super) fn new(pace: &Arc<Pace>) -> Self {
         Self {
             sleep: None,
-            alarm: Waker::from(Arc::new(Alarm(Arc::clone(pace)))),
+            alarm: pace.waker(Pace::timer_rang),
         }
     }
 

@@ -153,7 +153,7 @@ where
                     .registry
                     .turned_away(cluster, node_id, refusal.code, now_ms);
             }
-            if repeated {
+            if repeated && !acks.is_empty() {
                 acknowledge(gateway, peer, &acks, now_ms).await?;
             }
             let around = gateway.registry.around(cluster, node_id);
@@ -177,9 +177,6 @@ async fn acknowledge(
     acks: &[Acknowledgement],
     now_ms: u64,
 ) -> Result<(), Failure> {
-    if acks.is_empty() {
-        return Ok(());
-    }
     // Apart: what is seldom needed makes no other request's memory larger.
     Box::pin(orders::acknowledge(gateway, peer, acks, now_ms)).await
 }

@@ -34,6 +34,8 @@ mod task_key;
 mod tasks;
 mod tls;
 mod turns;
+#[cfg(test)]
+mod woken;
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -188,6 +188,29 @@ impl Pace {
     }
 }
 
+impl Pace {
+    /// A waker that has this done.
+    pub(super) fn waker(self: &Arc<Self>, call: fn(&Self)) -> Waker {
+        let pace = Arc::clone(self);
+        Waker::from(Arc::new(Call { pace, call }))
+    }
+}
+
+struct Call {
+    pace: Arc<Pace>,
+    call: fn(&Pace),
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        (self.call)(&self.pace);
+    }
+}
+
 /// Wakes what the connection serves. While that is being polled it is no affair of the runtime's: see [`Turns`].
 ///
 /// [`Turns`]: super::turns::Turns
@@ -260,23 +283,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::woken::Woken;
     use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn a_ring_is_heard_once_and_wakes_whoever_asked_last() {
         assert_eq!(size_of::<Pace>(), 64);
         let pace = Arc::new(Pace::default());
         let woken: [Arc<Woken>; 2] = Default::default();
-        let count = || [0, 1].map(|i: usize| woken[i].0.load(Ordering::Relaxed));
+        let count = || [0, 1].map(|i: usize| woken[i].count());
         let [first, second] = [0, 1].map(|i: usize| Waker::from(Arc::clone(&woken[i])));
         assert!(pace.has_rung(&first), "at first all is polled");
         assert!(!pace.has_rung(&second));
@@ -296,11 +311,11 @@ mod tests {
         let task = Waker::from(Arc::clone(&woken));
         assert!(pace.has_rung(&task));
         pace.timer_rang();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        assert_eq!(woken.count(), 0);
         assert!(!pace.is_late());
         pace.serving();
         pace.timer_rang();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken.count(), 1);
         // Again, while the task that it has woken runs.
         pace.timer_rang();
         assert!(!pace.has_rung(&task), "nothing else is polled for it");

@@ -43,19 +43,9 @@ impl Turns {
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
+    use super::super::woken::Woken;
     use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn what_is_woken_while_it_is_polled_is_polled_again_and_who_yields_all_the_time_waits_for_others() {
@@ -63,7 +53,7 @@ mod tests {
         let turns = Turns::new(&pace);
         let woken: Arc<Woken> = Arc::default();
         let task = Waker::from(Arc::clone(&woken));
-        let wakes = || woken.0.load(Ordering::Relaxed);
+        let wakes = || woken.count();
         let cx = &Context::from_waker(&task);
         // So many more times it wakes itself.
         let (mut selves, mut polls, mut kept) = (0, 0, None);
