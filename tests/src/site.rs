@@ -219,6 +219,21 @@ impl Site {
         self.provider.take().context("the provider does not run")?.kill()
     }
 
+    /// SIGTERM to the provider, and waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// If it does not run, ends with an error, or still runs after two minutes.
+    pub fn stop_provider(&mut self) -> Result<()> {
+        let mut provider = self.provider.take().context("the provider does not run")?;
+        let status = provider.stop(Duration::from_secs(120))?;
+        ensure!(
+            status.success(),
+            "the provider ended with {status}:\n{}",
+            provider.log()
+        );
+        Ok(())
+    }
+
     /// What an agent or an intruder knows of the gateway.
     #[must_use]
     pub fn gateway(&self) -> Gateway {

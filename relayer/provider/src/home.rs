@@ -236,7 +236,11 @@ fn locked(lock: fs::File) -> io::Result<Option<fs::File>> {
     }
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
+/// Has the name of a file or a directory on disk.
+///
+/// # Errors
+/// As the file system says.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
     // That of a bare name is "".
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

@@ -9,36 +9,28 @@
 //! of as many connections as about fill a batch.
 
 use std::fs;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use hpc_tests::bench::fleet;
 use hpc_tests::bench::gateway::drive::{self, Stretch, Talker};
 use hpc_tests::bench::gateway::floor::{self, Floor, Setting};
-use hpc_tests::bench::gateway::host::{stolen_ns, usage};
-use hpc_tests::bench::gateway::known::{self, Known};
+use hpc_tests::bench::gateway::host::{allowed_cpus, stolen_ns, usage};
 use hpc_tests::bench::gateway::peer::{self, Peer};
+use hpc_tests::bench::gateway::world::{self, Wanted, World};
 use hpc_tests::bench::gateway::{client, table};
-use hpc_tests::chain::Kind;
 use hpc_tests::scene::{self, Scene};
-use hpc_tests::site::Site;
-use rustls::{ClientConfig, ServerConfig};
 use serde_json::{Value, json};
-use virtengine_provider::clock;
-use virtengine_provider::gateway::{ServerCertificate, server_config};
-use virtengine_provider::identity::{Anchors, Ca};
 
 /// Heartbeats a second and core, against the floor and a Go server.
 #[derive(Parser)]
 struct Args {
-    /// The Go server, built.
+    /// The Go server, built; without it the daemon is measured alone.
     #[arg(long)]
-    peer: PathBuf,
+    peer: Option<PathBuf>,
     /// Nodes on record.
     #[arg(long, default_value_t = 10_000)]
     nodes: usize,
@@ -57,16 +49,19 @@ struct Args {
     /// Handshakes in a stretch of nodes that connect again; as many nodes connect for the first time in all stretches.
     #[arg(long, default_value_t = 3_000)]
     handshakes: usize,
-    /// Time between the chain's blocks while heartbeats come: the default of the Cosmos SDK (`timeout_commit`). Nodes are
+    /// Seconds between the chain's blocks while heartbeats come: the default of the Cosmos SDK (`timeout_commit`). Nodes are
     /// registered on a faster one.
-    #[arg(long, default_value = "5s")]
-    block_time: String,
-    /// CPU of the servers; the load generator and the chain get another.
-    #[arg(long, default_value_t = 0)]
-    cpu: u32,
-    /// CPU of everything else.
-    #[arg(long, default_value_t = 1)]
-    load_cpu: u32,
+    #[arg(long, default_value_t = 5)]
+    block_seconds: u32,
+    /// Seconds between the daemon's transactions.
+    #[arg(long, default_value_t = 60)]
+    submit_seconds: u32,
+    /// CPU of the servers; by default the first that this process may use.
+    #[arg(long)]
+    cpu: Option<u32>,
+    /// CPU of everything else, the load generator and the chain; by default the second.
+    #[arg(long)]
+    load_cpu: Option<u32>,
     /// Where the figures go.
     #[arg(long, default_value = "target/bench/gateway.json")]
     out: PathBuf,
@@ -77,13 +72,14 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    let cpus = Cpus::of(&args)?;
     // Before any thread or child is there, so that all inherit it.
-    move_to(args.load_cpu)?;
+    move_to(cpus.load)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     scene::measure("bench-gateway", |scene, _| {
-        let figures = runtime.block_on(measure(&args, scene))?;
+        let (figures, mut world) = runtime.block_on(measure(&args, cpus, scene))?;
         table::print(&figures)?;
         if let Some(folder) = args.out.parent() {
             fs::create_dir_all(folder)?;
@@ -93,12 +89,30 @@ fn main() -> Result<()> {
             format!("{}\n", serde_json::to_string_pretty(&figures)?),
         )?;
         println!("written to {}", args.out.display());
+        world.site.stop_provider()?;
         let misses = table::misses(&figures);
         if args.check && !misses.is_empty() {
             bail!("beyond target:\n  {}", misses.join("\n  "));
         }
         Ok(())
     })
+}
+
+/// Who runs where.
+#[derive(Debug, Clone, Copy)]
+struct Cpus {
+    servers: u32,
+    load: u32,
+}
+
+impl Cpus {
+    fn of(args: &Args) -> Result<Self> {
+        let mut allowed = allowed_cpus()?.into_iter();
+        let mut next = || allowed.next().context("the bench needs two CPUs");
+        let servers = args.cpu.map_or_else(&mut next, Ok)?;
+        let load = args.load_cpu.map_or_else(&mut next, Ok)?;
+        Ok(Self { servers, load })
+    }
 }
 
 /// Has this process, which is one thread, run on that CPU.
@@ -116,99 +130,43 @@ fn move_to(cpu: u32) -> Result<()> {
     Ok(())
 }
 
-/// The daemon with its nodes, and how to talk to it.
-struct World {
-    site: Site,
-    pid: u32,
-    address: SocketAddr,
-    nodes: Vec<Known>,
-    /// Those that speak, spread over all pages.
-    speaking: Vec<(Known, Arc<ClientConfig>)>,
-    /// Others, which the gateway has not met yet.
-    new: Vec<(Known, Arc<ClientConfig>)>,
-    server: Arc<ServerConfig>,
-}
-
-async fn world(args: &Args, scene: &Scene) -> Result<World> {
-    let mut site = Site::prepare(scene, Kind::Embedded)?;
-    site.activate()?;
-    // Nodes here speak far more often than the protocol asks for; everything else is as delivered.
-    site.set("GATEWAY__REQUESTS_PER_MINUTE", "60000");
-    // They are silent while the others are measured.
-    site.set("GATEWAY__IDLE_TIMEOUT", "1h");
-    site.set("BATCH__SUBMIT_INTERVAL", "60s");
-    site.set("CHAIN__SYNC", "5s");
-    site.set("CHAIN__POLL", "1s");
-    site.set("LOG__LEVEL", "warn");
-    site.pin(args.cpu);
-    eprintln!("registering {} nodes", args.nodes);
-    let nodes = known::register(&site, args.nodes).await?;
-    site.chain.set_block_time(&args.block_time)?;
-    // Elsewhere it has a machine of its own: here its blocks must not keep the generator from hearing an answer.
-    site.chain.give_way()?;
-    let first = nodes.first().context("no nodes")?;
-    // A token makes the daemon serve the cluster; it finds the nodes on the chain.
-    site.token("node-unused", &fleet::public(&first.key)?.to_base64(), "1h")?;
-    site.start_provider()?;
-    let pid = site.provider()?.id();
-    let ca_pem = fs::read_to_string(site.home().join("ca/ca.crt"))?;
-    let step = (nodes.len() / args.connections.max(1)).max(1);
-    let with_tls = |n: &Known| -> Result<_> { Ok((n.clone(), client::tls(n, &ca_pem)?)) };
-    let speaking = nodes
-        .iter()
-        .step_by(step)
-        .take(args.connections)
-        .map(with_tls)
-        .collect::<Result<_>>()?;
-    let new = (nodes.iter().enumerate())
-        .filter(|(n, _)| n % step != 0 || n / step >= args.connections)
-        .take(args.handshakes)
-        .map(|(_, n)| with_tls(n))
-        .collect::<Result<_>>()?;
-    let read = |name: &str| fs::read_to_string(site.home().join(name));
-    let ca = Ca::from_pem(&ca_pem, &read("ca/ca.key")?)?;
-    let anchors = Anchors::load(&ca, &site.home().join("ca/trusted"), clock::now())?;
-    let certificate = ServerCertificate::new(&read("gateway/server.crt")?, &read("gateway/server.key")?)?;
-    Ok(World {
-        address: SocketAddr::from(([127, 0, 0, 1], site.gateway_port())),
-        server: Arc::new(server_config(&anchors, Arc::new(certificate))?),
-        site,
-        pid,
-        nodes,
-        speaking,
-        new,
-    })
-}
-
-async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
-    let world = world(args, scene).await?;
-    let peer = peer::start(&args.peer, args.cpu, scene, &world.site, &world.nodes)?;
+async fn measure(args: &Args, cpus: Cpus, scene: &Scene) -> Result<(Value, World)> {
+    let wanted = Wanted {
+        nodes: args.nodes,
+        speaking: args.connections,
+        new: args.handshakes,
+        block_seconds: args.block_seconds,
+        submit_seconds: args.submit_seconds,
+        cpu: cpus.servers,
+    };
+    let world = world::start(&wanted, scene).await?;
     let (_, tls) = world.speaking.first().context("no connections")?;
     let mut ours = drive::open(world.address, &world.speaking).await?;
-    let mut theirs = drive::open(peer.address, &world.speaking).await?;
-    let (mut full, mut go, mut floors) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut half, mut shaken, mut go_shaken) = (Vec::new(), Vec::new(), Vec::new());
-    let mut few = Vec::new();
+    let mut go = match &args.peer {
+        Some(peer) => Some(Go::start(peer, (args, cpus), scene, &world).await?),
+        None => None,
+    };
+    let (mut full, mut few, mut half, mut floors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut shaken = Vec::new();
     let mut new_shaken = Vec::new();
     let mut new = world.new.chunks((world.new.len() / args.rounds.max(1)).max(1));
     let (chain, since) = (world.site.chain.height()?, Instant::now());
     // A first stretch of each warms caches and counts for nothing.
     (_, ours) = stretch(world.pid, ours, args.heartbeats / 4 + 1, None).await?;
-    (_, theirs) = stretch(peer.process.id(), theirs, args.heartbeats / 4 + 1, None).await?;
     let setting = Setting {
         nodes: world.nodes.get(..960.min(world.nodes.len())).unwrap_or_default(),
         client: Arc::clone(tls),
         server: Arc::clone(&world.server),
         rounds: 5,
     };
-    let (cpus, mut stolen) = ([args.cpu, args.load_cpu], Vec::new());
+    let (both, mut stolen) = ([cpus.servers, cpus.load], Vec::new());
     for round in 1..=args.rounds {
-        let (theft, began) = (stolen_ns(cpus)?, Instant::now());
+        let (theft, began) = (stolen_ns(both)?, Instant::now());
         // Where the daemon runs, and before and after what is compared with it: CPUs are not as fast in every second.
         let floor = || -> Result<Floor> {
-            move_to(args.cpu)?;
+            move_to(cpus.servers)?;
             let floor = floor::measure(&setting);
-            move_to(args.load_cpu)?;
+            move_to(cpus.load)?;
             floor
         };
         let before = floor()?;
@@ -230,9 +188,9 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
         let (two, back) = stretch(world.pid, ours, args.heartbeats, Some(rate.max(1))).await?;
         ours = back;
         half.push(two);
-        let (three, back) = stretch(peer.process.id(), theirs, args.heartbeats, None).await?;
-        theirs = back;
-        go.push(three);
+        if let Some(go) = &mut go {
+            go.full(args.heartbeats).await?;
+        }
         let shake = async |pid, to, nodes: &[_], count| drive::handshakes(pid, to, nodes, count, 16).await;
         let (nodes, count) = (&world.speaking, args.handshakes);
         // As after an outage: the gateway has met these before.
@@ -241,31 +199,66 @@ async fn measure(args: &Args, scene: &Scene) -> Result<Value> {
             "too few nodes are left that have not spoken: --nodes must be above --connections by --rounds at least",
         )?;
         new_shaken.push(shake(world.pid, world.address, first, first.len()).await?);
-        go_shaken.push(shake(peer.process.id(), peer.address, nodes, count / 3).await?);
-        let theft = stolen_ns(cpus)?.saturating_sub(theft);
+        if let Some(go) = &mut go {
+            let its = shake(go.peer.process.id(), go.peer.address, nodes, count / 3).await?;
+            go.shaken.push(its);
+        }
+        let theft = stolen_ns(both)?.saturating_sub(theft);
         stolen.push(theft * 1000 / u64::try_from(began.elapsed().as_nanos())?.max(1));
     }
     let blocks = world.site.chain.height()?.saturating_sub(chain);
     let chain = (blocks, since.elapsed());
     let rss = usage(world.pid)?.rss_kib;
-    drop((ours, theirs));
+    drop(ours);
+    if let Some(go) = &mut go {
+        go.talkers.clear();
+    }
     let all = connect_all(&world).await?;
-    figures(&Measured {
+    let figures = figures(&Measured {
         args,
         full,
         few,
         half,
-        go,
         shaken,
         new_shaken,
-        go_shaken,
         floors,
         stolen,
         rss,
         all,
         chain,
-        peer: &peer,
-    })
+        go,
+    })?;
+    Ok((figures, world))
+}
+
+/// The Go server, which does the same work.
+struct Go {
+    peer: Peer,
+    talkers: Vec<Talker>,
+    full: Vec<Stretch>,
+    shaken: Vec<Stretch>,
+}
+
+impl Go {
+    async fn start(binary: &Path, (args, cpus): (&Args, Cpus), scene: &Scene, world: &World) -> Result<Self> {
+        let peer = peer::start(binary, cpus.servers, scene, &world.site, &world.nodes)?;
+        let talkers = drive::open(peer.address, &world.speaking).await?;
+        let (_, talkers) = stretch(peer.process.id(), talkers, args.heartbeats / 4 + 1, None).await?;
+        Ok(Self {
+            peer,
+            talkers,
+            full: Vec::new(),
+            shaken: Vec::new(),
+        })
+    }
+
+    async fn full(&mut self, heartbeats: usize) -> Result<()> {
+        let talkers = std::mem::take(&mut self.talkers);
+        let (one, back) = stretch(self.peer.process.id(), talkers, heartbeats, None).await?;
+        self.talkers = back;
+        self.full.push(one);
+        Ok(())
+    }
 }
 
 async fn stretch(
@@ -304,10 +297,8 @@ struct Measured<'a> {
     full: Vec<Stretch>,
     few: Vec<Stretch>,
     half: Vec<Stretch>,
-    go: Vec<Stretch>,
     shaken: Vec<Stretch>,
     new_shaken: Vec<Stretch>,
-    go_shaken: Vec<Stretch>,
     floors: Vec<Floor>,
     /// Thousandths of each round that the host took.
     stolen: Vec<u64>,
@@ -315,7 +306,7 @@ struct Measured<'a> {
     all: u64,
     /// Blocks made meanwhile, and in what time.
     chain: (u64, Duration),
-    peer: &'a Peer,
+    go: Option<Go>,
 }
 
 fn figures(m: &Measured<'_>) -> Result<Value> {
@@ -328,7 +319,6 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
     let rate = of(&m.full, &Stretch::per_cpu_second)?;
     let floor_rate = floor(Floor::per_second)?;
-    let go = of(&m.go, &Stretch::per_cpu_second)?;
     let rates = |all: &[Stretch]| all.iter().map(Stretch::per_cpu_second).collect::<Vec<_>>();
     let beside = |ours: Vec<u64>, other: Vec<u64>| {
         median(
@@ -340,13 +330,16 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
     let floors = || m.floors.iter().map(Floor::per_second).collect();
     let ratio = beside(rates(&m.full), floors())?;
     let few_ratio = beside(rates(&m.few), floors())?;
-    let go_ratio = beside(rates(&m.full), rates(&m.go))?;
-    let others = [&m.full, &m.half, &m.go, &m.shaken].map(|all| of(all, &|s| s.others_percent));
-    let busy = others.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(json!({
+    let stretches = [&m.full, &m.half, &m.shaken].into_iter();
+    let stretches = stretches.chain(m.go.as_ref().map(|go| &go.full));
+    let busy = stretches
+        .map(|all| of(all, &|s| s.others_percent))
+        .collect::<Result<Vec<_>>>()?;
+    let mut figures = json!({
         "nodes": m.args.nodes,
         "connections": m.args.connections,
-        "block_time": m.args.block_time,
+        "alone": m.go.is_none(),
+        "block_s": m.args.block_seconds,
         "seconds_per_block": table::thousandths(
             u64::try_from(m.chain.1.as_millis()).unwrap_or(u64::MAX) / m.chain.0.max(1)
         ),
@@ -369,15 +362,32 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "full_load_p99_ms": table::thousandths(of(&m.full, &|s| micros(s.latency(990)))?),
         "handshakes_per_s_per_core": of(&m.shaken, &Stretch::per_cpu_second)?,
         "first_handshakes_per_s_per_core": of(&m.new_shaken, &Stretch::per_cpu_second)?,
-        "go_handshakes_per_s_per_core": of(&m.go_shaken, &Stretch::per_cpu_second)?,
-        "go_per_s_per_core": go,
-        "go_ratio": table::thousandths(go_ratio),
-        "go_rss_mb": table::thousandths(usage(m.peer.process.id())?.rss_kib * 1000 / 1024),
         "rss_mb": table::thousandths(m.rss * 1000 / 1024),
         "rss_all_connected_mb": table::thousandths(m.all * 1000 / 1024),
         "store_bytes_per_heartbeat": of(&m.full, &|s| s.written / s.done.max(1))?,
-        "go_store_bytes_per_heartbeat": of(&m.go, &|s| s.written / s.done.max(1))?,
         "others_busy_percent": median(busy)?,
         "stolen_permille": m.stolen.iter().max().context("no rounds")?,
-    }))
+    });
+    if let (Some(go), Some(all)) = (&m.go, figures.as_object_mut()) {
+        let ratio = beside(rates(&m.full), rates(&go.full))?;
+        let rss = usage(go.peer.process.id())?.rss_kib;
+        let theirs = [
+            (
+                "go_handshakes_per_s_per_core",
+                json!(of(&go.shaken, &Stretch::per_cpu_second)?),
+            ),
+            (
+                "go_per_s_per_core",
+                json!(of(&go.full, &Stretch::per_cpu_second)?),
+            ),
+            ("go_ratio", json!(table::thousandths(ratio))),
+            ("go_rss_mb", json!(table::thousandths(rss * 1000 / 1024))),
+            (
+                "go_store_bytes_per_heartbeat",
+                json!(of(&go.full, &|s| s.written / s.done.max(1))?),
+            ),
+        ];
+        all.extend(theirs.map(|(name, value)| (name.to_owned(), value)));
+    }
+    Ok(figures)
 }

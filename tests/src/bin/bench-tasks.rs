@@ -183,6 +183,7 @@ async fn measure(args: &Args, scene: &Scene) -> Result<()> {
         format!("{}\n", serde_json::to_string_pretty(&figures)?),
     )?;
     println!("written to {}", args.out.display());
+    site.stop_provider()?;
     if args.check && (p50_ms > P50_MS || p99_ms > P99_MS || kb_per_parked > KB_PER_PARKED) {
         bail!("beyond target: p50 {P50_MS} ms, p99 {P99_MS} ms, {KB_PER_PARKED} KiB a node");
     }

@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::clock::Steady;
 
 /// A token bucket for each key, in integers. The number of keys is bounded: when it is reached, buckets
-/// that are full again and that nobody holds are forgotten; if none is, newcomers share one bucket.
+/// that are full again and that nobody holds are forgotten, those of one part after the other; while there
+/// are none, newcomers share one bucket.
 #[derive(Debug)]
 pub struct Limiter<K> {
     per_minute: AtomicU32,
@@ -20,11 +21,20 @@ pub struct Limiter<K> {
 
 #[derive(Debug)]
 struct Buckets<K> {
-    of: HashMap<K, Own>,
+    /// Chance says in which of them a key is, so that each has about [`PART`].
+    parts: Vec<HashMap<K, Own>>,
+    chance: RandomState,
+    /// The part that is gone through next.
+    next: usize,
     /// When it was last looked for room.
     looked_at_ms: u64,
+    /// A part is gone through no more often.
+    look_every_ms: u64,
 }
 
+/// Buckets that are gone through, or moved as their map grows, at a time: whoever needs one waits meanwhile, and so does
+/// all else on that thread.
+const PART: usize = 1024;
 /// All buckets are gone through no more often.
 const LOOK_EVERY_MS: u64 = 1000;
 
@@ -57,6 +67,41 @@ impl Own {
     }
 }
 
+impl<K: Eq + Hash> Buckets<K> {
+    fn new(capacity: usize) -> Self {
+        let parts = capacity.div_ceil(PART).max(1);
+        Self {
+            parts: (0..parts).map(|_| HashMap::new()).collect(),
+            chance: RandomState::new(),
+            next: 0,
+            looked_at_ms: 0,
+            look_every_ms: (LOOK_EVERY_MS / u64::try_from(parts).unwrap_or(LOOK_EVERY_MS)).max(1),
+        }
+    }
+
+    /// In which part a key is.
+    fn place(&self, key: &K) -> usize {
+        let chance = usize::try_from(self.chance.hash_one(key) >> 32).unwrap_or_default();
+        chance % self.parts.len()
+    }
+
+    fn len(&self) -> usize {
+        self.parts.iter().map(HashMap::len).sum()
+    }
+
+    /// Goes through the next part, if it is time, and forgets what does not stay.
+    fn look(&mut self, now_ms: u64, stays: impl Fn(&Own) -> bool) {
+        if now_ms.saturating_sub(self.looked_at_ms) < self.look_every_ms {
+            return;
+        }
+        self.looked_at_ms = now_ms;
+        if let Some(part) = self.parts.get_mut(self.next) {
+            part.retain(|_, own| stays(own));
+        }
+        self.next = (self.next + 1) % self.parts.len();
+    }
+}
+
 impl<K: Eq + Hash> Limiter<K> {
     /// `per_minute` requests a minute and at most as many at once; `capacity` keys.
     #[must_use]
@@ -64,10 +109,7 @@ impl<K: Eq + Hash> Limiter<K> {
         Self {
             per_minute: AtomicU32::new(per_minute),
             capacity,
-            buckets: Mutex::new(Buckets {
-                of: HashMap::new(),
-                looked_at_ms: 0,
-            }),
+            buckets: Mutex::new(Buckets::new(capacity)),
             shared: Own::full(u64::from(per_minute), 0),
         }
     }
@@ -113,22 +155,24 @@ impl<K: Eq + Hash> Limiter<K> {
     /// The bucket of `key`; none while there is no room for it.
     fn own(&self, key: K, Steady(now_ms): Steady) -> Option<Own> {
         let per_minute = self.per_minute();
-        let mut guard = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Buckets { of, looked_at_ms } = &mut *guard;
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = buckets.place(&key);
         // Nearly always it is there.
-        if let Some(known) = of.get(&key) {
+        if let Some(known) = buckets.parts.get(place)?.get(&key) {
             return Some(known.clone());
         }
-        if of.len() >= self.capacity && now_ms.abs_diff(*looked_at_ms) >= LOOK_EVERY_MS {
-            *looked_at_ms = now_ms;
+        if buckets.len() >= self.capacity {
             let full = per_minute * 1000;
-            of.retain(|_, own| own.is_held() || own.lock().refilled(per_minute, now_ms) < full);
+            buckets.look(now_ms, |own| {
+                own.is_held() || own.lock().refilled(per_minute, now_ms) < full
+            });
+            if buckets.len() >= self.capacity {
+                return None;
+            }
         }
-        (of.len() < self.capacity).then(|| {
-            let new = Own::full(per_minute, now_ms);
-            of.insert(key, new.clone());
-            new
-        })
+        let new = Own::full(per_minute, now_ms);
+        buckets.parts.get_mut(place)?.insert(key, new.clone());
+        Some(new)
     }
 
     fn take_of(&self, own: &Own, Steady(now_ms): Steady) -> Result<(), Duration> {
@@ -168,6 +212,15 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn len<K: Eq + Hash>(l: &Limiter<K>) -> usize {
+        l.buckets.lock().unwrap().len()
+    }
+
+    fn has<K: Eq + Hash>(l: &Limiter<K>, key: &K) -> bool {
+        let buckets = l.buckets.lock().unwrap();
+        buckets.parts.iter().any(|part| part.contains_key(key))
+    }
 
     #[test]
     fn so_many_a_minute_and_then_the_rest_after_the_time_named() {
@@ -213,7 +266,7 @@ mod tests {
         assert_eq!(l.take(0, Steady(0)), Ok(()), "those who were there keep theirs");
         // A minute later the idle ones are forgotten and make room.
         assert_eq!(l.take(10, Steady(61_000)), Ok(()));
-        assert!(l.buckets.lock().unwrap().of.len() <= 2);
+        assert!(len(&l) <= 2);
     }
 
     #[test]
@@ -224,16 +277,47 @@ mod tests {
         l.take("b", Steady(10_000)).unwrap();
         assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 10_000);
         l.take("c", Steady(20_500)).unwrap();
-        assert!(l.buckets.lock().unwrap().of.contains_key("c"));
+        assert!(has(&l, &"c"));
         l.take("d", Steady(31_000)).unwrap();
         l.take("e", Steady(31_001)).unwrap();
         assert_eq!(l.buckets.lock().unwrap().looked_at_ms, 31_000);
     }
 
     #[test]
+    fn of_many_buckets_a_look_goes_through_a_part_however_many_could_be_forgotten() {
+        let capacity = 4 * PART;
+        let l = Limiter::new(6, capacity);
+        for key in 0..capacity {
+            l.take(key, Steady(0)).unwrap();
+        }
+        assert_eq!(len(&l), capacity);
+        l.take(capacity, Steady(61_000)).unwrap();
+        assert!(has(&l, &capacity));
+        let left = len(&l);
+        assert!((capacity / 2..capacity).contains(&left), "{left}");
+    }
+
+    #[test]
+    fn a_bucket_that_can_be_forgotten_is_found_by_as_many_newcomers_as_there_are_parts() {
+        let capacity = 4 * PART;
+        let l = Limiter::new(6, capacity);
+        l.take(0, Steady(0)).unwrap();
+        for key in 1..capacity {
+            l.take(key, Steady(60_000)).unwrap();
+        }
+        // The first alone is full again, and one of these takes its place.
+        let newcomers = capacity..capacity + 4;
+        for (key, at) in newcomers.clone().zip([61_000, 61_250, 61_500, 61_750]) {
+            l.take(key, Steady(at)).unwrap();
+        }
+        assert!(!has(&l, &0));
+        assert_eq!(newcomers.filter(|key| has(&l, key)).count(), 1);
+        assert_eq!(len(&l), capacity);
+    }
+
+    #[test]
     fn a_bucket_that_is_held_stays_in_bounded_memory_and_is_forgotten_once_nobody_holds_it() {
         let l = Limiter::new(6, 2);
-        let len = || l.buckets.lock().unwrap().of.len();
         let held = [OnceLock::new(), OnceLock::new()];
         for (key, held) in held.iter().enumerate() {
             l.take_held(held, || key, Steady(0)).unwrap();
@@ -244,7 +328,7 @@ mod tests {
             l.take_held(&newcomer, || key, Steady(61_000)).unwrap();
         }
         assert!(l.take_held(&newcomer, || 8, Steady(61_000)).is_err());
-        assert!(newcomer.get().is_none() && len() == 2);
+        assert!(newcomer.get().is_none() && len(&l) == 2);
         // Whoever comes by the key takes from what is held.
         for _ in 0..6 {
             l.take(0, Steady(61_000)).unwrap();
@@ -253,7 +337,7 @@ mod tests {
         assert_eq!(l.take_held(&held[1], || 1, Steady(61_000)), Ok(()));
         drop(held);
         assert_eq!(l.take_held(&newcomer, || 9, Steady(122_000)), Ok(()));
-        assert!(newcomer.get().is_some() && len() == 1);
+        assert!(newcomer.get().is_some() && len(&l) == 1);
     }
 
     #[test]

@@ -129,12 +129,26 @@ async fn check(home: &Home, head: &Head) -> Result<(), BackupError> {
     Ok(())
 }
 
+/// Has the names in a folder, and in those in it, on disk: a file's own sync says nothing of its name.
+fn sync_folders(of: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(of)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    fs::File::open(of)?.sync_all()
+}
+
 fn publish(staging: &Path, home: &Path, head: &Head) -> io::Result<()> {
+    sync_folders(staging)?;
     let first = if head.postgres { MARKER } else { "store" };
     for entry in [first, "ca", "gateway", "keys", "config.yaml"] {
         fs::rename(staging.join(entry), home.join(entry))?;
     }
-    fs::File::open(home)?.sync_all()
+    fs::File::open(home)?.sync_all()?;
+    // It may be new itself.
+    home::sync_parent(home)
 }
 
 #[cfg(test)]

@@ -39,6 +39,26 @@ pub fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
+/// The CPUs that this process may use.
+///
+/// # Errors
+/// If the system does not say.
+pub fn allowed_cpus() -> Result<Vec<u32>> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+    cpu_list(list.context("/proc/self/status has no Cpus_allowed_list")?)
+}
+
+/// Numbers and ranges: `0-2,5`.
+fn cpu_list(list: &str) -> Result<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in list.trim().split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(from.parse::<u32>()?..=to.parse()?);
+    }
+    Ok(cpus)
+}
+
 /// Time of this thread on a CPU, in nanoseconds.
 ///
 /// # Errors
@@ -90,6 +110,13 @@ fn first_number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_are_read_as_the_kernel_lists_them() {
+        assert_eq!(cpu_list("\t0-2,5,7-8\n").unwrap(), [0, 1, 2, 5, 7, 8]);
+        assert!(cpu_list("").is_err() && cpu_list("a-b").is_err());
+        assert!(!allowed_cpus().unwrap().is_empty());
+    }
 
     #[test]
     fn work_shows_in_the_figures_of_process_thread_and_machine() {

@@ -11,3 +11,4 @@ pub mod peer;
 pub mod records;
 pub mod table;
 pub mod traffic;
+pub mod world;
