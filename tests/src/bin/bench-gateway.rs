@@ -56,10 +56,10 @@ struct Args {
     /// Seconds between the daemon's transactions.
     #[arg(long, default_value_t = 60)]
     submit_seconds: u32,
-    /// CPU of the servers; by default the first that this process may use.
+    /// CPU of the servers; by default the first that is left of those that this process may use.
     #[arg(long)]
     cpu: Option<u32>,
-    /// CPU of everything else, the load generator and the chain; by default the second.
+    /// CPU of everything else, the load generator and the chain; by default the next.
     #[arg(long)]
     load_cpu: Option<u32>,
     /// Where the figures go.
@@ -107,10 +107,13 @@ struct Cpus {
 
 impl Cpus {
     fn of(args: &Args) -> Result<Self> {
-        let mut allowed = allowed_cpus()?.into_iter();
+        let given = [args.cpu, args.load_cpu];
+        let free = |cpu: &u32| !given.contains(&Some(*cpu));
+        let mut allowed = allowed_cpus()?.into_iter().filter(free);
         let mut next = || allowed.next().context("the bench needs two CPUs");
         let servers = args.cpu.map_or_else(&mut next, Ok)?;
         let load = args.load_cpu.map_or_else(&mut next, Ok)?;
+        ensure!(servers != load, "--cpu and --load-cpu name the same CPU");
         Ok(Self { servers, load })
     }
 }
@@ -340,6 +343,7 @@ fn figures(m: &Measured<'_>) -> Result<Value> {
         "connections": m.args.connections,
         "alone": m.go.is_none(),
         "block_s": m.args.block_seconds,
+        "blocks": m.chain.0,
         "seconds_per_block": table::thousandths(
             u64::try_from(m.chain.1.as_millis()).unwrap_or(u64::MAX) / m.chain.0.max(1)
         ),

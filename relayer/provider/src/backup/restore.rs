@@ -29,6 +29,11 @@ pub async fn restore(
         move |source| BackupError::File { path, source }
     };
     home::make_home_dir(home.dir()).map_err(failed(home.dir()))?;
+    match home::sync_parent(home.dir()) {
+        // It was there: who may not read where it lies could not have made it.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+        synced => synced.map_err(failed(home.dir()))?,
+    }
     for entry in fs::read_dir(home.dir()).map_err(failed(home.dir()))? {
         let name = entry.map_err(failed(home.dir()))?.file_name();
         // Left by a restore that was interrupted; nothing refers to it.
@@ -146,9 +151,7 @@ fn publish(staging: &Path, home: &Path, head: &Head) -> io::Result<()> {
     for entry in [first, "ca", "gateway", "keys", "config.yaml"] {
         fs::rename(staging.join(entry), home.join(entry))?;
     }
-    fs::File::open(home)?.sync_all()?;
-    // It may be new itself.
-    home::sync_parent(home)
+    fs::File::open(home)?.sync_all()
 }
 
 #[cfg(test)]
@@ -196,5 +199,27 @@ mod tests {
         assert!(home.config().exists());
         let word = fs::read_to_string(home.dir().join(MARKER)).unwrap();
         assert!(word.contains("alice") && word.contains("site.backup"), "{word}");
+    }
+
+    #[tokio::test]
+    async fn a_restore_killed_while_it_puts_in_place_what_it_unpacked_starts_no_daemon_and_is_not_built_upon()
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let passphrase = Passphrase::new("correct horse battery".to_owned());
+        let (by, file) = (Actor::command_line("alice"), dir.path().join("site.backup"));
+        sealed(&file, &passphrase, None);
+        restore(&home, &file, &passphrase, &by).await.unwrap();
+        // The configuration comes last.
+        fs::remove_file(home.config()).unwrap();
+        assert!(Config::load(&home.config(), std::iter::empty()).is_err());
+        let left = || fs::read_dir(home.dir()).unwrap().count();
+        let before = left();
+        let again = restore(&home, &file, &passphrase, &by).await;
+        assert!(
+            matches!(&again, Err(BackupError::Used(at)) if at == home.dir()),
+            "{again:?}"
+        );
+        assert_eq!((left(), home.config().exists()), (before, false));
     }
 }

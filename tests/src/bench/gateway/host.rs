@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 
 /// A process at one moment.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -59,13 +60,14 @@ fn cpu_list(list: &str) -> Result<Vec<u32>> {
     Ok(cpus)
 }
 
-/// Time of this thread on a CPU, in nanoseconds.
+/// Time of this thread on a CPU, in nanoseconds; to the moment, where `/proc` tells it as of the last tick.
 ///
 /// # Errors
-/// If the system does not say.
+/// If the system says what no clock can.
 pub fn thread_cpu_ns() -> Result<u64> {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat")?;
-    first_number(&stat).context("an empty schedstat")
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(spent.tv_sec)?;
+    Ok(seconds * 1_000_000_000 + u64::try_from(spent.tv_nsec)?)
 }
 
 /// Time that all CPUs were busy since the start of the machine, in nanoseconds.

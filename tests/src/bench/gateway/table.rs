@@ -32,7 +32,8 @@ pub fn print(figures: &Value) -> Result<()> {
     if get(figures, "others_busy_percent") > BUSY {
         println!("the machine was busy with something else: rates by CPU time hold, latencies may not");
     }
-    if get(figures, "seconds_per_block") > get(figures, "block_s") * SLOW {
+    let slow = get(figures, "seconds_per_block") > get(figures, "block_s") * SLOW;
+    if slow || get(figures, "blocks") < 1.0 {
         println!("the chain hardly ran meanwhile: what the daemon does with it is not in the figures");
     }
     if get(figures, "stolen_permille") > STOLEN {
