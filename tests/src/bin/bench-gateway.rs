@@ -110,7 +110,11 @@ impl Cpus {
         let given = [args.cpu, args.load_cpu];
         let free = |cpu: &u32| !given.contains(&Some(*cpu));
         let mut allowed = allowed_cpus()?.into_iter().filter(free);
-        let mut next = || allowed.next().context("the bench needs two CPUs");
+        let mut next = || {
+            allowed
+                .next()
+                .context("the bench needs two CPUs that it may use (taskset)")
+        };
         let servers = args.cpu.map_or_else(&mut next, Ok)?;
         let load = args.load_cpu.map_or_else(&mut next, Ok)?;
         ensure!(servers != load, "--cpu and --load-cpu name the same CPU");

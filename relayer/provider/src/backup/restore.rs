@@ -30,7 +30,7 @@ pub async fn restore(
     };
     home::make_home_dir(home.dir()).map_err(failed(home.dir()))?;
     match home::sync_parent(home.dir()) {
-        // It was there: who may not read where it lies could not have made it.
+        // Whoever may not read the folder in which it lies cannot sync that; mostly it was there then.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
         synced => synced.map_err(failed(home.dir()))?,
     }

@@ -186,9 +186,7 @@ impl Pace {
     pub(super) fn is_late(&self) -> bool {
         self.late.load(Ordering::Acquire) && self.late.swap(false, Ordering::AcqRel)
     }
-}
 
-impl Pace {
     /// A waker that has this done.
     pub(super) fn waker(self: &Arc<Self>, call: fn(&Self)) -> Waker {
         let pace = Arc::clone(self);

@@ -34,7 +34,9 @@ pub fn print(figures: &Value) -> Result<()> {
     }
     let slow = get(figures, "seconds_per_block") > get(figures, "block_s") * SLOW;
     if slow || get(figures, "blocks") < 1.0 {
-        println!("the chain hardly ran meanwhile: what the daemon does with it is not in the figures");
+        println!(
+            "the chain hardly ran meanwhile: what the daemon does with it is not in the figures. Remedy: a longer run (--rounds, --heartbeats)"
+        );
     }
     if get(figures, "stolen_permille") > STOLEN {
         println!("the host gave this machine's CPUs to others meanwhile: neither rates nor latencies hold");
