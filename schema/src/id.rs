@@ -41,9 +41,8 @@ macro_rules! id_type {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(
-            #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{3,63}$"))] String,
-        );
+        #[schemars(extend("pattern" = r"^[A-Za-z0-9][A-Za-z0-9._-]{3,63}$"))]
+        pub struct $name(String);
 
         impl TryFrom<String> for $name {
             type Error = IdError;

@@ -18,7 +18,10 @@ fn schema<T: JsonSchema>() -> Value {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut all = vec![
         ("heartbeat.json", schema::<heartbeat::Heartbeat>()),
-        ("heartbeat-request.json", schema::<heartbeat::HeartbeatRequest>()),
+        (
+            "heartbeat-request.json",
+            schema::<heartbeat::HeartbeatRequest<'_>>(),
+        ),
         (
             "heartbeat-response.json",
             schema::<gateway::HeartbeatResponseBody>(),

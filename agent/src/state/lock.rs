@@ -13,9 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// For what a killed agent has left behind (see [`Lock::take_within`]).
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
 
-/// Held by one process; the kernel lets go of it when the process ends, however it ends.
+/// Held by one process until dropped; the kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held, not read")] File);
+pub struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone would leave it held while a child of another thread has not yet become another program. Should
+        // this fail, closing does it a moment later.
+        flock(&self.0, FlockOperation::Unlock).ok();
+    }
+}
 
 impl Lock {
     /// Takes the lock; none if another agent runs on this state, not only what one that was killed a moment ago has left.
@@ -109,7 +117,14 @@ impl Lock {
         let Ok(file) = opened else {
             return false;
         };
-        flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK)
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            // It is let go at once, as any.
+            Ok(()) => {
+                drop(Self(file));
+                false
+            }
+            Err(e) => e == rustix::io::Errno::WOULDBLOCK,
+        }
     }
 }
 
@@ -166,9 +181,18 @@ mod tests {
         assert!(Lock::is_held(&state));
         assert!(Lock::take_at(&state.lock()).unwrap().is_none());
         drop(held);
-        // A child of another test may hold it for a moment.
-        let again = Lock::take(&state).unwrap();
-        assert!(again.is_some());
+        assert!(Lock::take_at(&state.lock()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_let_go_is_free_even_if_a_child_has_its_file_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rotate.lock");
+        let held = Lock::take_at(&path).unwrap().unwrap();
+        // What a child has before it becomes another program: the same open file.
+        let _inherited = held.0.try_clone().unwrap();
+        drop(held);
+        assert!(Lock::take_at(&path).unwrap().is_some());
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::rpc::causes;
 /// Longest wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(5);
 
+/// How long an unused connection is kept. CometBFT ends it after 10 s (its `ReadTimeout`, as Go reads it), and a request that
+/// meets that end is neither sent nor known not to be.
+const UNUSED: Duration = Duration::from_secs(5);
+
 /// TLS cannot be set up, most often because the machine has no CA.
 #[derive(Debug, thiserror::Error)]
 #[error("TLS cannot be set up: {0}; install the package ca-certificates, or name CAs in SSL_CERT_FILE")]
@@ -40,6 +44,7 @@ pub fn client(url: &str, timeout: Duration, roots: Option<&[Certificate]>) -> Re
         let builder = Client::builder()
             .timeout(timeout)
             .connect_timeout(timeout.min(CONNECTING))
+            .pool_idle_timeout(UNUSED)
             .redirect(redirect::Policy::none());
         // A site's proxy cannot reach this machine's loopback.
         if is_near(url) { builder.no_proxy() } else { builder }
@@ -66,7 +71,37 @@ fn is_near(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use axum::Router;
+    use axum::extract::ConnectInfo;
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+    use tokio::time;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_left_before_a_node_ends_it() {
+        let from = |ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() };
+        let server = Router::new().route("/", get(from));
+        let server = server.into_make_service_with_connect_info::<SocketAddr>();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async { axum::serve(listener, server).await.unwrap() });
+        let client = client(&url, Duration::from_secs(10), None).unwrap();
+        let ask = async || client.get(&url).send().await.unwrap().text().await.unwrap();
+        let later = async |span| {
+            time::pause();
+            time::advance(span).await;
+            time::resume();
+        };
+        let first = ask().await;
+        later(Duration::from_secs(3)).await;
+        assert_eq!(ask().await, first, "a connection serves more than one request");
+        later(Duration::from_secs(9)).await;
+        assert_ne!(ask().await, first, "the other side may be about to end it");
+    }
 
     #[test]
     fn what_no_proxy_can_reach_is_told_from_what_one_may() {

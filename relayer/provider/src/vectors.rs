@@ -40,7 +40,7 @@ impl Vectors {
     }
 
     /// Those whose body can be read, with what they are judged against.
-    pub(crate) fn readable(&self) -> impl Iterator<Item = (&Value, HeartbeatRequest, Admission<'_>)> {
+    pub(crate) fn readable(&self) -> impl Iterator<Item = (&Value, HeartbeatRequest<'_>, Admission<'_>)> {
         self.file["cases"].as_array().unwrap().iter().filter_map(|case| {
             let Ok(request) = HeartbeatRequest::parse(case["body"].as_str().unwrap().as_bytes()) else {
                 assert_eq!(case["result"]["malformed"], true, "{case}");

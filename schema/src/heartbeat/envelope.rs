@@ -21,10 +21,10 @@ pub const MAX_HEARTBEAT_BYTES: usize = 65_536;
 ///
 /// The payload stays the bytes that were sent: they are what is signed and hashed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct HeartbeatRequest {
+pub struct HeartbeatRequest<'a> {
     /// The payload; its raw bytes are signed.
     #[schemars(with = "super::Heartbeat")]
-    pub heartbeat: Payload,
+    pub heartbeat: Payload<'a>,
     /// Signatures and report.
     #[serde(deserialize_with = "reading::object")]
     pub auth: HeartbeatAuth,
@@ -83,13 +83,13 @@ pub struct HeartbeatAuth {
     pub section: Option<String>,
 }
 
-impl HeartbeatRequest {
-    /// Reads a request body.
+impl<'a> HeartbeatRequest<'a> {
+    /// Reads a request body, of which the payload stays a part where it is as agents write it.
     ///
     /// # Errors
     /// [`Code::BodyTooLarge`] above [`MAX_HEARTBEAT_BYTES`]; [`Code::Malformed`] if it is not JSON of this shape
     /// or carries too many acknowledgements, [`Code::NonceInvalid`] if it has no nonce; the field at fault where it is one.
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+    pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
         if body.len() > MAX_HEARTBEAT_BYTES {
             return Err(Refusal::whole(
                 Code::BodyTooLarge,
@@ -141,7 +141,7 @@ impl HeartbeatRequest {
     }
 }
 
-impl Object for HeartbeatRequest {
+impl Object for HeartbeatRequest<'_> {
     fn read<'de, D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         Self::deserialize(de)
     }
@@ -184,7 +184,7 @@ fn list<'de, D: Deserializer<'de>>(de: D) -> Result<Vec<Acknowledgement>, D::Err
 
 /// SHA-256 of the raw bytes of the `heartbeat` value.
 #[must_use]
-pub fn payload_hash(payload: &Payload) -> [u8; 32] {
+pub fn payload_hash(payload: &Payload<'_>) -> [u8; 32] {
     Sha256::digest(payload.get().as_bytes()).into()
 }
 

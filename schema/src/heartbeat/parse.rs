@@ -34,7 +34,7 @@ pub(crate) enum Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    pub(crate) fn open(payload: &'a Payload) -> Result<Self, Refusal> {
+    pub(crate) fn open(payload: &'a Payload<'_>) -> Result<Self, Refusal> {
         let already = payload.heartbeat().map(Arc::clone);
         match already.or_else(|| whole::read(payload.get()).map(Arc::new)) {
             Some(heartbeat) => Ok(Self::Whole(heartbeat)),
@@ -131,7 +131,7 @@ impl Heartbeat {
     /// # Errors
     /// A malformed [`Refusal`] if it is not a JSON object or a key stands twice; else a semantic one with
     /// the path of the first field that breaks its rule.
-    pub fn parse(payload: &Payload) -> Result<Self, Refusal> {
+    pub fn parse(payload: &Payload<'_>) -> Result<Self, Refusal> {
         Opened::open(payload)?.finish().map(Arc::unwrap_or_clone)
     }
 }

@@ -11,21 +11,21 @@ use serde_json::value::RawValue;
 use super::Heartbeat;
 
 /// A payload as the text that was sent, for that is signed and hashed: one JSON value without white space around it. In JSON
-/// it stands as it is.
+/// it stands as it is. Of a body as agents write it, it is a part and no copy.
 #[derive(Clone)]
-pub struct Payload(Kept);
+pub struct Payload<'a>(Kept<'a>);
 
 #[derive(Clone)]
-enum Kept {
+enum Kept<'a> {
     Unread(Box<RawValue>),
     /// Its text, and what it says.
-    Read(Box<str>, Arc<Heartbeat>),
+    Read(&'a str, Arc<Heartbeat>),
 }
 
-impl Payload {
+impl<'a> Payload<'a> {
     /// One that was read already: `heartbeat` is what `text` says.
-    pub(super) fn read(text: &str, heartbeat: Heartbeat) -> Self {
-        Self(Kept::Read(text.into(), Arc::new(heartbeat)))
+    pub(super) fn read(text: &'a str, heartbeat: Heartbeat) -> Self {
+        Self(Kept::Read(text, Arc::new(heartbeat)))
     }
 
     /// The text.
@@ -46,19 +46,19 @@ impl Payload {
     }
 }
 
-impl From<Box<RawValue>> for Payload {
+impl From<Box<RawValue>> for Payload<'_> {
     fn from(raw: Box<RawValue>) -> Self {
         Self(Kept::Unread(raw))
     }
 }
 
-impl fmt::Debug for Payload {
+impl fmt::Debug for Payload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({})", self.get())
     }
 }
 
-impl Serialize for Payload {
+impl Serialize for Payload<'_> {
     fn serialize<S: Serializer>(&self, ser: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Kept::Unread(raw) => raw.serialize(ser),
@@ -70,7 +70,7 @@ impl Serialize for Payload {
     }
 }
 
-impl<'de> Deserialize<'de> for Payload {
+impl<'de> Deserialize<'de> for Payload<'_> {
     fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(de).map(Self::from)
     }

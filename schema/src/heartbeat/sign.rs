@@ -31,7 +31,7 @@ pub struct SignHeartbeat<'a> {
 #[derive(Debug, Clone)]
 pub struct SignedHeartbeat {
     /// The body to send.
-    pub request: HeartbeatRequest,
+    pub request: HeartbeatRequest<'static>,
     /// The report in it.
     pub report: Report,
 }
@@ -53,7 +53,7 @@ pub enum SignError<E> {
 /// A heartbeat that wants its two signatures: for keys that do not sign at once, or not in this process.
 #[derive(Debug, Clone)]
 pub struct UnsignedHeartbeat {
-    payload: Payload,
+    payload: Payload<'static>,
     report: Report,
     section: Option<Vec<u8>>,
     nonce: String,

@@ -7,7 +7,7 @@ use crate::command::Acknowledgement;
 
 /// The parts of a body whose members stand in their usual order with nothing between, if nothing is wrong with it. None says
 /// nothing about it.
-pub(super) fn read<Auth: Object>(body: &[u8]) -> Option<(Payload, Auth, Vec<Acknowledgement>)> {
+pub(super) fn read<Auth: Object>(body: &[u8]) -> Option<(Payload<'_>, Auth, Vec<Acknowledgement>)> {
     let body = str::from_utf8(body).ok()?;
     let sent = body
         .strip_prefix(r#"{"heartbeat":"#)

@@ -80,7 +80,7 @@ pub struct VerifiedHeartbeat {
 /// # Errors
 /// The first check that fails.
 pub fn verify_heartbeat(
-    request: &HeartbeatRequest,
+    request: &HeartbeatRequest<'_>,
     against: &Admission<'_>,
     verifier: &impl Verifier,
 ) -> Result<VerifiedHeartbeat, Refusal> {

@@ -16,7 +16,8 @@ macro_rules! checked_text {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(#[schemars(regex(pattern = $pattern))] String);
+        #[schemars(extend("pattern" = $pattern))]
+        pub struct $name(String);
 
         impl TryFrom<String> for $name {
             type Error = TextError;
@@ -210,11 +211,13 @@ fn https_url(s: &str) -> bool {
         return false;
     };
     let (host, port) = authority.split_once(':').unwrap_or((authority, "443"));
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-');
     let path_byte =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'~' | b'%' | b'/' | b'+' | b'-');
     (1..=253).contains(&host.len())
         && host.bytes().all(good)
+        && digits
         && port.parse::<u16>().is_ok_and(|p| p > 0 && port.len() <= 5)
         && path.len() <= 1024
         && path.bytes().all(path_byte)
@@ -223,7 +226,61 @@ fn https_url(s: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use proptest::string::string_regex;
+    use proptest::test_runner::TestRunner;
+    use regex_automata::meta::Regex;
+
     use super::*;
+    use crate::id::{ClusterId, NodeId, TaskId};
+
+    /// Holds what is taken against the pattern of the type's schema: by texts of that pattern, most of them with one or two
+    /// characters put in somewhere. It shows all that is taken; `exactly`: and nothing else.
+    fn shows<T: FromStr + JsonSchema>(exactly: bool) {
+        let schema = schemars::schema_for!(T);
+        let pattern = schema.get("pattern").unwrap().as_str().unwrap();
+        let shown = Regex::new(pattern).unwrap();
+        let inside = string_regex(pattern.trim_start_matches('^').trim_end_matches('$')).unwrap();
+        let put = "[-+a-zA-Z0-9._:/@=~% \n\\x00é]{0,2}";
+        let texts = (inside, any::<Index>(), put).prop_map(|(mut text, at, put)| {
+            let places: Vec<_> = (0..=text.len()).filter(|i| text.is_char_boundary(*i)).collect();
+            text.insert_str(*at.get(&places), &put);
+            text
+        });
+        let held = TestRunner::default().run(&texts, |text| {
+            let taken = text.parse::<T>().is_ok();
+            prop_assert!(!taken || shown.is_match(&text), "{}: {:?}", pattern, text);
+            prop_assert!(
+                !exactly || taken || !shown.is_match(&text),
+                "{}: {:?}",
+                pattern,
+                text
+            );
+            Ok(())
+        });
+        held.unwrap();
+    }
+
+    #[test]
+    fn the_schema_shows_what_is_taken() {
+        shows::<NodeId>(true);
+        shows::<ClusterId>(true);
+        shows::<TaskId>(true);
+        shows::<AllocationId>(true);
+        shows::<VmId>(true);
+        shows::<SlotId>(true);
+        shows::<BridgeName>(true);
+        shows::<UserName>(true);
+        shows::<PackageName>(true);
+        shows::<PciAddress>(true);
+        shows::<MacAddress>(true);
+        shows::<Sha256Hex>(true);
+        shows::<SshPublicKey>(true);
+        // Of these a pattern would be long: no part is `.` or `..`, a path has a longest length, a port is 1 to 65535.
+        shows::<HostPath>(false);
+        shows::<HttpsUrl>(false);
+    }
 
     fn is<T: FromStr>(s: &str) -> bool {
         s.parse::<T>().is_ok()
@@ -306,6 +363,7 @@ mod tests {
             "https://a/../b",
             "https://a:0/b",
             "https://a:99999/b",
+            "https://a:+443/b",
             "file:///etc/passwd",
             "https://a/b\r\nHost: c",
         ] {

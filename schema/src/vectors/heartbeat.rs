@@ -72,7 +72,7 @@ impl Gateway {
     }
 }
 
-fn body(request: &HeartbeatRequest) -> Result<String, VectorError> {
+fn body(request: &HeartbeatRequest<'_>) -> Result<String, VectorError> {
     serde_json::to_string(request).map_err(VectorError::input)
 }
 
@@ -94,25 +94,26 @@ pub(super) fn generate() -> Result<Value, VectorError> {
         tag,
         job_ids: JobIds::Plain,
     };
-    let sign = |signer: &Signer, tag: &Tag, job_ids: JobIds| -> Result<HeartbeatRequest, VectorError> {
-        let what = SignHeartbeat {
-            heartbeat: &heartbeat,
-            nonce: NONCE,
-            tag,
-            job_ids,
-            settled_section: None,
+    let sign =
+        |signer: &Signer, tag: &Tag, job_ids: JobIds| -> Result<HeartbeatRequest<'static>, VectorError> {
+            let what = SignHeartbeat {
+                heartbeat: &heartbeat,
+                nonce: NONCE,
+                tag,
+                job_ids,
+                settled_section: None,
+            };
+            let signed = sign_heartbeat(&what, |m| Ok::<_, VectorError>(signer.sign(m)))
+                .map_err(VectorError::input)?;
+            Ok(signed.request)
         };
-        let signed =
-            sign_heartbeat(&what, |m| Ok::<_, VectorError>(signer.sign(m))).map_err(VectorError::input)?;
-        Ok(signed.request)
-    };
     let good = sign(&agent, &tag, JobIds::Plain)?;
     let text = body(&good)?;
     let next_epoch = Tag::derive(CHAIN_ID, CONTRACT, &gateway.cluster, &gateway.node, EPOCH + 1);
 
     // A payload that no agent of ours would write, signed correctly.
     let spaced = example.heartbeat.get().to_owned();
-    let resigned = |payload: String| -> Result<HeartbeatRequest, VectorError> {
+    let resigned = |payload: String| -> Result<HeartbeatRequest<'static>, VectorError> {
         let mut request = good.clone();
         request.heartbeat = RawValue::from_string(payload).map_err(VectorError::input)?.into();
         let hash = payload_hash(&request.heartbeat);

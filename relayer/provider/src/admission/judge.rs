@@ -1,53 +1,50 @@
+mod case;
 mod consider;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hpc_schema::heartbeat::{HeartbeatRequest, verify_heartbeat};
-use hpc_schema::key::ZebraVerifier;
+use hpc_schema::command::Acknowledgement;
 use hpc_schema::time::UnixSeconds;
+use hyper::body::Bytes;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::nonce::Nonces;
-use super::signatures::{Signatures, Verifiers};
-use super::verdict::{Verdict, refuse, repeated, stale};
+use super::nonce::{Claim, Nonces};
+use super::verdict::{Verdict, repeated, stale};
+use super::verifiers::Verifiers;
 use crate::config::Live;
 use crate::control::Controls;
 use crate::identity::PeerIdentity;
 use crate::registry::{Node, Registry, Seen, heard_of};
 use crate::spool::{Gone, Spool};
 use crate::store::{Store, StoreError};
-use consider::{Considered, Ready};
+use case::{Unread, Waits};
 
 /// For what other gateways have accepted: who waits longer has no answer in time, and is told the number known here.
 const ON_RECORD: Duration = Duration::from_secs(1);
 
-/// Decides on heartbeats.
+/// What is on record, and where what is accepted goes.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Records {
     registry: Arc<Registry>,
     controls: Arc<Controls>,
     spool: Spool,
-    verifiers: Verifiers,
-    nonces: Nonces,
+    nonces: Arc<Nonces>,
     /// Says whether full heartbeats are kept for proofs; none: they are not.
     live: Option<Live>,
-    /// Where other gateways take heartbeats in too; none: there are none.
-    shared: Option<Store>,
 }
 
-impl Judge {
-    /// With this record and queue.
+impl Records {
+    /// This registry, these orders of the operator, and this queue.
     #[must_use]
-    pub fn new(registry: Arc<Registry>, controls: Arc<Controls>, spool: Spool, verifiers: Verifiers) -> Self {
+    pub fn new(registry: Arc<Registry>, controls: Arc<Controls>, spool: Spool) -> Self {
         Self {
             registry,
             controls,
             spool,
-            verifiers,
-            nonces: Nonces::default(),
+            nonces: Arc::default(),
             live: None,
-            shared: None,
         }
     }
 
@@ -57,6 +54,33 @@ impl Judge {
         self.live = Some(live);
         self
     }
+}
+
+/// Decides on heartbeats.
+#[derive(Debug)]
+pub struct Judge {
+    records: Arc<Records>,
+    verifiers: Verifiers<Unread>,
+    /// Where other gateways take heartbeats in too; none: there are none.
+    shared: Option<Store>,
+}
+
+impl Judge {
+    /// By these records, on every CPU that this process may use; within a runtime.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(records: Records) -> std::io::Result<Self> {
+        Ok(Self::by(records, Verifiers::start()?))
+    }
+
+    fn by(records: Records, verifiers: Verifiers<Unread>) -> Self {
+        Self {
+            records: Arc::new(records),
+            verifiers,
+            shared: None,
+        }
+    }
 
     /// The same, on a store that other gateways may work on too.
     #[must_use]
@@ -65,90 +89,67 @@ impl Judge {
         self
     }
 
+    /// Ends when nobody judges any more. Whoever waits for that keeps the threads, and nothing that is on record.
+    pub fn ended(&self) -> impl Future<Output = ()> + use<> {
+        let verifiers = self.verifiers.clone();
+        async move { verifiers.ended().await }
+    }
+
     /// Forgets what is no longer needed.
     pub fn prune(&self, now: UnixSeconds) {
-        self.nonces.prune(now);
+        self.records.nonces.prune(now);
     }
 
     /// Of these nodes the store has forgotten what was accepted.
     pub fn forget(&self, gone: Vec<Gone>) {
-        self.spool.forget(gone);
+        self.records.spool.forget(gone);
     }
 
     /// For how long the database has not taken in what the spool's journal holds.
     #[must_use]
     pub fn behind(&self) -> Duration {
-        self.spool.behind()
+        self.records.spool.behind()
     }
 
     /// The last row of a node that could not be read and was written anew, for a day.
     #[must_use]
     pub fn mended(&self) -> Option<String> {
-        self.spool.mended()
+        self.records.spool.mended()
     }
 
     /// How full the spool's queue is, in thousandths.
     #[must_use]
     pub fn load_permille(&self) -> usize {
-        self.spool.load_permille()
+        self.records.spool.load_permille()
     }
 
-    /// Verifies a heartbeat of a node that is seen like this, and stores its report; an accepted one is durable when this
-    /// ends. The request itself is looked at before anything is waited for: thousands may wait, and what was read of one is
-    /// the next one's memory. `again` reads it once more, to say what is wrong with a signature.
-    pub fn judge<'a, F>(
-        &'a self,
-        peer: &'a PeerIdentity,
-        path_node: &'a str,
-        request: &HeartbeatRequest,
-        seen: Seen,
-        now_ms: u64,
-        again: F,
-    ) -> impl Future<Output = Verdict> + use<'a, F>
-    where
-        F: FnOnce() -> Option<HeartbeatRequest> + 'a,
-    {
-        let considered = self.consider(peer, path_node, request, seen, now_ms);
-        self.conclude(considered, again)
-    }
-
-    async fn conclude(
-        &self,
-        Considered {
-            against,
-            outcome,
-            noted,
-        }: Considered<'_>,
-        again: impl FnOnce() -> Option<HeartbeatRequest>,
-    ) -> Verdict {
-        let verdict = match (outcome, noted) {
-            (Ok(ready), Some(noted)) => self.store(noted, ready).await,
-            (Err(verdict), Some(noted)) if noted.is_empty() => Some(verdict),
-            (Err(verdict), Some(noted)) => match self.verifiers.verify(noted).await {
-                Some(good) => good.then_some(verdict),
-                None => Some(Verdict::Unavailable(StoreError::Busy)),
+    /// Has the heartbeat in this body, which came from a node that is seen like this, read and verified, and its report stored;
+    /// an accepted one is durable when its verdict is there.
+    pub fn judge(&self, peer: &Arc<PeerIdentity>, body: Bytes, seen: Seen, now_ms: u64) -> Judged<'_> {
+        let (reply, ruled) = oneshot::channel();
+        let claim = Claim::default();
+        self.verifiers.take(Unread {
+            records: Arc::clone(&self.records),
+            peer: Arc::clone(peer),
+            body,
+            seen,
+            now_ms,
+            waits: Waits {
+                claim: claim.clone(),
+                reply,
             },
-            (_, None) => None,
-        };
-        if let Some(verdict) = verdict {
-            return match (&self.shared, verdict.stale_of()) {
-                // Apart: what is seldom needed makes no other heartbeat's memory larger.
-                (Some(store), Some(node)) => Box::pin(self.on_record(store, &node, verdict)).await,
-                _ => verdict,
-            };
-        }
-        // What is wrong comes in a fixed order; a signature may not be the first.
-        match again().map(|request| verify_heartbeat(&request, &against.admission(), &ZebraVerifier)) {
-            Some(Err(refusal)) => refuse(refusal, against.node),
-            // All is good, and yet nobody has stored it.
-            Some(Ok(_)) | None => Verdict::Unavailable(StoreError::Stopped),
+        });
+        Judged {
+            judge: self,
+            claim,
+            ruled,
         }
     }
 
     /// Another gateway may have accepted more of the node than is known here yet: the node is told that number, to go on
     /// above it.
     async fn on_record(&self, store: &Store, node: &Node, verdict: Verdict) -> Verdict {
-        match timeout(ON_RECORD, heard_of(store, &self.registry, node)).await {
+        match timeout(ON_RECORD, heard_of(store, &self.records.registry, node)).await {
             Ok(Ok(Some(node))) => repeated(stale(node.floor()), node),
             Ok(Ok(None)) => verdict,
             // It is told the number that is known here.
@@ -159,29 +160,54 @@ impl Judge {
             }
         }
     }
+}
 
-    /// Has it stored as soon as its signatures are verified; none if one is not good.
-    async fn store(&self, noted: Signatures, ready: Ready<'_>) -> Option<Verdict> {
-        let Ready {
-            node,
-            health,
-            nonce,
-            accept,
-        } = ready;
-        let (epoch, sequence) = (accept.epoch, accept.sequence);
-        let stored = self.verifiers.store(noted, &self.spool, accept).await?;
-        if stored.is_ok() {
-            nonce.used();
+/// A heartbeat that is judged: what is left is to wait. Of one that is waited for no longer the nonce may come again.
+#[derive(Debug)]
+#[must_use = "nothing is stored for who does not wait"]
+pub struct Judged<'a> {
+    judge: &'a Judge,
+    claim: Claim,
+    ruled: oneshot::Receiver<Ruling>,
+}
+
+/// What becomes of a heartbeat.
+#[derive(Debug)]
+pub struct Ruling {
+    /// Whether it is taken.
+    pub verdict: Verdict,
+    /// What it says of its orders; none of one that cannot be read.
+    pub acknowledgements: Vec<Acknowledgement>,
+}
+
+impl Ruling {
+    fn bare(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            acknowledgements: Vec::new(),
         }
-        Some(match stored {
-            Ok(done) if done.accepted => Verdict::Accepted {
-                epoch,
-                sequence,
-                health,
-            },
-            Ok(done) => repeated(stale(done.sequence_ack.max(node.floor())), node),
-            Err(e) => Verdict::Unavailable(e),
-        })
+    }
+}
+
+impl Judged<'_> {
+    /// What becomes of it; to be asked for once. It is lent, not taken, so that what waits is small: thousands do.
+    pub async fn ruling(&mut self) -> Ruling {
+        let Ok(mut ruling) = (&mut self.ruled).await else {
+            return Ruling::bare(Verdict::Unavailable(StoreError::Stopped));
+        };
+        // Who is not to count it has given it up.
+        self.claim.count();
+        if let (Some(store), Some(node)) = (&self.judge.shared, ruling.verdict.stale_of()) {
+            // Apart: what is seldom needed makes no other heartbeat's memory larger.
+            ruling.verdict = Box::pin(self.judge.on_record(store, &node, ruling.verdict)).await;
+        }
+        ruling
+    }
+}
+
+impl Drop for Judged<'_> {
+    fn drop(&mut self) {
+        self.claim.give_up();
     }
 }
 

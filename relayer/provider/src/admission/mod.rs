@@ -5,9 +5,8 @@ mod limit;
 mod nonce;
 pub mod signatures;
 mod verdict;
+mod verifiers;
 
-pub use judge::Judge;
+pub use judge::{Judge, Judged, Records, Ruling};
 pub use limit::{Limiter, Own, network};
-pub use nonce::Nonces;
-pub use signatures::Verifiers;
 pub use verdict::Verdict;

@@ -1,9 +1,11 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::report::{MAX_AGE_SECONDS, MAX_AHEAD_SECONDS};
 use hpc_schema::time::UnixSeconds;
+
+use crate::identity::PeerIdentity;
 
 /// Nonces kept of one node. Beyond, the oldest goes: the rising sequence still stops its replay.
 const PER_NODE: usize = 64;
@@ -13,23 +15,23 @@ type Seen = VecDeque<([u8; 16], UnixSeconds)>;
 /// Nonces seen within the window of timestamps, bounded by nodes. Lost with the process: the sequence,
 /// which is on disk, stops every replay from before.
 #[derive(Debug, Default)]
-pub struct Nonces(Mutex<HashMap<ClusterId, HashMap<NodeId, Seen>>>);
+pub(super) struct Nonces(Mutex<HashMap<ClusterId, HashMap<NodeId, Seen>>>);
 
 impl Nonces {
     /// Notes the nonce of a heartbeat; none if it was there. It is taken back unless it is used for good: of a heartbeat that
     /// was not accepted for no fault of its own, or that nobody waits for any more, the same request may come again.
-    pub fn claim<'a>(
-        &'a self,
-        cluster: &'a ClusterId,
-        node: &'a NodeId,
+    pub(super) fn claim(
+        self: &Arc<Self>,
+        of: &Arc<PeerIdentity>,
         nonce: [u8; 16],
         now: UnixSeconds,
-    ) -> Option<Unused<'a>> {
+    ) -> Option<Unused> {
         // Not made where it is not wanted: dropping it takes the nonce back.
-        self.insert(cluster, node, nonce, now).then(|| Unused {
-            nonces: self,
-            of: Some((cluster, node, nonce)),
-        })
+        self.insert(&of.cluster_id, &of.node_id, nonce, now)
+            .then(|| Unused {
+                nonces: Arc::clone(self),
+                of: Some((Arc::clone(of), nonce)),
+            })
     }
 
     fn insert(&self, cluster: &ClusterId, node: &NodeId, nonce: [u8; 16], now: UnixSeconds) -> bool {
@@ -61,7 +63,7 @@ impl Nonces {
     }
 
     /// Forgets nodes of which nothing is within the window.
-    pub fn prune(&self, now: UnixSeconds) {
+    pub(super) fn prune(&self, now: UnixSeconds) {
         let horizon = now.minus(MAX_AGE_SECONDS + MAX_AHEAD_SECONDS);
         let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         clusters.retain(|_, nodes| {
@@ -73,22 +75,61 @@ impl Nonces {
 
 /// A nonce that is not used for good yet.
 #[derive(Debug)]
-pub struct Unused<'a> {
-    nonces: &'a Nonces,
-    of: Option<(&'a ClusterId, &'a NodeId, [u8; 16])>,
+pub(super) struct Unused {
+    nonces: Arc<Nonces>,
+    of: Option<(Arc<PeerIdentity>, [u8; 16])>,
 }
 
-impl Unused<'_> {
+impl Unused {
     /// It counts from here on.
-    pub fn used(mut self) {
+    fn used(mut self) {
         self.of = None;
     }
 }
 
-impl Drop for Unused<'_> {
+impl Drop for Unused {
     fn drop(&mut self) {
-        if let Some((cluster, node, nonce)) = self.of.take() {
-            self.nonces.remove(cluster, node, nonce);
+        if let Some((of, nonce)) = self.of.take() {
+            self.nonces.remove(&of.cluster_id, &of.node_id, nonce);
+        }
+    }
+}
+
+/// The nonce of a heartbeat, held by who waits for it and by who works on it: it may come again as soon as either gives it up.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Claim(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+enum Held {
+    /// Not yet, or it counts.
+    #[default]
+    Nothing,
+    One(Unused),
+    GivenUp,
+}
+
+impl Claim {
+    fn becomes(&self, held: Held) -> Held {
+        // What was held is not dropped under the lock: there is another one to take for that.
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), held)
+    }
+
+    /// This one, if nobody has given it up already.
+    pub(super) fn hold(&self, nonce: Unused) {
+        if matches!(self.becomes(Held::One(nonce)), Held::GivenUp) {
+            self.give_up();
+        }
+    }
+
+    /// It may come again, unless it counts already.
+    pub(super) fn give_up(&self) {
+        drop(self.becomes(Held::GivenUp));
+    }
+
+    /// It counts from here on, if it has not been given up.
+    pub(super) fn count(&self) {
+        if let Held::One(nonce) = self.becomes(Held::Nothing) {
+            nonce.used();
         }
     }
 }
@@ -96,32 +137,30 @@ impl Drop for Unused<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::Vectors;
 
     #[test]
     fn a_nonce_counts_once_within_the_window_and_memory_is_bounded() {
-        let (nonces, c, n) = (
-            Nonces::default(),
-            "hpc-cluster-1".parse().unwrap(),
-            "node-1".parse().unwrap(),
-        );
+        let (nonces, peer) = (Arc::new(Nonces::default()), Arc::new(Vectors::read().peer()));
+        let (c, n) = (&peer.cluster_id, &peer.node_id);
         let other = "node-2".parse().unwrap();
-        assert!(nonces.insert(&c, &n, [1; 16], UnixSeconds(1000)));
-        assert!(!nonces.insert(&c, &n, [1; 16], UnixSeconds(1360)));
+        assert!(nonces.insert(c, n, [1; 16], UnixSeconds(1000)));
+        assert!(!nonces.insert(c, n, [1; 16], UnixSeconds(1360)));
         assert!(
-            nonces.insert(&c, &other, [1; 16], UnixSeconds(1000)),
+            nonces.insert(c, &other, [1; 16], UnixSeconds(1000)),
             "nodes do not share nonces"
         );
-        drop(nonces.claim(&c, &n, [1; 16], UnixSeconds(1361)).unwrap());
-        nonces.claim(&c, &n, [1; 16], UnixSeconds(1361)).unwrap().used();
+        drop(nonces.claim(&peer, [1; 16], UnixSeconds(1361)).unwrap());
+        nonces.claim(&peer, [1; 16], UnixSeconds(1361)).unwrap().used();
         for again in 0..3 {
-            let claimed = nonces.claim(&c, &n, [1; 16], UnixSeconds(1361));
+            let claimed = nonces.claim(&peer, [1; 16], UnixSeconds(1361));
             assert!(
                 claimed.is_none(),
                 "{again}: who is refused takes nobody's nonce away"
             );
         }
         for i in 0..1000u128 {
-            assert!(nonces.insert(&c, &n, (i + 7).to_be_bytes(), UnixSeconds(1361)));
+            assert!(nonces.insert(c, n, (i + 7).to_be_bytes(), UnixSeconds(1361)));
         }
         assert!(
             nonces
@@ -134,5 +173,31 @@ mod tests {
         );
         nonces.prune(UnixSeconds(5000));
         assert!(nonces.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_claim_ends_with_whoever_gives_it_up_first_and_with_the_last_who_holds_it_unless_it_counts() {
+        let (nonces, peer) = (Arc::new(Nonces::default()), Arc::new(Vectors::read().peer()));
+        let claim = || nonces.claim(&peer, [1; 16], UnixSeconds(1000));
+        let (waits, works) = (Claim::default(), Claim::default());
+        let other = waits.clone();
+        waits.hold(claim().unwrap());
+        assert!(claim().is_none());
+        other.give_up();
+        // Nobody waits any more by the time that it is claimed.
+        waits.hold(claim().unwrap());
+        waits.count();
+        works.hold(claim().unwrap());
+        let last = works.clone();
+        drop(works);
+        assert!(claim().is_none());
+        drop(last);
+
+        let counts = Claim::default();
+        counts.hold(claim().unwrap());
+        counts.count();
+        counts.give_up();
+        drop(counts);
+        assert!(claim().is_none());
     }
 }

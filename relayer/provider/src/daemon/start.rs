@@ -12,7 +12,7 @@ use super::reload::{Reload, Reread};
 use super::running::Running;
 use super::{Daemon, StartError, admin, check, files, open, probes, signers, tasks};
 use crate::admin::http::Api;
-use crate::admission::{Judge, Verifiers};
+use crate::admission::{Judge, Records};
 use crate::config::{Config, Live};
 use crate::control::Controls;
 use crate::gateway::{self, Gateway, Parts, Tls};
@@ -89,8 +89,9 @@ impl Daemon {
         let wake = Arc::new(Wake::default());
         let (spool, spool_task) = Spool::start(store.clone(), log, Arc::clone(&wake));
         let backlog = spool.backlog();
-        let verifiers = Verifiers::start()?;
-        let verifying = verifiers.clone();
+        let records = Records::new(Arc::clone(&registry), Arc::clone(&controls), spool).keeping(live.clone());
+        let judge = Judge::start(records)?.on(store.clone());
+        let judging = judge.ended();
         let gateway = Arc::new(Gateway::new(Parts {
             config: config.clone(),
             live: live.clone(),
@@ -99,9 +100,7 @@ impl Daemon {
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store: store.clone(),
-            judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool, verifiers)
-                .keeping(live.clone())
-                .on(store.clone()),
+            judge,
             metrics: Arc::clone(&metrics),
             wake: Arc::clone(&wake),
             controls: Arc::clone(&controls),
@@ -205,11 +204,11 @@ impl Daemon {
         let mut rest = Running::default();
         rest.start("the listener of health and metrics", ops_task);
         rest.start("the look at the endpoints", watching);
-        rest.start("the verification of signatures", {
+        rest.start("the judging of heartbeats", {
             let mut stop = rest_stops.clone();
             async move {
                 tokio::select! {
-                    () = verifying.ended() => {}
+                    () = judging => {}
                     _ = stop.wait_for(|s| *s) => {}
                 }
             }

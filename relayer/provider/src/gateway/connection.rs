@@ -160,12 +160,13 @@ impl Connection {
         now: UnixSeconds,
     ) -> Result<&PeerIdentity, Failure> {
         self.node_at(path_node, &self.look(gateway, now))
+            .map(AsRef::as_ref)
     }
 
     /// The same at the moment of this look.
-    pub(super) fn node_at(&self, path_node: &str, look: &Look) -> Result<&PeerIdentity, Failure> {
+    pub(super) fn node_at(&self, path_node: &str, look: &Look) -> Result<&Arc<PeerIdentity>, Failure> {
         let mismatch = |what: String| Failure::forbidden(Code::IdentityMismatch, what);
-        let (Some(peer), Some(standing)) = (self.peer.as_deref(), look.standing) else {
+        let (Some(peer), Some(standing)) = (self.peer.as_ref(), look.standing) else {
             return Err(mismatch(
                 "this request needs the node's client certificate".into(),
             ));

@@ -2,27 +2,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hpc_schema::code::Code;
-use hpc_schema::command::Acknowledgement;
 use hpc_schema::gateway::{
     ChainStatus, ConfigUpdates, HeartbeatResponse, HeartbeatResponseBody, Notice, Peer,
     next_heartbeat_seconds,
 };
-use hpc_schema::heartbeat::{HealthStatus, HeartbeatRequest};
+use hpc_schema::heartbeat::HealthStatus;
 use hpc_schema::registry::JobIds;
 use hpc_schema::time::{Rfc3339, UnixSeconds};
 
 use super::answer::Failure;
 use super::body::Announced;
 use super::connection::{Connection, Look};
+use super::orders::{self, Told};
 use super::path::PathIds;
-use super::{Gateway, body, orders};
-use crate::admission::Verdict;
+use super::{Gateway, body};
+use crate::admission::{Judged, Ruling, Verdict};
 use crate::clock::{self, Moment};
 use crate::config::Agents;
 use crate::identity::PeerIdentity;
@@ -46,8 +46,31 @@ impl IntoResponse for Answer {
             return Failure::unavailable(60, e).into_response();
         }
         let json = HeaderValue::from_static("application/json");
-        ([(CONTENT_TYPE, json)], bytes).into_response()
+        let mut response = Response::new(Body::from(bytes));
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
     }
+}
+
+/// A request under way: on which connection, for which node by its path, and who asked when its head was there.
+pub(super) struct Asked<'a> {
+    pub(super) gateway: &'a Arc<Gateway>,
+    pub(super) connection: &'a Connection,
+    pub(super) path_node: &'a str,
+    pub(super) announced: Announced,
+    pub(super) came: Moment,
+    pub(super) look: Look,
+}
+
+/// What becomes of a heartbeat, and what is around its node then.
+struct Outcome {
+    /// As the node says, if it was accepted.
+    health: Option<HealthStatus>,
+    errors: Vec<Notice>,
+    /// Whether what it says of its orders is taken: with a heartbeat that was verified, for a stolen certificate alone says
+    /// nothing.
+    verified: bool,
+    around: Around,
 }
 
 /// `POST …/{node_id}/heartbeat` over mutual TLS.
@@ -57,141 +80,144 @@ pub(super) async fn heartbeat(
     PathIds(path_node): PathIds<String>,
     request: Request,
 ) -> Result<Answer, Failure> {
-    let announced = Announced::by(request.headers());
-    let body = &mut request.into_body();
     let came = Moment::now();
-    let look = connection.look(&gateway, came.seconds());
-    receive(&gateway, &connection, &path_node, (announced, body), (came, look)).await
+    let asked = Asked {
+        gateway: &gateway,
+        connection: &connection,
+        path_node: &path_node,
+        announced: Announced::by(request.headers()),
+        came,
+        look: connection.look(&gateway, came.seconds()),
+    };
+    receive(asked, &mut request.into_body()).await
 }
 
-/// The same without the router, of a request that `came` then from who is seen by that `look`.
-pub(super) async fn receive<B>(
-    gateway: &Arc<Gateway>,
-    connection: &Connection,
-    path_node: &str,
-    (announced, body): (Announced, &mut B),
-    (came, mut look): (Moment, Look),
-) -> Result<Answer, Failure>
+/// The same without the router. Thousands wait here, so what they wait with is small: all that is done at once is done in
+/// functions that wait for nothing, and what is seldom waited for has memory of its own.
+pub(super) async fn receive<B>(mut asked: Asked<'_>, body: &mut B) -> Result<Answer, Failure>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
-    let live = gateway.live.get();
-    let limits = &live.gateway;
-    let within = limits.request_timeout.duration();
-    let time = (&*connection.pace, within);
-    let bytes = body::read_of(announced, body, limits.max_body_bytes, time).await?;
+    let bytes = asked.body(body).await?;
     let now_ms = clock::now_ms();
-    if came.at.elapsed() > AT_ONCE {
-        look = connection.look(gateway, UnixSeconds(now_ms / 1000));
+    let (mut judged, peer) = asked.judge(bytes, now_ms)?;
+    let Ruling {
+        verdict,
+        acknowledgements: acks,
+    } = judged.ruling().await;
+    let mut outcome = asked.outcome(peer, verdict, now_ms)?;
+    let gateway = asked.gateway;
+    if outcome.verified && !acks.is_empty() {
+        // The database is waited for: until then nothing is held, and what is around may change.
+        drop(outcome.around);
+        Box::pin(orders::acknowledge(gateway, peer, &acks, now_ms)).await?;
+        outcome.around = gateway.registry.around(&peer.cluster_id, &peer.node_id);
     }
-    let peer = connection.node_at(path_node, &look)?;
-    let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
-    let count = |result: &'static str| {
-        gateway
-            .metrics
-            .heartbeats
-            .get_or_create(&HeartbeatLabels { result })
-            .inc();
+    let told = match gateway.controls.commands(&peer.cluster_id, &peer.node_id) {
+        Some(rows) => Box::pin(orders::told(gateway, peer, &rows, UnixSeconds(now_ms / 1000))).await,
+        None => Told::default(),
     };
-    let mut request = match HeartbeatRequest::parse(&bytes) {
-        Ok(request) => request,
-        Err(refusal) => {
-            count(refusal.code.as_str());
-            let status = if refusal.code == Code::BodyTooLarge {
-                413
-            } else {
-                400
-            };
-            return Err(Failure::new(status, refusal));
+    answer(gateway, peer, outcome, told, now_ms)
+}
+
+impl<'a> Asked<'a> {
+    async fn body<B>(&self, body: &mut B) -> Result<Bytes, Failure>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let limits = &self.gateway.live.get().gateway;
+        let (most, within) = (limits.max_body_bytes, limits.request_timeout.duration());
+        body::read_of(self.announced, body, most, (&self.connection.pace, within)).await
+    }
+
+    /// Has the whole request read and judged, as the node's of this certificate. What was seen of the node goes with it.
+    fn judge(&mut self, body: Bytes, now_ms: u64) -> Result<(Judged<'a>, &'a PeerIdentity), Failure> {
+        let (gateway, connection) = (self.gateway, self.connection);
+        if self.came.at.elapsed() > AT_ONCE {
+            self.look = connection.look(gateway, UnixSeconds(now_ms / 1000));
         }
-    };
-    let acks = std::mem::take(&mut request.acknowledgements);
-    let again = || HeartbeatRequest::parse(&bytes).ok();
-    let judged = gateway
-        .judge
-        .judge(peer, path_node, &request, look.seen, now_ms, again);
-    drop(request);
-    match judged.await {
-        Verdict::Accepted {
-            epoch,
-            sequence,
-            health,
-        } => {
-            count("accepted");
-            gateway
-                .metrics
-                .accept_seconds
-                .0
-                .observe(came.at.elapsed().as_secs_f64());
-            let from = connection.ip();
-            let mut around = gateway
-                .registry
-                .accepted(cluster, node_id, epoch, sequence, now_ms, from);
-            if !acks.is_empty() {
-                // The database is waited for: until then nothing is held, and what is around may change.
-                drop(around);
-                acknowledge(gateway, peer, &acks, now_ms).await?;
-                around = gateway.registry.around(cluster, node_id);
+        let peer = connection.node_at(self.path_node, &self.look)?;
+        let seen = std::mem::take(&mut self.look.seen);
+        Ok((gateway.judge.judge(peer, body, seen, now_ms), peer))
+    }
+
+    fn count(&self, result: &'static str) {
+        let labels = HeartbeatLabels { result };
+        self.gateway.metrics.heartbeats.get_or_create(&labels).inc();
+    }
+
+    /// What a verdict comes to, on record.
+    fn outcome(&self, peer: &PeerIdentity, verdict: Verdict, now_ms: u64) -> Result<Outcome, Failure> {
+        let registry = &self.gateway.registry;
+        let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
+        match verdict {
+            Verdict::Accepted {
+                epoch,
+                sequence,
+                health,
+            } => {
+                self.count("accepted");
+                let seconds = self.came.at.elapsed().as_secs_f64();
+                self.gateway.metrics.accept_seconds.0.observe(seconds);
+                let from = self.connection.ip();
+                Ok(Outcome {
+                    health: Some(health),
+                    errors: Vec::new(),
+                    verified: true,
+                    around: registry.accepted(cluster, node_id, epoch, sequence, now_ms, from),
+                })
             }
-            answer(gateway, peer, &around, Some(health), Vec::new(), now_ms).await
-        }
-        Verdict::Refused {
-            refusal,
-            node,
-            repeated,
-        } => {
-            // It may have been read since it was looked for.
-            let known_by_now = || gateway.registry.node(cluster, node_id).is_some();
-            if refusal.code == Code::UnknownNode && (gateway.registry.is_unread(cluster) || known_by_now()) {
-                count("unavailable");
-                return Err(Failure::unread());
+            Verdict::Refused {
+                refusal,
+                node,
+                repeated,
+            } => {
+                // It may have been read since it was looked for.
+                let known_by_now = || registry.node(cluster, node_id).is_some();
+                if refusal.code == Code::UnknownNode && (registry.is_unread(cluster) || known_by_now()) {
+                    self.count("unavailable");
+                    return Err(Failure::unread());
+                }
+                self.count(refusal.code.as_str());
+                tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
+                if node.map(drop).is_some() {
+                    registry.turned_away(cluster, node_id, refusal.code, now_ms);
+                }
+                Ok(Outcome {
+                    health: None,
+                    errors: vec![Notice::from(&refusal)],
+                    verified: repeated,
+                    around: registry.around(cluster, node_id),
+                })
             }
-            count(refusal.code.as_str());
-            tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
-            if node.is_some() {
-                gateway
-                    .registry
-                    .turned_away(cluster, node_id, refusal.code, now_ms);
+            Verdict::Problem { status, refusal } => {
+                self.count(refusal.code.as_str());
+                Err(Failure::new(status, refusal))
             }
-            if repeated && !acks.is_empty() {
-                acknowledge(gateway, peer, &acks, now_ms).await?;
+            Verdict::Unavailable(e) => {
+                self.count("unavailable");
+                Err(e.into())
             }
-            let around = gateway.registry.around(cluster, node_id);
-            answer(gateway, peer, &around, None, vec![Notice::from(&refusal)], now_ms).await
-        }
-        Verdict::Problem { status, refusal } => {
-            count(refusal.code.as_str());
-            Err(Failure::new(status, refusal))
-        }
-        Verdict::Unavailable(e) => {
-            count("unavailable");
-            Err(e.into())
         }
     }
 }
 
-/// Takes what the node says of its orders: with a heartbeat that was verified, for a stolen certificate alone says nothing.
-async fn acknowledge(
+/// The specification's response.
+fn answer(
     gateway: &Gateway,
     peer: &PeerIdentity,
-    acks: &[Acknowledgement],
-    now_ms: u64,
-) -> Result<(), Failure> {
-    // Apart: what is seldom needed makes no other request's memory larger.
-    Box::pin(orders::acknowledge(gateway, peer, acks, now_ms)).await
-}
-
-/// The specification's response; `around` with what the heartbeat has changed, `health` if it was accepted.
-async fn answer(
-    gateway: &Gateway,
-    peer: &PeerIdentity,
-    around: &Around,
-    health: Option<HealthStatus>,
-    mut errors: Vec<Notice>,
+    outcome: Outcome,
+    told: Told,
     now_ms: u64,
 ) -> Result<Answer, Failure> {
     let live = gateway.live.get();
     let now = UnixSeconds(now_ms / 1000);
+    let Outcome {
+        health,
+        mut errors,
+        around,
+        ..
+    } = outcome;
     let Seen { node, cluster } = &around.seen;
     if health.is_some() && cluster.as_ref().is_some_and(|c| !c.active) {
         errors.push(Notice::new(
@@ -217,10 +243,6 @@ async fn answer(
         stretch,
     );
     let peers = around.neighbours(&peer.node_id, live.agents.probe_neighbours, now);
-    let told = match gateway.controls.commands(&peer.cluster_id, &peer.node_id) {
-        Some(rows) => Box::pin(orders::told(gateway, peer, &rows, now)).await,
-        None => orders::Told::default(),
-    };
     let response = HeartbeatResponse {
         accepted: health.is_some(),
         sequence_ack: node.as_ref().map_or(0, |n| u64::from(n.floor())),

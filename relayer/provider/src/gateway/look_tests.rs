@@ -12,7 +12,7 @@ use hpc_schema::time::UnixSeconds;
 use super::answer::REVOKED;
 use super::body::Announced;
 use super::connection::{Connection, Look};
-use super::heartbeat;
+use super::heartbeat::{self, Asked};
 use super::namesake_tests::Scene;
 use crate::clock::{self, Moment};
 use crate::enrol::{Which, record_outside, revoke_certificates};
@@ -44,10 +44,15 @@ impl Scene {
             at: now.at.checked_sub(Duration::from_millis(ms_ago)).unwrap(),
             ..now
         };
-        let mut body = Body::from(self.heartbeat.clone());
-        let body = (Announced::by(&HeaderMap::new()), &mut body);
-        let node = self.peer.node_id.as_str();
-        heartbeat::receive(&self.gateway, connection, node, body, (came, look))
+        let asked = Asked {
+            gateway: &self.gateway,
+            connection,
+            path_node: self.peer.node_id.as_str(),
+            announced: Announced::by(&HeaderMap::new()),
+            came,
+            look,
+        };
+        heartbeat::receive(asked, &mut Body::from(self.heartbeat.clone()))
             .await
             .into_response()
             .status()

@@ -22,7 +22,7 @@ use tower::Service as _;
 
 use super::connection::{Buckets, Connection, Refused};
 use super::{Gateway, Parts, router};
-use crate::admission::{Judge, Verifiers};
+use crate::admission::{Judge, Records};
 use crate::clock;
 use crate::config::{Config, Live};
 use crate::control::Controls;
@@ -79,7 +79,7 @@ impl Scene {
         let store = Store::open(&home.store()).await.unwrap();
         let (spool, _) = Spool::start(store.clone(), None, Arc::default());
         let controls = Arc::new(Controls::default());
-        let verifiers = Verifiers::start().unwrap();
+        let records = Records::new(Arc::clone(&registry), Arc::clone(&controls), spool);
         let (ca, _) = Ca::create(clock::now(), [1; 16]).unwrap();
         let gateway = Arc::new(Gateway::new(Parts {
             config: Config::default(),
@@ -88,7 +88,7 @@ impl Scene {
             tasks: TaskKeys::new(home.clone()),
             registry: Arc::clone(&registry),
             store,
-            judge: Judge::new(Arc::clone(&registry), Arc::clone(&controls), spool, verifiers),
+            judge: Judge::start(records).unwrap(),
             metrics: Arc::default(),
             wake: Arc::default(),
             controls,

@@ -7,7 +7,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hpc_schema::code::Code;
@@ -19,7 +19,8 @@ use tower::Service as _;
 use super::answer::{Failure, Told};
 use super::body::Announced;
 use super::connection::{Connection, Look};
-use super::{Gateway, certificate, heartbeat, register, result, tasks};
+use super::heartbeat::{self, Asked};
+use super::{Gateway, certificate, register, result, tasks};
 use crate::admission::network;
 use crate::clock::Moment;
 use crate::ops::RequestLabels;
@@ -86,13 +87,18 @@ pub(super) fn answer(
             let (announced, bounded) = (Announced::by(request.headers()), bounded(request.headers()));
             let mut body = request.into_body();
             Box::pin(async move {
-                let receive = async |came: Moment, look: Look| {
-                    let body = (announced, &mut body);
-                    heartbeat::receive(&gateway, &connection, &node, body, (came, look))
-                        .await
-                        .into_response()
-                };
-                let response = guarded(&gateway, &connection, "heartbeat", bounded, receive).await;
+                let response = guarded(&gateway, &connection, "heartbeat", bounded, |came, look| {
+                    let asked = Asked {
+                        gateway: &gateway,
+                        connection: &connection,
+                        path_node: &node,
+                        announced,
+                        came,
+                        look,
+                    };
+                    heartbeat::receive(asked, &mut body)
+                });
+                let response = response.await;
                 // One that is too large has been read as far as it ever is.
                 let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
                 if !body.is_end_stream() && !too_large && announced.is_thrown_away() {
@@ -106,12 +112,10 @@ pub(super) fn answer(
             let bounded = bounded(request.headers());
             let query = request.uri().query().map(ToOwned::to_owned);
             Box::pin(async move {
-                let wait = async |_: Moment, look: Look| {
+                let wait = |_: Moment, look: Look| {
                     // It waits for long, and looks again.
                     drop(look);
                     tasks::parked(&gateway, &connection, &node, query.as_deref())
-                        .await
-                        .into_response()
                 };
                 guarded(&gateway, &connection, "tasks_wait", bounded, wait).await
             })
@@ -162,36 +166,38 @@ async fn guard(
 ) -> Response {
     let route = route_name(&request);
     let bounded = bounded(request.headers());
-    let run = async |_: Moment, look: Look| {
+    let run = |_: Moment, look: Look| {
         // Whoever answers looks again.
         drop(look);
-        next.run(request).await
+        next.run(request)
     };
     guarded(&gateway, &connection, route, bounded, run).await
 }
 
 /// Rate limit, deadline and counters of every request; `bounded`: its head is. `run` has when it came and who asked then.
-async fn guarded(
+async fn guarded<F>(
     gateway: &Gateway,
     connection: &Connection,
     route: &'static str,
     bounded: bool,
-    run: impl AsyncFnOnce(Moment, Look) -> Response,
-) -> Response {
-    let came = Moment::now();
-    let bounded = || if bounded { Ok(()) } else { Err(head_too_large()) };
-    let admitted = admit(gateway, connection, route, came).and_then(|look| bounded().map(|()| look));
-    let mut response = match admitted {
+    run: impl FnOnce(Moment, Look) -> F,
+) -> Response
+where
+    F: Future<Output: IntoResponse>,
+{
+    let mut response = match admit(gateway, connection, route, bounded) {
         Err(failure) => failure.into_response(),
-        Ok(look) => {
+        Ok((came, look)) => {
             // Once for the body, once for the answer.
             let mut within = gateway.live.get().gateway.request_timeout.duration() * 2;
             if route == "tasks_wait" {
                 within += tasks::LONGEST_WAIT;
             }
             let answer = pin!(run(came, look));
-            let answered = connection.pace.within(within, answer).await;
-            answered.unwrap_or_else(|| Failure::unavailable(5, "the gateway is overloaded").into_response())
+            match connection.pace.within(within, answer).await {
+                Some(answer) => answer.into_response(),
+                None => Failure::unavailable(5, "the gateway is overloaded").into_response(),
+            }
         }
     };
     if closes(connection, response.status()) {
@@ -239,7 +245,14 @@ fn intrudes(
     }
 }
 
-fn admit(gateway: &Gateway, connection: &Connection, route: &str, came: Moment) -> Result<Look, Failure> {
+/// Whether a request may be made; `bounded`: its head is. When it came, and who asked then.
+fn admit(
+    gateway: &Gateway,
+    connection: &Connection,
+    route: &str,
+    bounded: bool,
+) -> Result<(Moment, Look), Failure> {
+    let came = Moment::now();
     let look = connection.look(gateway, came.seconds());
     let now = came.steady();
     let taken = match connection.member_at(&look) {
@@ -253,10 +266,14 @@ fn admit(gateway: &Gateway, connection: &Connection, route: &str, came: Moment) 
         }
         None => gateway.anonymous.take(network(connection.ip()), now),
     };
-    taken.map(|()| look).map_err(|wait| {
+    taken.map_err(|wait| {
         gateway.log_once_of(connection, "more requests than it may make");
         Failure::rate_limited(wait.as_secs().max(1))
-    })
+    })?;
+    if !bounded {
+        return Err(head_too_large());
+    }
+    Ok((came, look))
 }
 
 /// More than this gets no answer but the bare status of the HTTP layer, which has its own limits.

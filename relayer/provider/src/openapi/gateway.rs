@@ -136,7 +136,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, generator: &mut SchemaGenerato
                 schema::<RegisterResponse>(generator),
             ),
             "heartbeat" => (
-                Some(schema::<HeartbeatRequest>(generator)),
+                Some(schema::<HeartbeatRequest<'_>>(generator)),
                 schema::<HeartbeatResponseBody>(generator),
             ),
             "renewCertificate" => (

@@ -18,7 +18,7 @@ const BESIDE: usize = 2 + 32 + 16 + 64 + REPORT_LEN + 64;
 /// A heartbeat as it is stored.
 #[must_use]
 pub fn full(
-    payload: &Payload,
+    payload: &Payload<'_>,
     verified: &VerifiedHeartbeat,
     public_key: &AgentKey,
     job_ids: JobIds,
@@ -97,8 +97,7 @@ mod tests {
     use crate::vectors::Vectors;
 
     /// Every vector that is accepted, verified, with the key.
-    fn accepted() -> Vec<(HeartbeatRequest, VerifiedHeartbeat, AgentKey)> {
-        let vectors = Vectors::read();
+    fn accepted(vectors: &Vectors) -> Vec<(HeartbeatRequest<'_>, VerifiedHeartbeat, AgentKey)> {
         let verified = vectors.readable().filter_map(|(_, request, against)| {
             let verified = verify_heartbeat(&request, &against, &ZebraVerifier).ok()?;
             Some((request, verified, vectors.key))
@@ -108,7 +107,8 @@ mod tests {
 
     #[test]
     fn what_is_stored_of_each_accepted_vector_says_what_the_agent_signed() {
-        let all = accepted();
+        let vectors = Vectors::read();
+        let all = accepted(&vectors);
         assert!(all.len() >= 2);
         for (request, verified, key) in all {
             let stored = full(&request.heartbeat, &verified, &key, JobIds::Plain);
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_row_of_before_is_read_and_one_that_is_cut_off_is_not() {
-        let (request, verified, key) = accepted().remove(0);
+        let vectors = Vectors::read();
+        let (request, verified, key) = accepted(&vectors).remove(0);
         let before = serde_json::json!({
             "heartbeat": &request.heartbeat, "auth": &request.auth, "public_key": key, "job_ids": "hashed",
         });

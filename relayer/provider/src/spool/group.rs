@@ -1,6 +1,10 @@
 //! Reports that are written, and answered, together.
 
-use tokio::sync::{mpsc, oneshot};
+use std::fmt::Debug;
+
+use tokio::sync::mpsc;
+#[cfg(test)]
+use tokio::sync::oneshot;
 
 use super::accept::{Accept, Accepted};
 use crate::gather::gather;
@@ -9,7 +13,20 @@ use crate::store::StoreError;
 /// Reports in one commit.
 const GROUP: usize = 512;
 
-pub(crate) type Reply = oneshot::Sender<Result<Accepted, StoreError>>;
+/// Who hears what became of a report.
+pub(crate) trait Hears: Debug + Send {
+    /// It is durable, or not stored.
+    fn hears(self: Box<Self>, became: Result<Accepted, StoreError>);
+}
+
+#[cfg(test)]
+impl Hears for oneshot::Sender<Result<Accepted, StoreError>> {
+    fn hears(self: Box<Self>, became: Result<Accepted, StoreError>) {
+        drop(self.send(became));
+    }
+}
+
+pub(super) type Reply = Box<dyn Hears>;
 
 /// A report where it was made: it goes through several hands.
 pub(super) type Made = Box<Accept>;
@@ -28,7 +45,7 @@ pub(super) fn turn_away(replies: Vec<Reply>, error: &dyn std::fmt::Display) {
     let reports = replies.len();
     tracing::error!(%error, reports, "the spool cannot be written; reports are turned away");
     for reply in replies {
-        drop(reply.send(Err(StoreError::Stopped)));
+        reply.hears(Err(StoreError::Stopped));
     }
 }
 
@@ -36,6 +53,6 @@ pub(super) fn turn_away(replies: Vec<Reply>, error: &dyn std::fmt::Display) {
 pub(super) fn tell(replies: Vec<Reply>, answers: Vec<Accepted>) {
     for (reply, answer) in replies.into_iter().zip(answers) {
         // Whoever asked may have gone; the report stays accepted.
-        drop(reply.send(Ok(answer)));
+        reply.hears(Ok(answer));
     }
 }

@@ -25,7 +25,7 @@ pub use bind::{bind, members, return_member, unbind, unbind_item};
 pub use count::give_out;
 pub use drop::{drop_waiting, supersede_older};
 pub use gone::{Gone, forget_gone};
-pub(crate) use group::Reply;
+pub(crate) use group::Hears;
 pub use history::{End, EndRow, EndedAs, Refusal, end, end_bound_on_chain, ends_of, last_refusal, prune};
 pub use journal::NAME as JOURNAL;
 pub use log::{Log, unapplied};

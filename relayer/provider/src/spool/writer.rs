@@ -67,14 +67,14 @@ impl Spool {
             Err(TrySendError::Full(back)) => (back, StoreError::Busy),
             Err(TrySendError::Closed(back)) => (back, StoreError::Stopped),
         };
-        drop(reply.send(Err(why)));
+        reply.hears(Err(why));
     }
 
     /// The same, waited for.
     #[cfg(test)]
     pub(crate) async fn accept(&self, report: Accept) -> Result<Accepted, StoreError> {
         let (tx, rx) = oneshot::channel();
-        self.put(Box::new(report), tx);
+        self.put(Box::new(report), Box::new(tx));
         rx.await.map_err(|_| StoreError::Stopped)?
     }
 

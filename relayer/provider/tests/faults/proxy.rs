@@ -104,7 +104,7 @@ impl Proxy {
         let addr = listener.local_addr().unwrap();
         let script = Arc::new(Mutex::new(Script::default()));
         let shared = Arc::clone(&script);
-        let http = reqwest::Client::new();
+        let http = hpc_chain::http::client(&upstream, Duration::from_secs(60), None).unwrap();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();

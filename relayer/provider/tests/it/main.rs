@@ -25,6 +25,7 @@ mod heartbeats;
 mod intruders;
 #[cfg(feature = "fault-injection")]
 mod kill;
+mod leaving;
 mod lists;
 #[path = "../faults/logs.rs"]
 #[allow(dead_code, reason = "shared with another suite")]

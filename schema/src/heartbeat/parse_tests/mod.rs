@@ -16,7 +16,7 @@ use crate::refusal::RefusalKind;
 const HEALTHY: &str = include_str!("../../../fixtures/healthy.json");
 const DEGRADED: &str = include_str!("../../../fixtures/degraded.json");
 
-fn payload(text: impl Into<String>) -> Payload {
+fn payload(text: impl Into<String>) -> Payload<'static> {
     RawValue::from_string(text.into()).unwrap().into()
 }
 

@@ -34,7 +34,8 @@ fn a_signed_heartbeat_passes_and_gives_what_goes_on_chain() {
 #[test]
 fn a_payload_that_was_read_with_its_request_is_not_read_again_however_often_it_is_verified() {
     let (hb, site) = example();
-    let request = HeartbeatRequest::parse(&serde_json::to_vec(&site.sign(&hb)).unwrap()).unwrap();
+    let sent = serde_json::to_vec(&site.sign(&hb)).unwrap();
+    let request = HeartbeatRequest::parse(&sent).unwrap();
     let [once, again] = [(), ()].map(|()| site.verify(&request).unwrap().heartbeat);
     assert!(Arc::ptr_eq(&once, &again));
 }
@@ -124,7 +125,8 @@ fn null_and_the_empty_text_are_absent_in_auth() {
         for name in ["node_id", "public_key", "timestamp", "section"] {
             auth[name] = absent.clone();
         }
-        let read = HeartbeatRequest::parse(body(&request, &auth).as_bytes()).unwrap();
+        let sent = body(&request, &auth);
+        let read = HeartbeatRequest::parse(sent.as_bytes()).unwrap();
         let said = &read.auth;
         assert_eq!(
             (&said.node_id, &said.public_key, &said.section),
@@ -136,7 +138,8 @@ fn null_and_the_empty_text_are_absent_in_auth() {
         for name in ["report", "report_signature"] {
             let mut auth = auth.clone();
             auth[name] = absent.clone();
-            let read = HeartbeatRequest::parse(body(&request, &auth).as_bytes()).unwrap();
+            let sent = body(&request, &auth);
+            let read = HeartbeatRequest::parse(sent.as_bytes()).unwrap();
             assert_eq!(
                 refused(&site, &read),
                 (Code::ReportMissing, format!("auth.{name}"), RefusalKind::Semantic)

@@ -50,7 +50,7 @@ impl Site {
         }
     }
 
-    fn sign(&self, hb: &Heartbeat) -> HeartbeatRequest {
+    fn sign(&self, hb: &Heartbeat) -> HeartbeatRequest<'static> {
         let what = SignHeartbeat {
             heartbeat: hb,
             nonce: [5; 16],
@@ -63,7 +63,7 @@ impl Site {
             .request
     }
 
-    fn verify(&self, request: &HeartbeatRequest) -> Result<VerifiedHeartbeat, Refusal> {
+    fn verify(&self, request: &HeartbeatRequest<'_>) -> Result<VerifiedHeartbeat, Refusal> {
         let against = Admission {
             path_node_id: &self.path,
             certificate_node_id: &self.node,
@@ -79,7 +79,7 @@ impl Site {
     }
 
     /// Signs arbitrary payload text around the report of `hb`, as a broken or hostile agent would.
-    fn sign_text(&self, text: String, hb: &Heartbeat) -> HeartbeatRequest {
+    fn sign_text(&self, text: String, hb: &Heartbeat) -> HeartbeatRequest<'static> {
         let mut request = self.sign(hb);
         request.heartbeat = RawValue::from_string(text).unwrap().into();
         let message = auth_message(
@@ -94,7 +94,7 @@ impl Site {
     }
 
     /// Signs a changed report beside the payload of `hb`.
-    fn sign_report(&self, hb: &Heartbeat, change: impl FnOnce(&mut Report)) -> HeartbeatRequest {
+    fn sign_report(&self, hb: &Heartbeat, change: impl FnOnce(&mut Report)) -> HeartbeatRequest<'static> {
         let mut request = self.sign(hb);
         let bytes = STANDARD.decode(request.auth.report.as_deref().unwrap()).unwrap();
         let mut report = Report::decode(&bytes).unwrap();
@@ -115,14 +115,14 @@ fn example() -> (Heartbeat, Site) {
 }
 
 /// The body with this `auth`; the payload's bytes stay.
-fn body(request: &HeartbeatRequest, auth: &Value) -> String {
+fn body(request: &HeartbeatRequest<'_>, auth: &Value) -> String {
     format!(
         r#"{{"heartbeat": {}, "auth": {auth}, "acknowledgements": null}}"#,
         request.heartbeat.get()
     )
 }
 
-fn refused(site: &Site, request: &HeartbeatRequest) -> (Code, String, RefusalKind) {
+fn refused(site: &Site, request: &HeartbeatRequest<'_>) -> (Code, String, RefusalKind) {
     let r = site.verify(request).unwrap_err();
     assert!(r.message.ends_with(r.code.remedy()), "{r}");
     (r.code, r.field.unwrap_or_default(), r.kind)

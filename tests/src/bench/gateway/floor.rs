@@ -143,7 +143,7 @@ pub fn measure(setting: &Setting<'_>) -> Result<Floor> {
         .iter()
         .map(|n| heartbeats::body(n, 1))
         .collect::<Result<_>>()?;
-    let requests: Vec<HeartbeatRequest> = bodies
+    let requests: Vec<HeartbeatRequest<'_>> = bodies
         .iter()
         .map(|b| serde_json::from_slice(b))
         .collect::<Result<_, _>>()?;
@@ -212,7 +212,7 @@ struct Spoken {
 }
 
 impl Spoken {
-    fn of(node: &Known, request: &HeartbeatRequest) -> Result<Self> {
+    fn of(node: &Known, request: &HeartbeatRequest<'_>) -> Result<Self> {
         let auth = &request.auth;
         let decoded = |field: &Option<String>| -> Result<Vec<u8>> {
             Ok(STANDARD.decode(field.as_deref().context("a field is absent")?)?)

@@ -6,43 +6,45 @@ use hpc_schema::code::Code;
 use hpc_schema::heartbeat::{
     Admission, HealthStatus, HeartbeatRequest, Registered, VerifiedHeartbeat, verify_heartbeat,
 };
+use hpc_schema::key::ZebraVerifier;
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registry::JobIds;
 use hpc_schema::time::UnixSeconds;
 
-use super::super::nonce::Unused;
+use super::super::nonce::Claim;
 use super::super::signatures::{Notes, Signatures};
 use super::super::verdict::{Verdict, refuse, repeated, stale};
-use super::Judge;
+use super::Records;
 use crate::config::Live;
 use crate::identity::PeerIdentity;
 use crate::prove;
 use crate::registry::{Node, Seen};
 use crate::spool::Accept;
+use crate::store::StoreError;
 
 /// A heartbeat with nothing left to object to but its signatures.
 #[derive(Debug)]
-pub(super) struct Ready<'a> {
+pub(super) struct Ready {
     pub(super) node: Arc<Node>,
+    pub(super) epoch: u64,
+    pub(super) sequence: u32,
     pub(super) health: HealthStatus,
-    pub(super) nonce: Unused<'a>,
-    pub(super) accept: Box<Accept>,
 }
 
 /// What a heartbeat is held against.
 #[derive(Debug)]
-pub(super) struct Against<'a> {
-    peer: &'a PeerIdentity,
-    path_node: &'a str,
-    pub(super) node: Option<Arc<Node>>,
+pub(super) struct Against {
+    peer: Arc<PeerIdentity>,
+    node: Option<Arc<Node>>,
     job_ids: JobIds,
     now: UnixSeconds,
 }
 
-impl Against<'_> {
-    pub(super) fn admission(&self) -> Admission<'_> {
+impl Against {
+    fn admission(&self) -> Admission<'_> {
         Admission {
-            path_node_id: self.path_node,
+            // Who sends it to another path is refused before.
+            path_node_id: self.peer.node_id.as_str(),
             certificate_node_id: &self.peer.node_id,
             certificate_cluster_id: &self.peer.cluster_id,
             registered: self.node.as_deref().map(|n| Registered {
@@ -53,21 +55,31 @@ impl Against<'_> {
             now: self.now,
         }
     }
+
+    /// What becomes of one with a signature that is not good: what is wrong comes in a fixed order, and that may not be the
+    /// first.
+    pub(super) fn refused(&self, request: &HeartbeatRequest<'_>) -> Verdict {
+        match verify_heartbeat(request, &self.admission(), &ZebraVerifier) {
+            Err(refusal) => refuse(refusal, self.node.clone()),
+            // All is good, and yet nobody has stored it.
+            Ok(_) => Verdict::Unavailable(StoreError::Stopped),
+        }
+    }
 }
 
 /// A heartbeat of which all is known but whether its signatures are good.
 #[derive(Debug)]
-pub(super) struct Considered<'a> {
-    pub(super) against: Against<'a>,
-    /// What becomes of it if they are.
-    pub(super) outcome: Result<Ready<'a>, Verdict>,
+pub(super) struct Considered {
+    pub(super) against: Against,
+    /// What is to be stored if they are, or what becomes of it then.
+    pub(super) outcome: Result<(Ready, Box<Accept>), Verdict>,
     /// They; none if something cannot even be a key or signature.
     pub(super) noted: Option<Signatures>,
 }
 
 /// Judges a heartbeat as if all its signatures were good, and notes them; none if something cannot even be a key or signature.
 fn unsigned(
-    request: &HeartbeatRequest,
+    request: &HeartbeatRequest<'_>,
     against: &Admission<'_>,
 ) -> (Result<VerifiedHeartbeat, Refusal>, Option<Signatures>) {
     let notes = Notes::default();
@@ -75,21 +87,19 @@ fn unsigned(
     (judged, notes.into_signatures())
 }
 
-impl Judge {
-    /// What becomes of a heartbeat if its signatures are good.
-    pub(super) fn consider<'a>(
-        &'a self,
-        peer: &'a PeerIdentity,
-        path_node: &'a str,
-        request: &HeartbeatRequest,
+impl Records {
+    /// What becomes of a heartbeat if its signatures are good. If it is to be stored its nonce is claimed.
+    pub(super) fn consider(
+        &self,
+        peer: &Arc<PeerIdentity>,
+        request: &HeartbeatRequest<'_>,
         Seen { node, cluster }: Seen,
-        now_ms: u64,
-    ) -> Considered<'a> {
+        (now_ms, claim): (u64, &Claim),
+    ) -> Considered {
         // Once: the owner may change it at any moment, and what is stored must be what was verified.
         let job_ids = cluster.map(|c| c.job_ids).unwrap_or_default();
         let mut against = Against {
-            peer,
-            path_node,
+            peer: Arc::clone(peer),
             node,
             job_ids,
             now: UnixSeconds(now_ms / 1000),
@@ -118,7 +128,7 @@ impl Judge {
         }
         let outcome = match (first, &against.node) {
             (Ok(verified), Some(node)) => {
-                self.ready(peer, node, (request, against.job_ids), verified, now_ms)
+                self.ready(peer, node, (request, against.job_ids), verified, (now_ms, claim))
             }
             (Ok(_), None) => {
                 let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
@@ -134,14 +144,14 @@ impl Judge {
     }
 
     /// What is to be stored, if what is on record has nothing against it.
-    fn ready<'a>(
-        &'a self,
-        peer: &'a PeerIdentity,
+    fn ready(
+        &self,
+        peer: &Arc<PeerIdentity>,
         node: &Arc<Node>,
-        (request, job_ids): (&HeartbeatRequest, JobIds),
+        (request, job_ids): (&HeartbeatRequest<'_>, JobIds),
         verified: VerifiedHeartbeat,
-        now_ms: u64,
-    ) -> Result<Ready<'a>, Verdict> {
+        (now_ms, claim): (u64, &Claim),
+    ) -> Result<(Ready, Box<Accept>), Verdict> {
         if node.is_deregistered() {
             let refusal = Refusal::whole(Code::NodeDeregistered, "the node has been deregistered");
             return Err(refuse(refusal, Some(Arc::clone(node))));
@@ -151,10 +161,9 @@ impl Judge {
         if report.sequence <= node.floor() {
             return Err(repeated(stale(node.floor()), Arc::clone(node)));
         }
-        let (cluster, id) = (&peer.cluster_id, &peer.node_id);
         let now = UnixSeconds(now_ms / 1000);
         // Before its signatures are verified: nobody guesses the nonce of another request.
-        let Some(nonce) = self.nonces.claim(cluster, id, verified.nonce, now) else {
+        let Some(nonce) = self.nonces.claim(peer, verified.nonce, now) else {
             let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
             return Err(repeated(refusal, Arc::clone(node)));
         };
@@ -166,18 +175,20 @@ impl Judge {
             section_digest: report.section_digest,
             section: verified.section,
             ..Accept::new(
-                (cluster.clone(), id.clone()),
+                (peer.cluster_id.clone(), peer.node_id.clone()),
                 (node.chain.epoch, report.sequence),
                 (report.encode(), verified.report_signature),
                 now_ms,
             )
         });
-        Ok(Ready {
+        let ready = Ready {
             node: Arc::clone(node),
+            epoch: accept.epoch,
+            sequence: accept.sequence,
             health: verified.heartbeat.health.status,
-            nonce,
-            accept,
-        })
+        };
+        claim.hold(nonce);
+        Ok((ready, accept))
     }
 
     /// Whether what a proof needs beside the report is kept.

@@ -5,9 +5,14 @@ use hpc_schema::registry::{Cluster, JobIds};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 
+use super::super::verifiers::{Case as _, Pending as _};
+use super::case::Unverified;
 use super::*;
-use crate::spool::Accept;
+use crate::spool::{Accept, intakes};
 use crate::vectors::Vectors;
+
+/// Another node than theirs.
+const OTHER: &str = "node-0001";
 
 /// A gateway that has read the node of the vectors from the chain, and a sound heartbeat of it.
 struct Scene {
@@ -16,57 +21,105 @@ struct Scene {
     registry: Arc<Registry>,
     spool: Spool,
     writer: JoinHandle<()>,
-    verifiers: Verifiers,
     judge: Judge,
-    peer: PeerIdentity,
-    request: HeartbeatRequest,
+    peer: Arc<PeerIdentity>,
+    body: String,
     now_ms: u64,
 }
 
 impl Scene {
     async fn new() -> Self {
-        Self::of(|case| case["result"] == "accepted").await
+        Self::on(1).await
+    }
+
+    async fn on(cpus: usize) -> Self {
+        Self::of(cpus, |case| case["result"] == "accepted").await
     }
 
     /// The same with the first heartbeat of the vectors that is such a one.
-    async fn of(wanted: impl Fn(&serde_json::Value) -> bool) -> Self {
+    async fn of(cpus: usize, wanted: impl Fn(&serde_json::Value) -> bool) -> Self {
         let vectors = Vectors::read();
         let mut cases = vectors.readable();
-        let (case, request, _) = cases.find(|(case, ..)| wanted(case)).unwrap();
+        let (case, ..) = cases.find(|(case, ..)| wanted(case)).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("p.db")).await.unwrap();
         let registry = Arc::new(vectors.registry());
         let (spool, writer) = Spool::start(store.clone(), None, Arc::default());
-        let verifiers = Verifiers::on(1).unwrap();
-        let judge = Judge::new(
-            Arc::clone(&registry),
-            Arc::default(),
-            spool.clone(),
-            verifiers.clone(),
-        );
+        let records = Records::new(Arc::clone(&registry), Arc::default(), spool.clone());
+        let judge = Judge::by(records, Verifiers::on(cpus).unwrap());
         Self {
             _dir: dir,
             store,
             registry,
             spool,
             writer,
-            verifiers,
             judge,
-            peer: vectors.peer(),
-            request,
+            peer: Arc::new(vectors.peer()),
+            body: case["body"].as_str().unwrap().into(),
             now_ms: case["now"].as_u64().unwrap() * 1000,
         }
     }
 
     /// What becomes of the heartbeat, the very same each time.
     async fn comes(&self) -> Verdict {
-        let (peer, request) = (&self.peer, &self.request);
-        let seen = self.registry.seen(&peer.cluster_id, &peer.node_id);
-        self.judge
-            .judge(peer, peer.node_id.as_str(), request, seen, self.now_ms, || {
-                Some(request.clone())
-            })
-            .await
+        self.judged().ruling().await.verdict
+    }
+
+    fn judged(&self) -> Judged<'_> {
+        self.judges(Bytes::from(self.body.clone()))
+    }
+
+    /// The same as it waits to be read, and who waits for it.
+    fn unread(&self) -> (Unread, Judged<'_>) {
+        let (reply, ruled) = oneshot::channel();
+        let claim = Claim::default();
+        let unread = Unread {
+            records: Arc::clone(&self.judge.records),
+            peer: Arc::clone(&self.peer),
+            body: Bytes::from(self.body.clone()),
+            seen: self.registry.seen(&self.peer.cluster_id, &self.peer.node_id),
+            now_ms: self.now_ms,
+            waits: Waits {
+                claim: claim.clone(),
+                reply,
+            },
+        };
+        let judged = Judged {
+            judge: &self.judge,
+            claim,
+            ruled,
+        };
+        (unread, judged)
+    }
+
+    /// The same, read, and free of any fault.
+    fn read(&self) -> (Unverified, Judged<'_>) {
+        let (unread, judged) = self.unread();
+        let (signatures, read) = unread.read().unwrap();
+        assert!(signatures.len() == 2 && read.is_ready());
+        (read, judged)
+    }
+
+    /// The heartbeat with another nonce, over which it is not signed.
+    fn unsigned(&self, n: usize) -> Bytes {
+        let body: serde_json::Value = serde_json::from_str(&self.body).unwrap();
+        let nonce = body["auth"]["nonce"].as_str().unwrap();
+        let other = format!("{n:04}{}", &nonce[4..]);
+        Bytes::from(self.body.replace(nonce, &other))
+    }
+
+    /// Has such a body judged.
+    fn judges(&self, body: Bytes) -> Judged<'_> {
+        let seen = self.registry.seen(&self.peer.cluster_id, &self.peer.node_id);
+        self.judge.judge(&self.peer, body, seen, self.now_ms)
+    }
+
+    /// The nodes whose reports are stored, once all that was put before is.
+    async fn stored(&self) -> Vec<String> {
+        self.put().await.unwrap().unwrap();
+        let intakes = intakes(self.store.reader()).await.unwrap();
+        let nodes = intakes.iter().map(|i| i.node_id.to_string());
+        nodes.filter(|node| node != OTHER).collect()
     }
 
     /// It is accepted, and counts as repeated from then on.
@@ -87,10 +140,12 @@ impl Scene {
 
     /// Asks for another node's report to be stored.
     fn put(&self) -> oneshot::Receiver<Result<crate::spool::Accepted, StoreError>> {
-        let of = (self.peer.cluster_id.clone(), "node-0001".parse().unwrap());
+        let of = (self.peer.cluster_id.clone(), OTHER.parse().unwrap());
         let (reply, told) = oneshot::channel();
-        self.spool
-            .put(Box::new(Accept::new(of, (1, 1), ([1; 70], [2; 64]), 1)), reply);
+        self.spool.put(
+            Box::new(Accept::new(of, (1, 1), ([1; 70], [2; 64]), 1)),
+            Box::new(reply),
+        );
         told
     }
 }
@@ -109,25 +164,20 @@ fn is_busy(verdict: &Verdict) -> bool {
 #[tokio::test]
 async fn a_heartbeat_that_finds_no_place_to_be_verified_may_come_again_as_it_is() {
     let scene = Scene::new().await;
-    // There is one thread, and nobody works them off before this test waits.
-    let mut waiting = Vec::new();
-    loop {
-        let mut asked = Box::pin(scene.verifiers.verify(Vec::new()));
-        match asked.as_mut().now_or_never() {
-            None => waiting.push(asked),
-            Some(none) => {
-                assert_eq!(none, None);
-                break;
-            }
+    // Nobody works them off before this test waits.
+    let full = loop {
+        let mut judged = scene.judged();
+        if let Ok(ruling) = judged.ruled.try_recv() {
+            break ruling.verdict;
         }
-    }
+    };
+    assert!(is_busy(&full), "{full:?}");
     for again in 0..3 {
         let verdict = scene.comes().now_or_never();
         assert!(verdict.as_ref().is_some_and(is_busy), "{again}: {verdict:?}");
     }
-    for asked in waiting {
-        assert_eq!(asked.await, Some(true));
-    }
+    // Of all that wait in vain nothing is stored.
+    yield_now().await;
     scene.counts_once().await;
 }
 
@@ -160,41 +210,110 @@ async fn a_heartbeat_that_finds_no_place_to_be_stored_may_come_again_as_it_is() 
 #[tokio::test]
 async fn a_heartbeat_that_nobody_stores_or_waits_for_may_come_again_as_it_is() {
     let scene = Scene::new().await;
-    // Whoever sent it went away before its signatures were verified.
+    // Whoever sent it went away before it was read.
     assert!(scene.comes().now_or_never().is_none());
     // Or before anybody had looked what becomes of it.
-    let (peer, request) = (&scene.peer, &scene.request);
-    let seen = scene.registry.seen(&peer.cluster_id, &peer.node_id);
-    let judged = scene
-        .judge
-        .judge(peer, peer.node_id.as_str(), request, seen, scene.now_ms, || None);
-    drop(judged);
+    drop(scene.judged());
     scene.counts_once().await;
 
-    let Scene {
-        writer,
-        judge,
-        peer,
-        registry,
-        ..
-    } = Scene::new().await;
-    writer.abort();
-    assert!(writer.await.is_err());
+    let mut scene = Scene::new().await;
+    scene.writer.abort();
+    assert!((&mut scene.writer).await.is_err());
     for again in 0..3 {
-        let seen = registry.seen(&peer.cluster_id, &peer.node_id);
-        let verdict = judge
-            .judge(
-                &peer,
-                peer.node_id.as_str(),
-                &scene.request,
-                seen,
-                scene.now_ms,
-                || None,
-            )
-            .await;
+        let verdict = scene.comes().await;
         let stopped = matches!(verdict, Verdict::Unavailable(StoreError::Stopped));
         assert!(stopped, "{again}: {verdict:?}");
     }
+}
+
+#[tokio::test]
+async fn nothing_is_stored_for_who_goes_away_at_any_step_nor_of_what_is_not_signed() {
+    let scene = Scene::new().await;
+    let (unread, judged) = scene.unread();
+    drop(judged);
+    assert!(unread.read().is_none());
+    // Its nonce is nobody's as soon as nobody waits, or it is refused: each of these claims it anew.
+    let (read, judged) = scene.read();
+    drop(judged);
+    let (again, judged) = scene.read();
+    read.go_on();
+    drop(judged);
+    again.refuse();
+    let (read, mut judged) = scene.read();
+    read.refuse();
+    // Whoever verified it was wrong.
+    let verdict = judged.ruling().await.verdict;
+    let stopped = matches!(verdict, Verdict::Unavailable(StoreError::Stopped));
+    assert!(stopped, "{verdict:?}");
+    assert!(scene.stored().await.is_empty());
+    scene.counts_once().await;
+}
+
+#[tokio::test]
+async fn whoever_goes_away_while_the_store_is_held_may_come_again_and_is_told_what_is_on_record() {
+    let scene = Scene::new().await;
+    let held = scene.store.begin().await.unwrap();
+    let (read, judged) = scene.read();
+    read.go_on();
+    drop(judged);
+    let (again, judged) = scene.read();
+    again.go_on();
+    held.rollback().await.unwrap();
+    let mut judged = judged;
+    assert_eq!(refusal(judged.ruling().await.verdict).code, Code::StaleSequence);
+    assert_eq!(scene.stored().await, [scene.peer.node_id.as_str()]);
+}
+
+#[tokio::test]
+async fn of_many_at_once_what_is_good_is_stored_once_and_of_anything_else_nothing() {
+    for cpus in [1, 2] {
+        let scene = Scene::on(cpus).await;
+        let spoilt = scene.body.replace("\"auth\"", "\"author\"");
+        let good = Bytes::from(scene.body.clone());
+        // Fewer nonces than are kept of a node.
+        let bodies = (0..120).map(|n| match n % 4 {
+            0 => scene.unsigned(n),
+            1 => Bytes::from(spoilt.clone()),
+            _ if n < 60 => scene.unsigned(n),
+            _ => good.clone(),
+        });
+        for new in [1, 0] {
+            let mut accepted = 0;
+            let all: Vec<_> = bodies.clone().map(|body| scene.judges(body)).collect();
+            for (n, mut judged) in all.into_iter().enumerate() {
+                let verdict = judged.ruling().await.verdict;
+                match (n % 4, verdict) {
+                    (1, Verdict::Problem { status: 400, refusal }) => {
+                        assert_eq!(refusal.field.as_deref(), Some("auth"));
+                    }
+                    (2 | 3, Verdict::Accepted { .. }) if n >= 60 => accepted += 1,
+                    (2 | 3, verdict) if n >= 60 => {
+                        assert_eq!(refusal(verdict).code, Code::NonceReused);
+                    }
+                    // The second time as well: its nonce was not used up.
+                    (_, verdict) => assert_eq!(refusal(verdict).code, Code::SignatureInvalid, "{n}"),
+                }
+            }
+            assert_eq!(accepted, new);
+            assert_eq!(scene.stored().await, [scene.peer.node_id.as_str()]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_no_signature_is_told_at_once() {
+    let scene = Scene::new().await;
+    let body: serde_json::Value = serde_json::from_str(&scene.body).unwrap();
+    let signature = body["auth"]["signature"].as_str().unwrap();
+    let (mut unread, mut judged) = scene.unread();
+    unread.body = Bytes::from(scene.body.replace(signature, "AAAA"));
+    assert!(unread.read().is_none());
+    let verdict = judged.ruling().await.verdict;
+    let Verdict::Problem { status: 400, refusal } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert_eq!(refusal.field.as_deref(), Some("auth.signature"));
+    scene.counts_once().await;
 }
 
 #[tokio::test]
@@ -236,7 +355,7 @@ async fn a_number_that_is_not_above_is_answered_with_the_highest_on_record_of_an
 async fn a_section_by_the_setting_before_one_that_shows_more_is_taken_and_none_that_shows_what_is_forbidden_now()
  {
     let hashed = |case: &serde_json::Value| case["name"] == "job ids hashed where plain is agreed";
-    let scene = Scene::of(hashed).await;
+    let scene = Scene::of(1, hashed).await;
     assert_eq!(refusal(scene.comes().await).code, Code::ReportMismatch);
     scene.sets(JobIds::Hashed);
     scene.sets(JobIds::Plain);

@@ -1,0 +1,210 @@
+//! A heartbeat on its way from its body to its verdict.
+
+use std::sync::Arc;
+
+use hpc_schema::command::Acknowledgement;
+use hpc_schema::heartbeat::HeartbeatRequest;
+use hyper::body::Bytes;
+use tokio::sync::oneshot;
+
+use super::super::nonce::Claim;
+use super::super::signatures::Signatures;
+use super::super::verdict::{Verdict, refuse, repeated, stale};
+use super::super::verifiers::{Case, Pending};
+use super::consider::{Against, Ready};
+use super::{Records, Ruling};
+use crate::fault;
+use crate::identity::PeerIdentity;
+use crate::registry::Seen;
+use crate::spool::{Accept, Accepted, Hears};
+use crate::store::StoreError;
+
+/// Signatures of a heartbeat: over its payload, and over its report.
+const SIGNED: usize = 2;
+
+/// As it came.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) records: Arc<Records>,
+    pub(super) peer: Arc<PeerIdentity>,
+    pub(super) body: Bytes,
+    pub(super) seen: Seen,
+    pub(super) now_ms: u64,
+    pub(super) waits: Waits,
+}
+
+/// Read, with its signatures still to be verified.
+#[derive(Debug)]
+pub(super) struct Unverified {
+    records: Arc<Records>,
+    /// It is read once more to say what is wrong with a signature.
+    body: Bytes,
+    against: Against,
+    /// What is to be stored if they are good, or what becomes of it then.
+    outcome: Result<(Ready, Box<Accept>), Verdict>,
+    acknowledgements: Vec<Acknowledgement>,
+    waits: Waits,
+}
+
+/// Its report is being stored.
+#[derive(Debug)]
+struct Stored {
+    ready: Ready,
+    acknowledgements: Vec<Acknowledgement>,
+    waits: Waits,
+}
+
+/// Who waits for it.
+#[derive(Debug)]
+pub(super) struct Waits {
+    /// Of its nonce, once it has one that counts.
+    pub(super) claim: Claim,
+    pub(super) reply: oneshot::Sender<Ruling>,
+}
+
+impl Waits {
+    /// Nobody does any more. Then nothing is stored: the same request may come again.
+    fn nobody(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// It is not stored, and its nonce may come again.
+    fn turn_away(self, verdict: Verdict, acknowledgements: Vec<Acknowledgement>) {
+        self.claim.give_up();
+        self.tell(verdict, acknowledgements);
+    }
+
+    fn tell(self, verdict: Verdict, acknowledgements: Vec<Acknowledgement>) {
+        let ruling = Ruling {
+            verdict,
+            acknowledgements,
+        };
+        // Whoever asked may have gone.
+        drop(self.reply.send(ruling));
+    }
+}
+
+#[cfg(test)]
+impl Unverified {
+    /// Whether nothing is wrong with it but that its signatures may not be good.
+    pub(super) fn is_ready(&self) -> bool {
+        self.outcome.is_ok()
+    }
+}
+
+impl Case for Unread {
+    type Read = Unverified;
+
+    fn read(self) -> Option<(Signatures, Unverified)> {
+        let Self {
+            records,
+            peer,
+            body,
+            seen,
+            now_ms,
+            waits,
+        } = self;
+        if waits.nobody() {
+            return None;
+        }
+        let mut request = match HeartbeatRequest::parse(&body) {
+            Ok(request) => request,
+            Err(refusal) => {
+                // What is held of a node is copied when it changes, which may be as soon as somebody is told.
+                drop(seen);
+                waits.turn_away(refuse(refusal, None), Vec::new());
+                return None;
+            }
+        };
+        let acknowledgements = std::mem::take(&mut request.acknowledgements);
+        let considered = records.consider(&peer, &request, seen, (now_ms, &waits.claim));
+        let against = considered.against;
+        let over = match (considered.outcome, considered.noted) {
+            (Err(verdict), Some(noted)) if noted.is_empty() => verdict,
+            (outcome, Some(noted)) if outcome.is_err() || noted.len() >= SIGNED => {
+                drop(request);
+                let unverified = Unverified {
+                    records,
+                    body,
+                    against,
+                    outcome,
+                    acknowledgements,
+                    waits,
+                };
+                return Some((noted, unverified));
+            }
+            // Something cannot even be a key or signature, or is not signed.
+            _ => against.refused(&request),
+        };
+        drop(against);
+        waits.turn_away(over, acknowledgements);
+        None
+    }
+
+    fn turn_away(self, why: StoreError) {
+        drop(self.seen);
+        self.waits.turn_away(Verdict::Unavailable(why), Vec::new());
+    }
+}
+
+impl Pending for Unverified {
+    fn go_on(self) {
+        drop(self.against);
+        match self.outcome {
+            Ok(_) if self.waits.nobody() => self.waits.claim.give_up(),
+            Ok((ready, accept)) => {
+                fault::point("admit.verified");
+                let stored = Stored {
+                    ready,
+                    acknowledgements: self.acknowledgements,
+                    waits: self.waits,
+                };
+                self.records.spool.put(accept, Box::new(stored));
+            }
+            Err(verdict) => self.waits.turn_away(verdict, self.acknowledgements),
+        }
+    }
+
+    fn refuse(self) {
+        self.waits.claim.give_up();
+        if self.waits.nobody() {
+            return;
+        }
+        let verdict = match HeartbeatRequest::parse(&self.body) {
+            Ok(request) => self.against.refused(&request),
+            Err(refusal) => refuse(refusal, None),
+        };
+        drop((self.against, self.outcome));
+        self.waits.tell(verdict, self.acknowledgements);
+    }
+}
+
+impl Hears for Stored {
+    fn hears(self: Box<Self>, became: Result<Accepted, StoreError>) {
+        let Self {
+            ready,
+            acknowledgements,
+            waits,
+        } = *self;
+        match became {
+            Ok(done) if done.accepted => {
+                drop(ready.node);
+                let verdict = Verdict::Accepted {
+                    epoch: ready.epoch,
+                    sequence: ready.sequence,
+                    health: ready.health,
+                };
+                waits.tell(verdict, acknowledgements);
+            }
+            // Its nonce counts: the same report is on record, or a later one.
+            Ok(done) => {
+                let number = done.sequence_ack.max(ready.node.floor());
+                waits.tell(repeated(stale(number), ready.node), acknowledgements);
+            }
+            Err(e) => {
+                drop(ready);
+                waits.turn_away(Verdict::Unavailable(e), acknowledgements);
+            }
+        }
+    }
+}
