@@ -175,7 +175,13 @@ mod tests {
     #[test]
     fn the_first_question_that_hangs_is_waited_for_shortly_and_no_later_one() {
         let mut patient = Patient::new(1);
-        assert_eq!(patient.ask(|n| *n += 1), Some(&2));
+        let answered = |patient: &mut Patient<i32>, more: i32| {
+            (0..1000).find_map(|_| {
+                thread::sleep(Duration::from_millis(5));
+                patient.ask(move |n| *n += more).copied()
+            })
+        };
+        assert_eq!(answered(&mut patient, 1), Some(2));
         let (go, wait) = mpsc::channel::<()>();
         let began = Instant::now();
         let hangs = move |n: &mut i32| {
@@ -190,12 +196,6 @@ mod tests {
         }
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         go.send(()).unwrap();
-        let answered = |patient: &mut Patient<i32>, more: i32| {
-            (0..1000).find_map(|_| {
-                thread::sleep(Duration::from_millis(5));
-                patient.ask(move |n| *n += more).copied()
-            })
-        };
         assert_eq!(answered(&mut patient, 1000), Some(12), "the late answer itself");
         assert_eq!(answered(&mut patient, 1), Some(13));
         // A question that ends its thread leaves the value as it was, however long its last words take.
@@ -223,14 +223,21 @@ mod tests {
         thread::sleep(HANGS - WRITTEN);
         assert!(disk.hangs());
         go.send(()).unwrap();
-        let answered = (0..1000).find_map(|_| {
-            thread::sleep(Duration::from_millis(5));
-            disk.ask(4, || 4)
-        });
-        assert_eq!(answered, Some(4), "not the late answer to another question");
+        let answered = |disk: &mut Disk<i32>, n: i32| {
+            (0..1000).find_map(|_| {
+                thread::sleep(Duration::from_millis(5));
+                disk.ask(n.unsigned_abs().into(), move || n)
+            })
+        };
+        assert_eq!(
+            answered(&mut disk, 4),
+            Some(4),
+            "not the late answer to another question"
+        );
         assert!(!disk.hangs());
+        // What comes after is done, however long its last words take.
         assert_eq!(disk.ask(5, || panic!("on purpose")), None);
-        assert_eq!(disk.ask(6, || 6), Some(6));
+        assert_eq!(answered(&mut disk, 6), Some(6));
     }
 
     #[test]

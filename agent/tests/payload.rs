@@ -607,13 +607,14 @@ async fn flags_count_more_than_the_environment_and_that_more_than_the_file() {
         }
         command.spawn().unwrap()
     };
-    let agent = run(nowhere, &gateway.url(), None);
+    // Gone before the next one wants its state.
+    let mut agent = run(nowhere, &gateway.url(), None);
     gateway.until_heartbeats(1).await;
-    drop(agent);
+    agent.kill().await.unwrap();
     let seen = gateway.seen().heartbeats.len();
-    let agent = run(nowhere, nowhere, Some(&gateway.url()));
+    let mut agent = run(nowhere, nowhere, Some(&gateway.url()));
     gateway.until_heartbeats(seen + 1).await;
-    drop(agent);
+    agent.kill().await.unwrap();
     // And the environment does count: with a wrong one nothing arrives.
     let seen = gateway.seen().heartbeats.len();
     let agent = run(&gateway.url(), nowhere, None);

@@ -118,7 +118,7 @@ async fn an_index_that_lacks_a_transaction_says_nothing_for_the_others() {
     let absent = error(&format!("tx ({hash}) not found"));
     let (lacks, also, has) = (up(&absent).await, up(&absent).await, up(&found).await);
     let off = up(&error("transaction indexing is disabled")).await;
-    let dead = nobody().await;
+    let dead = nobody();
     for (urls, height) in [
         (vec![&lacks, &has], Some(5)),
         (vec![&has, &lacks], Some(5)),
@@ -216,7 +216,7 @@ async fn a_silent_endpoint_is_given_up_at_the_deadline() {
 
 #[tokio::test]
 async fn the_next_endpoint_is_asked_when_one_is_down() {
-    let dead = nobody().await;
+    let dead = nobody();
     let alive = server(result(&json!({ "txs_results": null })).to_string()).await;
     let endpoints = Endpoints::new(&[dead, alive.clone()], ClientOptions::default()).unwrap();
     let ask = |c: Client| async move { c.block_results(1).await };
@@ -236,7 +236,7 @@ async fn an_endpoint_that_simulates_nothing_is_passed_over_and_has_not_failed() 
     let simulates = json!({ "response": { "code": 0, "value": "CgIQBw==", "height": "5" } });
     let up = async |answer: &serde_json::Value| server(result(answer).to_string()).await;
     let (first, second, good) = (up(&lacks).await, up(&lacks).await, up(&simulates).await);
-    let dead = nobody().await;
+    let dead = nobody();
     for (urls, simulated) in [
         ([&first, &good], Ok(7)),
         ([&dead, &good], Ok(7)),
@@ -577,7 +577,7 @@ async fn a_connection_that_breaks_is_told_with_the_call_and_is_not_called_one_th
         "{broken:?}"
     );
     assert_eq!(broken.class(), Class::Transient);
-    let nobody = Client::new(&nobody().await, ClientOptions::default()).unwrap();
+    let nobody = Client::new(&nobody(), ClientOptions::default()).unwrap();
     let nobody = nobody.block(None).await.unwrap_err();
     assert!(matches!(nobody, RpcError::Unreachable { .. }), "{nobody:?}");
 }
@@ -602,7 +602,7 @@ fn an_endpoint_without_a_block_or_without_what_was_asked_for_is_not_said_to_be_a
 async fn blocks_that_one_has_pruned_are_waited_for_where_another_is_away_for_a_moment() {
     let pruned = error("height 100 is not available, lowest height is 250");
     let pruned = node(300, &[("block", pruned)]).await;
-    let dead = nobody().await;
+    let dead = nobody();
     for urls in [[&dead, &pruned], [&pruned, &dead]] {
         let endpoints = Endpoints::new(&urls, ClientOptions::default()).unwrap();
         assert!(look(&endpoints, 100, 101).await.is_empty(), "{urls:?}");

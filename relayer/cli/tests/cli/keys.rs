@@ -48,7 +48,9 @@ fn words_are_shown_once_on_standard_error_and_never_on_standard_output() {
     let letters = ran.out.split(|c: char| !c.is_ascii_lowercase());
     let told: Vec<&str> = letters.filter(|w| !w.is_empty()).collect();
     assert!(
-        !each.windows(2).any(|pair| told.windows(2).any(|seen| seen == pair)),
+        !each
+            .windows(2)
+            .any(|pair| told.windows(2).any(|seen| seen == pair)),
         "{ran:?}"
     );
     let again = program.feed(&["keys", "import", "b"], shown);

@@ -1,7 +1,7 @@
 mod case;
 mod consider;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hpc_schema::command::Acknowledgement;
@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::nonce::{Claim, Nonces};
+use super::nonce::{Claim, Nonces, Window};
 use super::verdict::{Verdict, repeated, stale};
 use super::verifiers::Verifiers;
 use crate::config::Live;
@@ -30,7 +30,7 @@ pub struct Records {
     registry: Arc<Registry>,
     controls: Arc<Controls>,
     spool: Spool,
-    nonces: Arc<Nonces>,
+    window: Window,
     /// Says whether full heartbeats are kept for proofs; none: they are not.
     live: Option<Live>,
 }
@@ -43,7 +43,7 @@ impl Records {
             registry,
             controls,
             spool,
-            nonces: Arc::default(),
+            window: Window::default(),
             live: None,
         }
     }
@@ -97,7 +97,7 @@ impl Judge {
 
     /// Forgets what is no longer needed.
     pub fn prune(&self, now: UnixSeconds) {
-        self.records.nonces.prune(now);
+        self.records.window.prune(now);
     }
 
     /// Of these nodes the store has forgotten what was accepted.
@@ -124,13 +124,25 @@ impl Judge {
     }
 
     /// Has the heartbeat in this body, which came from a node that is seen like this, read and verified, and its report stored;
-    /// an accepted one is durable when its verdict is there.
-    pub fn judge(&self, peer: &Arc<PeerIdentity>, body: Bytes, seen: Seen, now_ms: u64) -> Judged<'_> {
+    /// an accepted one is durable when its verdict is there. `nonces` are this node's, held from the first time on that it is
+    /// known.
+    pub fn judge(
+        &self,
+        peer: &Arc<PeerIdentity>,
+        nonces: &OnceLock<Nonces>,
+        body: Bytes,
+        seen: Seen,
+        now_ms: u64,
+    ) -> Judged<'_> {
         let (reply, ruled) = oneshot::channel();
         let claim = Claim::default();
+        // Nothing is kept of who is not known.
+        let nonces =
+            (seen.node.is_some()).then(|| nonces.get_or_init(|| self.records.window.of(peer)).clone());
         self.verifiers.take(Unread {
             records: Arc::clone(&self.records),
             peer: Arc::clone(peer),
+            nonces,
             body,
             seen,
             now_ms,

@@ -9,4 +9,5 @@ mod verifiers;
 
 pub use judge::{Judge, Judged, Records, Ruling};
 pub use limit::{Limiter, Own, network};
+pub use nonce::Nonces;
 pub use verdict::Verdict;

@@ -8,9 +8,9 @@ use hpc_schema::time::UnixSeconds;
 use super::Gateway;
 use super::answer::Failure;
 use super::pace::Pace;
-use crate::admission::Own;
+use crate::admission::{Nonces, Own};
 use crate::identity::PeerIdentity;
-use crate::registry::Seen;
+use crate::registry::{Place, Seen, Whose};
 
 /// So long from when an outside CA's certificate was first seen its registration may be one that this gateway has not read yet:
 /// longer than it takes to read one that another gateway has taken.
@@ -30,17 +30,21 @@ pub struct Connection {
     pub newer_until: Option<Instant>,
     /// What its task and its requests tell one another of their time.
     pub(super) pace: Arc<Pace>,
-    /// So that its requests look up no bucket.
-    pub(super) held: Buckets,
+    /// So that its requests do not look it up.
+    pub(super) held: Held,
 }
 
-/// The buckets of its node's requests that a connection holds, once it has made one that counts for the node.
+/// What is its node's and a connection holds, once it has needed it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Buckets {
-    /// Of requests about tasks.
+pub(super) struct Held {
+    /// The bucket of requests about tasks.
     pub(super) working: OnceLock<Own>,
-    /// Of the others.
+    /// The one of the others.
     pub(super) requests: OnceLock<Own>,
+    /// Its nonces.
+    pub(super) nonces: OnceLock<Nonces>,
+    /// Where the registry has it.
+    place: OnceLock<Place>,
 }
 
 /// Why a certificate that TLS has verified does not count on its connection.
@@ -100,7 +104,7 @@ impl Connection {
             refused: noted.err(),
             newer_until: since.map(|since| Instant::now() + left(since)),
             pace: Arc::default(),
-            held: Buckets::default(),
+            held: Held::default(),
         }
     }
 
@@ -112,7 +116,7 @@ impl Connection {
             refused: None,
             newer_until: None,
             pace: Arc::default(),
-            held: Buckets::default(),
+            held: Held::default(),
         }
     }
 
@@ -139,12 +143,21 @@ impl Connection {
         self.peer.as_deref().filter(|_| !refused && counts)
     }
 
+    /// The node of this certificate, which is the connection's, as the registry has it.
+    pub(super) fn whose<'a>(&'a self, peer: &'a PeerIdentity) -> Whose<'a> {
+        Whose {
+            cluster: &peer.cluster_id,
+            node: &peer.node_id,
+            held: Some(&self.held.place),
+        }
+    }
+
     /// Who asks, as it stands now.
     pub(super) fn look(&self, gateway: &Gateway, now: UnixSeconds) -> Look {
         let Some(peer) = self.peer.as_deref() else {
             return Look::default();
         };
-        let seen = gateway.registry.seen(&peer.cluster_id, &peer.node_id);
+        let seen = gateway.registry.seen(self.whose(peer));
         let known = seen.node.as_ref().map(|n| n.chain.epoch);
         Look {
             standing: Some(self.standing(gateway, peer, known, now)),

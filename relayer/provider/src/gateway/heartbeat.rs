@@ -111,7 +111,7 @@ where
         // The database is waited for: until then nothing is held, and what is around may change.
         drop(outcome.around);
         Box::pin(orders::acknowledge(gateway, peer, &acks, now_ms)).await?;
-        outcome.around = gateway.registry.around(&peer.cluster_id, &peer.node_id);
+        outcome.around = gateway.registry.around(asked.connection.whose(peer));
     }
     let told = match gateway.controls.commands(&peer.cluster_id, &peer.node_id) {
         Some(rows) => Box::pin(orders::told(gateway, peer, &rows, UnixSeconds(now_ms / 1000))).await,
@@ -138,7 +138,8 @@ impl<'a> Asked<'a> {
         }
         let peer = connection.node_at(self.path_node, &self.look)?;
         let seen = std::mem::take(&mut self.look.seen);
-        Ok((gateway.judge.judge(peer, body, seen, now_ms), peer))
+        let nonces = &connection.held.nonces;
+        Ok((gateway.judge.judge(peer, nonces, body, seen, now_ms), peer))
     }
 
     fn count(&self, result: &'static str) {
@@ -149,7 +150,8 @@ impl<'a> Asked<'a> {
     /// What a verdict comes to, on record.
     fn outcome(&self, peer: &PeerIdentity, verdict: Verdict, now_ms: u64) -> Result<Outcome, Failure> {
         let registry = &self.gateway.registry;
-        let (cluster, node_id) = (&peer.cluster_id, &peer.node_id);
+        let whose = self.connection.whose(peer);
+        let (cluster, node_id) = (whose.cluster, whose.node);
         match verdict {
             Verdict::Accepted {
                 epoch,
@@ -164,7 +166,7 @@ impl<'a> Asked<'a> {
                     health: Some(health),
                     errors: Vec::new(),
                     verified: true,
-                    around: registry.accepted(cluster, node_id, epoch, sequence, now_ms, from),
+                    around: registry.accepted(whose, epoch, sequence, now_ms, from),
                 })
             }
             Verdict::Refused {
@@ -187,7 +189,7 @@ impl<'a> Asked<'a> {
                     health: None,
                     errors: vec![Notice::from(&refusal)],
                     verified: repeated,
-                    around: registry.around(cluster, node_id),
+                    around: registry.around(whose),
                 })
             }
             Verdict::Problem { status, refusal } => {

@@ -20,7 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tower::Service as _;
 
-use super::connection::{Buckets, Connection, Refused};
+use super::connection::{Connection, Held, Refused};
 use super::{Gateway, Parts, router};
 use crate::admission::{Judge, Records};
 use crate::clock;
@@ -113,7 +113,7 @@ impl Scene {
             refused,
             newer_until: None,
             pace: Arc::default(),
-            held: Buckets::default(),
+            held: Held::default(),
         }
     }
 

@@ -175,7 +175,7 @@ pub async fn forget_contacts(conn: &mut Conn, before_ms: u64) -> Result<u64, Sto
 
 #[cfg(test)]
 mod tests {
-    use super::super::{scene, store};
+    use super::super::{Whose, scene, store};
     use super::*;
 
     const NAT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 1));
@@ -244,7 +244,7 @@ mod tests {
         async fn told(&self, by: &Registry) -> String {
             by.refresh_peers(2_000).await;
             let other = "node-b".parse().unwrap();
-            let around = by.around(&self.cluster, &other);
+            let around = by.around(Whose::named(&self.cluster, &other));
             let peers = around.neighbours(&other, 4, UnixSeconds(0));
             peers.first().unwrap().address.clone()
         }
@@ -256,7 +256,7 @@ mod tests {
         scene.registers(&registry, Some(OWN)).await;
         assert_eq!(scene.told(&registry).await, OWN.to_string());
         // Heartbeats come from elsewhere.
-        registry.accepted(&scene.cluster, &scene.node, 1, 2, 1_500, OTHER_NAT);
+        registry.accepted(Whose::named(&scene.cluster, &scene.node), 1, 2, 1_500, OTHER_NAT);
         assert_eq!(scene.told(&registry).await, OWN.to_string());
         save_contacts(&scene.db, &registry).await.unwrap();
         let restarted = scene.restarted().await;
@@ -266,7 +266,7 @@ mod tests {
 
         scene.registers(&registry, None).await;
         assert_eq!(scene.told(&registry).await, NAT.to_string());
-        registry.accepted(&scene.cluster, &scene.node, 1, 3, 1_600, OTHER_NAT);
+        registry.accepted(Whose::named(&scene.cluster, &scene.node), 1, 3, 1_600, OTHER_NAT);
         assert_eq!(scene.told(&registry).await, OTHER_NAT.to_string());
         save_contacts(&scene.db, &registry).await.unwrap();
         assert_eq!(scene.told(&scene.restarted().await).await, OTHER_NAT.to_string());
@@ -287,13 +287,13 @@ mod tests {
         behind.take_probe(&scene.cluster, &scene.node, &kept);
         assert_eq!(scene.told(&behind).await, NAT.to_string());
         // It reports to the other one, from elsewhere.
-        other.accepted(&scene.cluster, &scene.node, 1, 2, 1_800, OTHER_NAT);
+        other.accepted(Whose::named(&scene.cluster, &scene.node), 1, 2, 1_800, OTHER_NAT);
         save_contacts(&scene.db, &other).await.unwrap();
         let moved = scene.kept().await;
         behind.take_probe(&scene.cluster, &scene.node, &moved);
         assert_eq!(scene.told(&behind).await, OTHER_NAT.to_string());
         // And then to this one, which has not written that yet.
-        behind.accepted(&scene.cluster, &scene.node, 1, 3, 1_900, NAT);
+        behind.accepted(Whose::named(&scene.cluster, &scene.node), 1, 3, 1_900, NAT);
         behind.take_probe(&scene.cluster, &scene.node, &moved);
         assert_eq!(scene.told(&behind).await, NAT.to_string());
     }

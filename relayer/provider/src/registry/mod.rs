@@ -22,4 +22,4 @@ pub use others::{Mark, catch_up, heard_elsewhere, heard_of};
 pub use store::{Known, cluster_owner, known, load};
 pub use sync::{SyncError, Turns, served, sync, sync_cluster, sync_nodes};
 pub use task_keys::TaskKeys;
-pub use view::{Around, Registry, Seen, Tip};
+pub use view::{Around, Place, Registry, Seen, Tip, Whose};

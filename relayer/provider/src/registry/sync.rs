@@ -322,7 +322,7 @@ mod round_tests;
 mod tests {
 
     use super::*;
-    use crate::registry::{ProbeEndpoint, scene};
+    use crate::registry::{ProbeEndpoint, Whose, scene};
 
     fn view(epoch: u64) -> RelayView {
         let view = scene::view();
@@ -404,7 +404,7 @@ mod tests {
             };
             registry.set_node(&cluster, view, 1, UnixSeconds(0));
             let heard = if n % 5 == 0 { 0 } else { 1_000_000 };
-            registry.accepted(&cluster, &named(n), 1, 2, heard, at);
+            registry.accepted(Whose::named(&cluster, &named(n)), 1, 2, heard, at);
             let probed = ProbeEndpoint {
                 port: (n % 7 != 0).then_some(9000),
                 address: None,
@@ -414,7 +414,7 @@ mod tests {
         }
         registry.refresh_peers(1_000_001).await;
         let neighbours = |most| {
-            let around = registry.around(&cluster, &named(0));
+            let around = registry.around(Whose::named(&cluster, &named(0)));
             around.neighbours(&named(0), most, UnixSeconds(0))
         };
         let all = neighbours(u8::MAX);

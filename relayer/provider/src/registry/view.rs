@@ -21,7 +21,8 @@ use crate::spool::Intake;
 use cluster::OfCluster;
 use former::Former;
 
-pub use look::{Around, Seen};
+pub use look::{Around, Seen, Whose};
+pub use members::Place;
 
 /// A node that has not been heard of for so long is nobody's neighbour.
 const PEER_SILENCE_MS: u64 = 180_000;
@@ -281,7 +282,7 @@ impl Registry {
     }
 
     fn change(&self, cluster: &ClusterId, node: &NodeId, f: impl FnOnce(&mut Node) -> bool) {
-        self.write().change(cluster, node, f);
+        self.write().change(Whose::named(cluster, node), f);
     }
 
     /// Nodes whose contact has changed since the last call.

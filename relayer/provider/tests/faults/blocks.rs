@@ -6,12 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hpc_chain::msg;
 use hpc_chain::send::{Gas, Pay, SendOptions, send_and_wait};
+use virtengine_provider::config::Span;
 use virtengine_provider::daemon::load_key;
 use virtengine_provider::home::Home;
 
 use crate::logs::Logs;
 use crate::proxy::Fault;
-use crate::scene::Scene;
+use crate::scene::{Scene, Setting};
 
 const BROADCAST: &str = "broadcast_tx_sync";
 
@@ -133,7 +134,12 @@ async fn a_chain_that_halts_past_the_timeout_expires_nothing_before_it_moves_aga
 
 #[tokio::test]
 async fn a_restarted_node_with_an_empty_mempool_gets_the_same_bytes_again() {
-    let mut scene = Scene::start().await;
+    // The transaction must be on its way before the chain counts as halted.
+    let setting = Setting {
+        config: |c| c.chain.halt_after = Span::seconds(60),
+        ..Setting::default()
+    };
+    let mut scene = Scene::with(setting).await;
     scene.site.devnet.halt();
     let before = scene.logs.lines("a transaction was accepted").len();
     scene.beat().await;

@@ -135,6 +135,8 @@ async fn two_keys_work_at_once_and_never_on_the_same_page() {
     let setting = Setting {
         // Two pages: 64 nodes each.
         agents: 66,
+        // The first transaction must not have ended by itself before the second is signed.
+        config: |c| c.chain.tx_lifetime = Span::seconds(30),
         ..Setting::default()
     };
     let mut scene = Scene::prepare(setting).await;

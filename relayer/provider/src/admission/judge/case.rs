@@ -7,7 +7,7 @@ use hpc_schema::heartbeat::HeartbeatRequest;
 use hyper::body::Bytes;
 use tokio::sync::oneshot;
 
-use super::super::nonce::Claim;
+use super::super::nonce::{Claim, Nonces};
 use super::super::signatures::Signatures;
 use super::super::verdict::{Verdict, refuse, repeated, stale};
 use super::super::verifiers::{Case, Pending};
@@ -27,6 +27,8 @@ const SIGNED: usize = 2;
 pub(super) struct Unread {
     pub(super) records: Arc<Records>,
     pub(super) peer: Arc<PeerIdentity>,
+    /// None of a node that is not known.
+    pub(super) nonces: Option<Nonces>,
     pub(super) body: Bytes,
     pub(super) seen: Seen,
     pub(super) now_ms: u64,
@@ -99,6 +101,7 @@ impl Case for Unread {
         let Self {
             records,
             peer,
+            nonces,
             body,
             seen,
             now_ms,
@@ -117,7 +120,7 @@ impl Case for Unread {
             }
         };
         let acknowledgements = std::mem::take(&mut request.acknowledgements);
-        let considered = records.consider(&peer, &request, seen, (now_ms, &waits.claim));
+        let considered = records.consider(&peer, &request, (seen, nonces), (now_ms, &waits.claim));
         let against = considered.against;
         let over = match (considered.outcome, considered.noted) {
             (Err(verdict), Some(noted)) if noted.is_empty() => verdict,

@@ -11,7 +11,7 @@ use hpc_schema::refusal::Refusal;
 use hpc_schema::registry::JobIds;
 use hpc_schema::time::UnixSeconds;
 
-use super::super::nonce::Claim;
+use super::super::nonce::{Claim, Nonces};
 use super::super::signatures::{Notes, Signatures};
 use super::super::verdict::{Verdict, refuse, repeated, stale};
 use super::Records;
@@ -93,7 +93,7 @@ impl Records {
         &self,
         peer: &Arc<PeerIdentity>,
         request: &HeartbeatRequest<'_>,
-        Seen { node, cluster }: Seen,
+        (Seen { node, cluster }, nonces): (Seen, Option<Nonces>),
         (now_ms, claim): (u64, &Claim),
     ) -> Considered {
         // Once: the owner may change it at any moment, and what is stored must be what was verified.
@@ -126,15 +126,15 @@ impl Records {
                 against.job_ids = job_ids;
             }
         }
-        let outcome = match (first, &against.node) {
-            (Ok(verified), Some(node)) => {
-                self.ready(peer, node, (request, against.job_ids), verified, (now_ms, claim))
+        let outcome = match (first, against.node.as_ref().zip(nonces.as_ref())) {
+            (Ok(verified), Some(known)) => {
+                self.ready(peer, known, (request, against.job_ids), verified, (now_ms, claim))
             }
             (Ok(_), None) => {
                 let refusal = Refusal::whole(Code::UnknownNode, "the node is not registered");
                 Err(refuse(refusal, None))
             }
-            (Err(refusal), node) => Err(refuse(refusal, node.clone())),
+            (Err(refusal), _) => Err(refuse(refusal, against.node.clone())),
         };
         Considered {
             against,
@@ -147,7 +147,7 @@ impl Records {
     fn ready(
         &self,
         peer: &Arc<PeerIdentity>,
-        node: &Arc<Node>,
+        (node, nonces): (&Arc<Node>, &Nonces),
         (request, job_ids): (&HeartbeatRequest<'_>, JobIds),
         verified: VerifiedHeartbeat,
         (now_ms, claim): (u64, &Claim),
@@ -163,7 +163,7 @@ impl Records {
         }
         let now = UnixSeconds(now_ms / 1000);
         // Before its signatures are verified: nobody guesses the nonce of another request.
-        let Some(nonce) = self.nonces.claim(peer, verified.nonce, now) else {
+        let Some(nonce) = nonces.claim(verified.nonce, now) else {
             let refusal = Refusal::field(Code::NonceReused, "auth.nonce", "was seen before");
             return Err(repeated(refusal, Arc::clone(node)));
         };

@@ -8,6 +8,7 @@ use tokio::task::{JoinHandle, yield_now};
 use super::super::verifiers::{Case as _, Pending as _};
 use super::case::Unverified;
 use super::*;
+use crate::registry::Whose;
 use crate::spool::{Accept, intakes};
 use crate::vectors::Vectors;
 
@@ -77,7 +78,8 @@ impl Scene {
             records: Arc::clone(&self.judge.records),
             peer: Arc::clone(&self.peer),
             body: Bytes::from(self.body.clone()),
-            seen: self.registry.seen(&self.peer.cluster_id, &self.peer.node_id),
+            seen: self.seen(),
+            nonces: Some(self.judge.records.window.of(&self.peer)),
             now_ms: self.now_ms,
             waits: Waits {
                 claim: claim.clone(),
@@ -110,8 +112,14 @@ impl Scene {
 
     /// Has such a body judged.
     fn judges(&self, body: Bytes) -> Judged<'_> {
-        let seen = self.registry.seen(&self.peer.cluster_id, &self.peer.node_id);
-        self.judge.judge(&self.peer, body, seen, self.now_ms)
+        let nonces = OnceLock::new();
+        self.judge
+            .judge(&self.peer, &nonces, body, self.seen(), self.now_ms)
+    }
+
+    fn seen(&self) -> Seen {
+        self.registry
+            .seen(Whose::named(&self.peer.cluster_id, &self.peer.node_id))
     }
 
     /// The nodes whose reports are stored, once all that was put before is.
@@ -179,6 +187,33 @@ async fn a_heartbeat_that_finds_no_place_to_be_verified_may_come_again_as_it_is(
     // Of all that wait in vain nothing is stored.
     yield_now().await;
     scene.counts_once().await;
+}
+
+#[tokio::test]
+async fn of_a_node_that_is_not_known_no_nonces_are_kept() {
+    let scene = Scene::new().await;
+    let nonces = OnceLock::new();
+    let body = || Bytes::from(scene.body.clone());
+    let unknown = Seen {
+        node: None,
+        ..scene.seen()
+    };
+    let mut judged = scene
+        .judge
+        .judge(&scene.peer, &nonces, body(), unknown, scene.now_ms);
+    assert_eq!(refusal(judged.ruling().await.verdict).code, Code::UnknownNode);
+    assert!(nonces.get().is_none());
+    let mut judged = scene
+        .judge
+        .judge(&scene.peer, &nonces, body(), scene.seen(), scene.now_ms);
+    let verdict = judged.ruling().await.verdict;
+    assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+    assert!(nonces.get().is_some());
+    assert_eq!(
+        refusal(scene.comes().await).code,
+        Code::NonceReused,
+        "over another connection"
+    );
 }
 
 #[tokio::test]
@@ -323,14 +358,10 @@ async fn a_number_that_is_not_above_is_answered_with_the_highest_on_record_of_an
         panic!("it is sound");
     };
     let (cluster, node) = (&scene.peer.cluster_id, &scene.peer.node_id);
-    scene.registry.accepted(
-        cluster,
-        node,
-        epoch,
-        sequence,
-        scene.now_ms,
-        [127, 0, 0, 1].into(),
-    );
+    let (whose, from) = (Whose::named(cluster, node), [127, 0, 0, 1].into());
+    scene
+        .registry
+        .accepted(whose, epoch, sequence, scene.now_ms, from);
     // What another gateway accepts goes by the store alone.
     let report = Accept::new(
         (cluster.clone(), node.clone()),

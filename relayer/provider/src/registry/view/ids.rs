@@ -113,7 +113,7 @@ impl Registry {
             .clusters
             .get(cluster)
             .map_or(&[][..], |of| of.nodes.piece(from, SLICE));
-        piece.iter().flatten().for_each(look);
+        piece.iter().filter_map(|spot| spot.node.as_ref()).for_each(look);
         piece.len() == SLICE
     }
 

@@ -1,7 +1,7 @@
 //! What a request needs of the registry, found under one lock.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hpc_schema::gateway::Peer;
 use hpc_schema::id::{ClusterId, NodeId};
@@ -10,7 +10,32 @@ use hpc_schema::time::UnixSeconds;
 
 use super::super::node::Node;
 use super::super::peers;
+use super::cluster::OfCluster;
+use super::members::Place;
 use super::{Inner, Registry, Tip};
+
+/// A node by its names, and by its place for who asks for it again and again.
+#[derive(Debug, Clone, Copy)]
+pub struct Whose<'a> {
+    /// Its cluster.
+    pub cluster: &'a ClusterId,
+    /// Its id.
+    pub node: &'a NodeId,
+    /// Its place, from the first time on that it is known; of no other node. None: it is looked up each time.
+    pub held: Option<&'a OnceLock<Place>>,
+}
+
+impl<'a> Whose<'a> {
+    /// By its names alone.
+    #[must_use]
+    pub fn named(cluster: &'a ClusterId, node: &'a NodeId) -> Self {
+        Self {
+            cluster,
+            node,
+            held: None,
+        }
+    }
+}
 
 /// A node and its cluster at one moment. To be let go of soon: a node that changes while it is held is copied.
 #[derive(Debug, Clone, Default)]
@@ -41,14 +66,29 @@ impl Around {
     }
 }
 
+impl OfCluster {
+    fn place(&self, whose: Whose<'_>) -> Option<Place> {
+        let once = OnceLock::new();
+        self.nodes.place(whose.node, whose.held.unwrap_or(&once))
+    }
+
+    fn seen(&self, node: Option<Arc<Node>>) -> Seen {
+        Seen {
+            node,
+            cluster: self.record.clone(),
+        }
+    }
+
+    fn node(&self, whose: Whose<'_>) -> Option<Arc<Node>> {
+        self.nodes.node_at(self.place(whose)?).cloned()
+    }
+}
+
 impl Inner {
-    fn around(&self, cluster: &ClusterId, node: &NodeId) -> Around {
-        let of = self.clusters.get(cluster);
+    fn around(&self, whose: Whose<'_>) -> Around {
+        let of = self.clusters.get(whose.cluster);
         Around {
-            seen: Seen {
-                node: of.and_then(|of| of.nodes.get(node)).cloned(),
-                cluster: of.and_then(|of| of.record.clone()),
-            },
+            seen: of.map(|of| of.seen(of.node(whose))).unwrap_or_default(),
             params: Arc::clone(&self.params),
             tip: self.tip,
             peers: of.map(|of| Arc::clone(&of.peers)).unwrap_or_default(),
@@ -56,28 +96,21 @@ impl Inner {
     }
 
     /// Has `f` change a node, if it is known, and note whether that has to be written; what is around it then.
-    pub(super) fn change(
-        &mut self,
-        cluster: &ClusterId,
-        node: &NodeId,
-        f: impl FnOnce(&mut Node) -> bool,
-    ) -> Around {
-        let Some(of) = self.clusters.get_mut(cluster) else {
-            return self.around(cluster, node);
+    pub(super) fn change(&mut self, whose: Whose<'_>, f: impl FnOnce(&mut Node) -> bool) -> Around {
+        let Some(of) = self.clusters.get_mut(whose.cluster) else {
+            return self.around(whose);
         };
         let mut unwritten = false;
-        let changed = of.nodes.get_mut(node).map(|entry| {
+        let place = of.place(whose);
+        let changed = place.and_then(|at| of.nodes.node_at_mut(at)).map(|entry| {
             unwritten = f(Arc::make_mut(entry));
             Arc::clone(entry)
         });
         if unwritten {
-            self.dirty.insert((cluster.clone(), node.clone()));
+            self.dirty.insert((whose.cluster.clone(), whose.node.clone()));
         }
         Around {
-            seen: Seen {
-                node: changed,
-                cluster: of.record.clone(),
-            },
+            seen: of.seen(changed),
             params: Arc::clone(&self.params),
             tip: self.tip,
             peers: Arc::clone(&of.peers),
@@ -88,34 +121,21 @@ impl Inner {
 impl Registry {
     /// A node and its cluster.
     #[must_use]
-    pub fn seen(&self, cluster: &ClusterId, node: &NodeId) -> Seen {
+    pub fn seen(&self, whose: Whose<'_>) -> Seen {
         let inner = self.read();
-        let Some(of) = inner.clusters.get(cluster) else {
-            return Seen::default();
-        };
-        Seen {
-            node: of.nodes.get(node).cloned(),
-            cluster: of.record.clone(),
-        }
+        let of = inner.clusters.get(whose.cluster);
+        of.map(|of| of.seen(of.node(whose))).unwrap_or_default()
     }
 
     /// What is around a node.
     #[must_use]
-    pub fn around(&self, cluster: &ClusterId, node: &NodeId) -> Around {
-        self.read().around(cluster, node)
+    pub fn around(&self, whose: Whose<'_>) -> Around {
+        self.read().around(whose)
     }
 
     /// A heartbeat of the node was accepted; what is around it then.
-    pub fn accepted(
-        &self,
-        cluster: &ClusterId,
-        node: &NodeId,
-        epoch: u64,
-        sequence: u32,
-        now_ms: u64,
-        from: IpAddr,
-    ) -> Around {
-        self.write().change(cluster, node, |n| {
+    pub fn accepted(&self, whose: Whose<'_>, epoch: u64, sequence: u32, now_ms: u64, from: IpAddr) -> Around {
+        self.write().change(whose, |n| {
             // The clock may have been put back since the one before.
             if n.chain.epoch == epoch && sequence > n.acked {
                 n.acked = sequence;
@@ -138,14 +158,9 @@ mod tests {
         let registry = Registry::new("c", "k");
         let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), view().node_id);
         let from = [192, 0, 2, 7].into();
+        let whose = Whose::named(&cluster, &node);
         // Of a node that is not known nothing is kept.
-        assert!(
-            registry
-                .accepted(&cluster, &node, 1, 2, 5, from)
-                .seen
-                .node
-                .is_none()
-        );
+        assert!(registry.accepted(whose, 1, 2, 5, from).seen.node.is_none());
         assert!(registry.node(&cluster, &node).is_none() && registry.take_dirty().is_empty());
         registry.set_node(&cluster, view(), 1, UnixSeconds(0)).unwrap();
         registry.set_tip(Tip {
@@ -155,14 +170,14 @@ mod tests {
         let at = || Arc::as_ptr(&registry.node(&cluster, &node).unwrap());
         let before = at();
         for sequence in 2..5 {
-            let around = registry.accepted(&cluster, &node, 1, sequence, 1_000, from);
+            let around = registry.accepted(whose, 1, sequence, 1_000, from);
             let told = around.seen.node.as_ref().unwrap();
             assert_eq!(
                 (told.acked, told.floor(), told.received_at),
                 (sequence, sequence, 1_000)
             );
             assert_eq!(around.tip.height, 9);
-            let again = registry.around(&cluster, &node).seen.node.unwrap();
+            let again = registry.around(whose).seen.node.unwrap();
             assert!(Arc::ptr_eq(told, &again));
         }
         assert_eq!(at(), before);

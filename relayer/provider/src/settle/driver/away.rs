@@ -85,8 +85,8 @@ mod tests {
     use super::super::{Driver, Kind};
     use super::*;
     use crate::clock;
-    use crate::registry::Tip;
     use crate::registry::scene::view;
+    use crate::registry::{Tip, Whose};
 
     /// A driver that takes up settlement so long after the only node of each of these clusters was heard. By the chain's time
     /// all of them are silent.
@@ -99,7 +99,7 @@ mod tests {
             let (id, epoch, from) = (node.node_id.clone(), node.epoch, Ipv4Addr::LOCALHOST.into());
             registry.set_node(&cluster, node, 1, UnixSeconds(0));
             if let Some(silent) = silent {
-                registry.accepted(&cluster, &id, epoch, 1, now - silent, from);
+                registry.accepted(Whose::named(&cluster, &id), epoch, 1, now - silent, from);
             }
         }
         registry.set_tip(Tip {
@@ -207,7 +207,7 @@ mod tests {
         let (id, from) = (node.node_id.clone(), Ipv4Addr::LOCALHOST.into());
         registry.set_node(&cluster, node, 1, UnixSeconds(0));
         let heard = 1_800_000_000_000;
-        registry.accepted(&cluster, &id, 1, 2, heard, from);
+        registry.accepted(Whose::named(&cluster, &id), 1, 2, heard, from);
         let (now, most) = (Steady(1), 60_000);
         // That heartbeat came in time, long ago, or by a clock that was ahead.
         for (now_ms, waits) in [

@@ -120,8 +120,8 @@ mod tests {
 
     use super::super::tests::driver;
     use super::*;
-    use crate::registry::Tip;
     use crate::registry::scene::view;
+    use crate::registry::{Tip, Whose};
     use crate::spool::Backlog;
 
     /// A driver of whose clusters each has a silent node.
@@ -179,7 +179,8 @@ mod tests {
         d.backlog = Backlog::default();
         let (cluster, node) = ("hpc-cluster-1".parse().unwrap(), "node-a".parse().unwrap());
         let from = std::net::Ipv4Addr::LOCALHOST.into();
-        d.registry.accepted(&cluster, &node, 1, 2, clock::now_ms(), from);
+        d.registry
+            .accepted(Whose::named(&cluster, &node), 1, 2, clock::now_ms(), from);
         assert!(d.sweeps_due().await.unwrap().is_empty());
         assert_eq!(d.next_duty(now).await.unwrap(), None);
         assert_eq!(d.health.troubles().len(), 1);

@@ -60,8 +60,8 @@ mod tests {
     use super::super::super::driver::tests::driver;
     use super::super::super::store::Kind;
     use super::*;
-    use crate::registry::Tip;
     use crate::registry::scene::view;
+    use crate::registry::{Tip, Whose};
     use crate::spool::{Accept, Spool};
 
     /// A driver that is about to sweep `node-a`.
@@ -88,7 +88,8 @@ mod tests {
         let accepted = |sequence, at| {
             let node = "node-a".parse().unwrap();
             let from = std::net::Ipv4Addr::LOCALHOST.into();
-            d.registry.accepted(&cluster, &node, 1, sequence, at, from);
+            d.registry
+                .accepted(Whose::named(&cluster, &node), 1, sequence, at, from);
         };
         accepted(2, crate::clock::now_ms().saturating_sub(60_000));
         assert!(
