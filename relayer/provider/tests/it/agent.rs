@@ -15,6 +15,7 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use reqwest::{Certificate, Client, Identity, Response};
 use serde_json::{Value, json};
 use virtengine_provider::clock;
+use virtengine_provider::config::Config;
 use virtengine_provider::identity::Seed;
 
 use crate::site::{CHAIN_ID, CLUSTER, Site};
@@ -98,6 +99,18 @@ impl Agent {
         let token = site.token(node, &agent.public(), "1h");
         agent.register(site, &token).await;
         agent
+    }
+
+    /// The same, of a gateway that is configured like this from then on: enrolling may take longer than it allows.
+    pub(crate) async fn enrolled_before(change: impl FnOnce(&mut Config)) -> (Site, Self) {
+        let mut site = Site::start().await;
+        let agent = Self::enrolled(&site, "node-0001").await;
+        site.stop_daemon().await;
+        let mut config = site.config();
+        change(&mut config);
+        site.start_with(config).await;
+        site.has_read().await;
+        (site, agent)
     }
 
     pub(crate) fn public(&self) -> String {

@@ -419,11 +419,7 @@ async fn a_connection_that_says_nothing_ends_within_a_second_of_its_certificates
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_certificate_that_comes_again_is_told_so_and_holds_no_idle_connection() {
-    let mut site = Site::prepare().await;
-    let mut config = site.config();
-    config.gateway.handshake_timeout = Span::seconds(1);
-    site.start_with(config).await;
-    let agent = Agent::enrolled(&site, "node-0001").await;
+    let (site, agent) = Agent::enrolled_before(|c| c.gateway.handshake_timeout = Span::seconds(3)).await;
     let (_, err, code) = site.run(&["certificate", "revoke", "--node-id", "node-0001"]);
     assert_eq!(code, 0, "{err}");
     eventually("the reason", async || {

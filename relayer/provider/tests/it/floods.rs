@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use virtengine_provider::clock;
-use virtengine_provider::config::Span;
+use virtengine_provider::config::{Config, Span};
 
 use crate::agent::{Agent, client, problem};
 use crate::logs::Logs;
@@ -100,12 +100,9 @@ async fn a_host_that_opens_ten_thousand_idle_connections_pushes_out_its_own_and_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handshake_that_does_not_end_and_a_stranger_that_says_nothing_are_closed_in_time() {
     let (logs, _logging) = Logs::start();
-    let mut site = Site::prepare().await;
-    let mut config = site.config();
     // As long as an honest handshake may take on a slow machine.
-    config.gateway.handshake_timeout = Span::seconds(2);
-    site.start_with(config).await;
-    let agent = Agent::enrolled(&site, "node-0001").await;
+    let limit = |c: &mut Config| c.gateway.handshake_timeout = Span::seconds(2);
+    let (site, agent) = Agent::enrolled_before(limit).await;
     for sequence in 1..=3 {
         let mut silent = TcpStream::connect(addr(&site)).await.unwrap();
         let mut shaken = raw::tls(&site, None).await;
@@ -123,11 +120,8 @@ async fn a_handshake_that_does_not_end_and_a_stranger_that_says_nothing_are_clos
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
     let (logs, _logging) = Logs::start();
-    let mut site = Site::prepare().await;
-    let mut config = site.config();
-    config.gateway.header_timeout = Span::seconds(2);
-    site.start_with(config).await;
-    let agent = Agent::enrolled(&site, "node-0001").await;
+    let limit = |c: &mut Config| c.gateway.header_timeout = Span::seconds(2);
+    let (site, agent) = Agent::enrolled_before(limit).await;
     for identity in [None, Some((agent.certificate.as_str(), &agent.tls))] {
         let mut slow = raw::tls(&site, identity).await;
         let began = Instant::now();
@@ -155,12 +149,8 @@ async fn a_head_that_comes_byte_by_byte_is_cut_off_even_of_a_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_comes_byte_by_byte_is_answered_with_a_timeout_and_the_connection_ends() {
     let (logs, _logging) = Logs::start();
-    let mut site = Site::prepare().await;
-    let mut config = site.config();
-    // As long as an honest registration may take on a slow machine.
-    config.gateway.request_timeout = Span::seconds(2);
-    site.start_with(config).await;
-    let agent = Agent::enrolled(&site, "node-0001").await;
+    let limit = |c: &mut Config| c.gateway.request_timeout = Span::seconds(2);
+    let (site, agent) = Agent::enrolled_before(limit).await;
     for sequence in 1..=2 {
         a_slow_body(&site, &agent).await;
         assert!(agent.beat(&agent.client(&site), &site, sequence).await.accepted);
@@ -528,12 +518,11 @@ impl Full {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_nodes_fault() {
-    let mut site = Site::prepare().await;
-    let mut config = site.config();
-    config.gateway.request_timeout = Span::seconds(2);
-    site.start_with(config.clone()).await;
-    let agent = Agent::enrolled(&site, "node-0001").await;
+    let limit = |c: &mut Config| c.gateway.request_timeout = Span::seconds(2);
+    let (mut site, agent) = Agent::enrolled_before(limit).await;
     let client = agent.client(&site);
+    let mut config = site.config();
+    limit(&mut config);
     let full = Full::begins(&mut site, config).await;
     let body = agent.heartbeat_text(1, clock::now_ms());
     let refused = agent.send_text(&client, &site, body).await;

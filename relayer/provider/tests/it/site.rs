@@ -208,13 +208,17 @@ impl Site {
     pub(crate) async fn start() -> Self {
         let mut site = Self::prepare().await;
         site.start_daemon().await;
-        // Until it has read the chain once, a node that it does not know is told to come again.
+        site.has_read().await;
+        site
+    }
+
+    /// Until it has read the chain once, a node that it does not know is told to come again.
+    pub(crate) async fn has_read(&self) {
         eventually("the chain was read", async || {
-            let (_, said) = site.ops("/readyz").await;
+            let (_, said) = self.ops("/readyz").await;
             !said.contains("\"starting\"") && !said.contains("\"not_synced\"")
         })
         .await;
-        site
     }
 
     pub(crate) async fn start_daemon(&mut self) {
