@@ -87,8 +87,10 @@ mod tests {
         assert!(kept.contains("\"credential\": \"relayer\""), "{kept}");
         // Two words side by side: one alone may well be in a file of keys ("secret", "key", "name" are words too).
         let each: Vec<&str> = words.split(' ').collect();
+        let letters = kept.split(|c: char| !c.is_ascii_lowercase());
+        let told: Vec<&str> = letters.filter(|w| !w.is_empty()).collect();
         for pair in each.windows(2) {
-            assert!(!kept.contains(&pair.join(" ")), "{kept}");
+            assert!(!told.windows(2).any(|seen| seen == pair), "{kept}");
         }
 
         // It is the account that these words are anywhere else.

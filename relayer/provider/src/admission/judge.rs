@@ -18,7 +18,7 @@ use crate::control::Controls;
 use crate::identity::PeerIdentity;
 use crate::registry::{Node, Registry, Seen, heard_of};
 use crate::spool::{Gone, Spool};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use case::{Unread, Waits};
 
 /// For what other gateways have accepted: who waits longer has no answer in time, and is told the number known here.
@@ -134,12 +134,26 @@ impl Judge {
         seen: Seen,
         now_ms: u64,
     ) -> Judged<'_> {
+        let (unread, judged) = self.unread(peer, nonces, body, seen, now_ms);
+        self.verifiers.take(unread);
+        judged
+    }
+
+    /// The same as it waits to be read, and who waits for it.
+    fn unread(
+        &self,
+        peer: &Arc<PeerIdentity>,
+        nonces: &OnceLock<Nonces>,
+        body: Bytes,
+        seen: Seen,
+        now_ms: u64,
+    ) -> (Unread, Judged<'_>) {
         let (reply, ruled) = oneshot::channel();
         let claim = Claim::default();
         // Nothing is kept of who is not known.
         let nonces =
             (seen.node.is_some()).then(|| nonces.get_or_init(|| self.records.window.of(peer)).clone());
-        self.verifiers.take(Unread {
+        let unread = Unread {
             records: Arc::clone(&self.records),
             peer: Arc::clone(peer),
             nonces,
@@ -148,14 +162,16 @@ impl Judge {
             now_ms,
             waits: Waits {
                 claim: claim.clone(),
+                acknowledgements: Vec::new(),
                 reply,
             },
-        });
-        Judged {
+        };
+        let judged = Judged {
             judge: self,
             claim,
             ruled,
-        }
+        };
+        (unread, judged)
     }
 
     /// Another gateway may have accepted more of the node than is known here yet: the node is told that number, to go on
@@ -192,20 +208,14 @@ pub struct Ruling {
     pub acknowledgements: Vec<Acknowledgement>,
 }
 
-impl Ruling {
-    fn bare(verdict: Verdict) -> Self {
-        Self {
-            verdict,
-            acknowledgements: Vec::new(),
-        }
-    }
-}
-
 impl Judged<'_> {
     /// What becomes of it; to be asked for once. It is lent, not taken, so that what waits is small: thousands do.
     pub async fn ruling(&mut self) -> Ruling {
         let Ok(mut ruling) = (&mut self.ruled).await else {
-            return Ruling::bare(Verdict::Unavailable(StoreError::Stopped));
+            return Ruling {
+                verdict: Verdict::Unjudged,
+                acknowledgements: Vec::new(),
+            };
         };
         // Who is not to count it has given it up.
         self.claim.count();

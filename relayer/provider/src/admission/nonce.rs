@@ -36,6 +36,12 @@ impl Window {
         }
     }
 
+    /// Nodes that it has nonces of.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().values().map(HashMap::len).sum()
+    }
+
     /// Forgets nodes of which nothing is within the window; of those whose nonces somebody holds these become none.
     pub(super) fn prune(&self, now: UnixSeconds) {
         let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);

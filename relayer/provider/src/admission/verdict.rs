@@ -35,8 +35,10 @@ pub enum Verdict {
         /// Why.
         refusal: Refusal,
     },
-    /// The spool cannot take it now.
+    /// The spool cannot take it now, or too many wait.
     Unavailable(StoreError),
+    /// Nobody has come to a verdict, for a fault of the program that is logged.
+    Unjudged,
 }
 
 impl Verdict {

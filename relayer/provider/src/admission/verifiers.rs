@@ -224,7 +224,13 @@ mod tests {
         }
 
         fn turn_away(self, why: StoreError) {
-            self.1.0.send(Err(why)).unwrap();
+            self.1.turn_away(why);
+        }
+    }
+
+    impl Say {
+        fn turn_away(self, why: StoreError) {
+            self.0.send(Err(why)).unwrap();
         }
     }
 
@@ -288,12 +294,6 @@ mod tests {
 
         fn turn_away(self, why: StoreError) {
             self.2.turn_away(why);
-        }
-    }
-
-    impl Say {
-        fn turn_away(self, why: StoreError) {
-            self.0.send(Err(why)).unwrap();
         }
     }
 

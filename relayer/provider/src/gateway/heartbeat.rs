@@ -182,14 +182,17 @@ impl<'a> Asked<'a> {
                 }
                 self.count(refusal.code.as_str());
                 tracing::debug!(%cluster, node = %node_id, code = %refusal.code, "heartbeat refused: {}", refusal.message);
-                if node.map(drop).is_some() {
-                    registry.turned_away(cluster, node_id, refusal.code, now_ms);
-                }
+                // Let go of first: a node that changes while it is held is copied.
+                let known = node.map(drop).is_some();
                 Ok(Outcome {
                     health: None,
                     errors: vec![Notice::from(&refusal)],
                     verified: repeated,
-                    around: registry.around(whose),
+                    around: if known {
+                        registry.turned_away(whose, refusal.code, now_ms)
+                    } else {
+                        registry.around(whose)
+                    },
                 })
             }
             Verdict::Problem { status, refusal } => {
@@ -199,6 +202,11 @@ impl<'a> Asked<'a> {
             Verdict::Unavailable(e) => {
                 self.count("unavailable");
                 Err(e.into())
+            }
+            Verdict::Unjudged => {
+                self.count("unavailable");
+                let what = "the heartbeat could not be judged; the gateway's log says why";
+                Err(Failure::unavailable(5, what))
             }
         }
     }

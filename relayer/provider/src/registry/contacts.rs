@@ -278,7 +278,11 @@ mod tests {
         scene.registers(&behind, Some(OWN)).await;
         let other = scene.restarted().await;
         scene.registers(&other, None).await;
-        behind.turned_away(&scene.cluster, &scene.node, Code::RateLimited, 1_700);
+        behind.turned_away(
+            Whose::named(&scene.cluster, &scene.node),
+            Code::RateLimited,
+            1_700,
+        );
         save_contacts(&scene.db, &behind).await.unwrap();
         let kept = scene.kept().await;
         assert_eq!((kept.probe_port, kept.probe_address), (Some(9461), None));

@@ -239,14 +239,6 @@ impl Registry {
         });
     }
 
-    /// A heartbeat of the node was turned away.
-    pub fn turned_away(&self, cluster: &ClusterId, node: &NodeId, code: Code, now_ms: u64) {
-        self.change(cluster, node, |n| {
-            n.contact.refusal = Some((code, now_ms));
-            true
-        });
-    }
-
     /// An accepted report of the node was refused afterwards.
     pub fn refused(&self, cluster: &ClusterId, node: &NodeId, code: Code, sequence: u32) {
         self.change(cluster, node, |n| {

@@ -491,13 +491,15 @@ enum Full {
 }
 
 impl Full {
-    async fn begins(site: &mut Site, config: virtengine_provider::config::Config) -> Self {
+    /// From a start with this configuration on.
+    async fn begins(site: &mut Site, config: Config) -> Self {
+        site.stop_daemon().await;
         let store = site.store().await;
         if store.is_shared() {
+            site.start_with(config).await;
             return Self::Held(Box::new(store.begin().await.unwrap()));
         }
         store.close().await;
-        site.stop_daemon().await;
         let journal = site
             .home()
             .join("store")
@@ -518,11 +520,11 @@ impl Full {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_store_cannot_write_the_answer_is_unavailable_and_not_the_nodes_fault() {
-    let limit = |c: &mut Config| c.gateway.request_timeout = Span::seconds(2);
-    let (mut site, agent) = Agent::enrolled_before(limit).await;
+    let mut site = Site::start().await;
+    let agent = Agent::enrolled(&site, "node-0001").await;
     let client = agent.client(&site);
     let mut config = site.config();
-    limit(&mut config);
+    config.gateway.request_timeout = Span::seconds(2);
     let full = Full::begins(&mut site, config).await;
     let body = agent.heartbeat_text(1, clock::now_ms());
     let refused = agent.send_text(&client, &site, body).await;

@@ -352,10 +352,15 @@ impl Site {
 
     /// How many connections have gone for others'.
     pub(crate) async fn evicted(&self) -> u64 {
+        self.metric("virtengine_provider_connections_evicted_total").await
+    }
+
+    /// A metric without labels.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
         let metrics = self.ops("/metrics").await.1;
         let line = metrics
             .lines()
-            .find_map(|l| l.strip_prefix("virtengine_provider_connections_evicted_total "));
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap().parse().unwrap()
     }
 }

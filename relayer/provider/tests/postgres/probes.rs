@@ -4,7 +4,7 @@ use hpc_schema::code::Code;
 use serde_json::json;
 use virtengine_provider::clock;
 use virtengine_provider::db;
-use virtengine_provider::registry::{Mark, Registry, catch_up, save_contacts};
+use virtengine_provider::registry::{Mark, Registry, Whose, catch_up, save_contacts};
 use virtengine_provider::store::Store;
 
 use crate::agent::{Agent, client, registered};
@@ -48,8 +48,9 @@ impl Other {
         let mut address = None;
         // The gateway at which the node registers may write what it knows in that moment, which is no refusal.
         eventually("what it has written", async || {
+            let of = cluster();
             self.registry
-                .turned_away(&cluster(), &node, Code::RateLimited, clock::now_ms());
+                .turned_away(Whose::named(&of, &node), Code::RateLimited, clock::now_ms());
             save_contacts(&self.store, &self.registry).await.unwrap();
             let row = db::query("SELECT probe_address, refusal_at FROM contact WHERE node_id = ?")
                 .bind(NODE)

@@ -11,16 +11,13 @@ use super::super::nonce::{Claim, Nonces};
 use super::super::signatures::Signatures;
 use super::super::verdict::{Verdict, refuse, repeated, stale};
 use super::super::verifiers::{Case, Pending};
-use super::consider::{Against, Ready};
+use super::consider::{Against, Decides, Ready};
 use super::{Records, Ruling};
 use crate::fault;
 use crate::identity::PeerIdentity;
 use crate::registry::Seen;
 use crate::spool::{Accept, Accepted, Hears};
 use crate::store::StoreError;
-
-/// Signatures of a heartbeat: over its payload, and over its report.
-const SIGNED: usize = 2;
 
 /// As it came.
 #[derive(Debug)]
@@ -44,7 +41,6 @@ pub(super) struct Unverified {
     against: Against,
     /// What is to be stored if they are good, or what becomes of it then.
     outcome: Result<(Ready, Box<Accept>), Verdict>,
-    acknowledgements: Vec<Acknowledgement>,
     waits: Waits,
 }
 
@@ -52,7 +48,6 @@ pub(super) struct Unverified {
 #[derive(Debug)]
 struct Stored {
     ready: Ready,
-    acknowledgements: Vec<Acknowledgement>,
     waits: Waits,
 }
 
@@ -61,6 +56,8 @@ struct Stored {
 pub(super) struct Waits {
     /// Of its nonce, once it has one that counts.
     pub(super) claim: Claim,
+    /// What it says of its orders, once it is read.
+    pub(super) acknowledgements: Vec<Acknowledgement>,
     pub(super) reply: oneshot::Sender<Ruling>,
 }
 
@@ -71,15 +68,15 @@ impl Waits {
     }
 
     /// It is not stored, and its nonce may come again.
-    fn turn_away(self, verdict: Verdict, acknowledgements: Vec<Acknowledgement>) {
+    fn turn_away(self, verdict: Verdict) {
         self.claim.give_up();
-        self.tell(verdict, acknowledgements);
+        self.tell(verdict);
     }
 
-    fn tell(self, verdict: Verdict, acknowledgements: Vec<Acknowledgement>) {
+    fn tell(self, verdict: Verdict) {
         let ruling = Ruling {
             verdict,
-            acknowledgements,
+            acknowledgements: self.acknowledgements,
         };
         // Whoever asked may have gone.
         drop(self.reply.send(ruling));
@@ -105,7 +102,7 @@ impl Case for Unread {
             body,
             seen,
             now_ms,
-            waits,
+            mut waits,
         } = self;
         if waits.nobody() {
             return None;
@@ -115,38 +112,37 @@ impl Case for Unread {
             Err(refusal) => {
                 // What is held of a node is copied when it changes, which may be as soon as somebody is told.
                 drop(seen);
-                waits.turn_away(refuse(refusal, None), Vec::new());
+                waits.turn_away(refuse(refusal, None));
                 return None;
             }
         };
-        let acknowledgements = std::mem::take(&mut request.acknowledgements);
+        waits.acknowledgements = std::mem::take(&mut request.acknowledgements);
         let considered = records.consider(&peer, &request, (seen, nonces), (now_ms, &waits.claim));
+        let decides = considered.decides();
         let against = considered.against;
-        let over = match (considered.outcome, considered.noted) {
-            (Err(verdict), Some(noted)) if noted.is_empty() => verdict,
-            (outcome, Some(noted)) if outcome.is_err() || noted.len() >= SIGNED => {
+        let over = match (decides, considered.outcome, considered.noted) {
+            (Decides::Signatures, outcome, Some(noted)) => {
                 drop(request);
                 let unverified = Unverified {
                     records,
                     body,
                     against,
                     outcome,
-                    acknowledgements,
                     waits,
                 };
                 return Some((noted, unverified));
             }
-            // Something cannot even be a key or signature, or is not signed.
+            (Decides::Outcome, Err(verdict), _) => verdict,
             _ => against.refused(&request),
         };
         drop(against);
-        waits.turn_away(over, acknowledgements);
+        waits.turn_away(over);
         None
     }
 
     fn turn_away(self, why: StoreError) {
         drop(self.seen);
-        self.waits.turn_away(Verdict::Unavailable(why), Vec::new());
+        self.waits.turn_away(Verdict::Unavailable(why));
     }
 }
 
@@ -154,17 +150,17 @@ impl Pending for Unverified {
     fn go_on(self) {
         drop(self.against);
         match self.outcome {
-            Ok(_) if self.waits.nobody() => self.waits.claim.give_up(),
+            // Whoever went has given up its nonce.
+            Ok(_) if self.waits.nobody() => {}
             Ok((ready, accept)) => {
                 fault::point("admit.verified");
                 let stored = Stored {
                     ready,
-                    acknowledgements: self.acknowledgements,
                     waits: self.waits,
                 };
                 self.records.spool.put(accept, Box::new(stored));
             }
-            Err(verdict) => self.waits.turn_away(verdict, self.acknowledgements),
+            Err(verdict) => self.waits.turn_away(verdict),
         }
     }
 
@@ -178,17 +174,13 @@ impl Pending for Unverified {
             Err(refusal) => refuse(refusal, None),
         };
         drop((self.against, self.outcome));
-        self.waits.tell(verdict, self.acknowledgements);
+        self.waits.tell(verdict);
     }
 }
 
 impl Hears for Stored {
     fn hears(self: Box<Self>, became: Result<Accepted, StoreError>) {
-        let Self {
-            ready,
-            acknowledgements,
-            waits,
-        } = *self;
+        let Self { ready, waits } = *self;
         match became {
             Ok(done) if done.accepted => {
                 drop(ready.node);
@@ -197,16 +189,16 @@ impl Hears for Stored {
                     sequence: ready.sequence,
                     health: ready.health,
                 };
-                waits.tell(verdict, acknowledgements);
+                waits.tell(verdict);
             }
             // Its nonce counts: the same report is on record, or a later one.
             Ok(done) => {
                 let number = done.sequence_ack.max(ready.node.floor());
-                waits.tell(repeated(stale(number), ready.node), acknowledgements);
+                waits.tell(repeated(stale(number), ready.node));
             }
             Err(e) => {
                 drop(ready);
-                waits.turn_away(Verdict::Unavailable(e), acknowledgements);
+                waits.turn_away(Verdict::Unavailable(e));
             }
         }
     }

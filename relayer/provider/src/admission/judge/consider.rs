@@ -20,7 +20,9 @@ use crate::identity::PeerIdentity;
 use crate::prove;
 use crate::registry::{Node, Seen};
 use crate::spool::Accept;
-use crate::store::StoreError;
+
+/// Signatures of a heartbeat: over its payload, and over its report.
+const SIGNED: usize = 2;
 
 /// A heartbeat with nothing left to object to but its signatures.
 #[derive(Debug)]
@@ -61,8 +63,12 @@ impl Against {
     pub(super) fn refused(&self, request: &HeartbeatRequest<'_>) -> Verdict {
         match verify_heartbeat(request, &self.admission(), &ZebraVerifier) {
             Err(refusal) => refuse(refusal, self.node.clone()),
-            // All is good, and yet nobody has stored it.
-            Ok(_) => Verdict::Unavailable(StoreError::Stopped),
+            Ok(_) => {
+                tracing::error!(cluster = %self.peer.cluster_id, node = %self.peer.node_id,
+                    "a heartbeat was refused for its signatures, and by themselves they are good; its node is told to come \
+                     again: report this fault of the program");
+                Verdict::Unjudged
+            }
         }
     }
 }
@@ -75,6 +81,29 @@ pub(super) struct Considered {
     pub(super) outcome: Result<(Ready, Box<Accept>), Verdict>,
     /// They; none if something cannot even be a key or signature.
     pub(super) noted: Option<Signatures>,
+}
+
+/// What decides on a heartbeat that has been considered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decides {
+    /// What was found already.
+    Outcome,
+    /// Whether its signatures are good.
+    Signatures,
+    /// Another look that verifies them one by one, to say what is wrong with them.
+    Anew,
+}
+
+impl Considered {
+    /// Nothing is stored but by its two signatures: one that has fewer would count as good together with others.
+    pub(super) fn decides(&self) -> Decides {
+        match (&self.outcome, &self.noted) {
+            (Err(_), Some(noted)) if noted.is_empty() => Decides::Outcome,
+            (Err(_), Some(_)) => Decides::Signatures,
+            (Ok(_), Some(noted)) if noted.len() >= SIGNED => Decides::Signatures,
+            (Ok(_), Some(_)) | (_, None) => Decides::Anew,
+        }
+    }
 }
 
 /// Judges a heartbeat as if all its signatures were good, and notes them; none if something cannot even be a key or signature.

@@ -1,5 +1,6 @@
 use futures_util::FutureExt as _;
 use hpc_schema::code::Code;
+use hpc_schema::heartbeat::HeartbeatRequest;
 use hpc_schema::refusal::Refusal;
 use hpc_schema::registry::{Cluster, JobIds};
 use tokio::sync::oneshot;
@@ -7,9 +8,11 @@ use tokio::task::{JoinHandle, yield_now};
 
 use super::super::verifiers::{Case as _, Pending as _};
 use super::case::Unverified;
+use super::consider::Decides;
 use super::*;
 use crate::registry::Whose;
 use crate::spool::{Accept, intakes};
+use crate::store::StoreError;
 use crate::vectors::Vectors;
 
 /// Another node than theirs.
@@ -72,26 +75,9 @@ impl Scene {
 
     /// The same as it waits to be read, and who waits for it.
     fn unread(&self) -> (Unread, Judged<'_>) {
-        let (reply, ruled) = oneshot::channel();
-        let claim = Claim::default();
-        let unread = Unread {
-            records: Arc::clone(&self.judge.records),
-            peer: Arc::clone(&self.peer),
-            body: Bytes::from(self.body.clone()),
-            seen: self.seen(),
-            nonces: Some(self.judge.records.window.of(&self.peer)),
-            now_ms: self.now_ms,
-            waits: Waits {
-                claim: claim.clone(),
-                reply,
-            },
-        };
-        let judged = Judged {
-            judge: &self.judge,
-            claim,
-            ruled,
-        };
-        (unread, judged)
+        let (nonces, body) = (OnceLock::new(), Bytes::from(self.body.clone()));
+        self.judge
+            .unread(&self.peer, &nonces, body, self.seen(), self.now_ms)
     }
 
     /// The same, read, and free of any fault.
@@ -203,12 +189,14 @@ async fn of_a_node_that_is_not_known_no_nonces_are_kept() {
         .judge(&scene.peer, &nonces, body(), unknown, scene.now_ms);
     assert_eq!(refusal(judged.ruling().await.verdict).code, Code::UnknownNode);
     assert!(nonces.get().is_none());
+    assert_eq!(scene.judge.records.window.len(), 0);
     let mut judged = scene
         .judge
         .judge(&scene.peer, &nonces, body(), scene.seen(), scene.now_ms);
     let verdict = judged.ruling().await.verdict;
     assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
     assert!(nonces.get().is_some());
+    assert_eq!(scene.judge.records.window.len(), 1);
     assert_eq!(
         refusal(scene.comes().await).code,
         Code::NonceReused,
@@ -278,8 +266,7 @@ async fn nothing_is_stored_for_who_goes_away_at_any_step_nor_of_what_is_not_sign
     read.refuse();
     // Whoever verified it was wrong.
     let verdict = judged.ruling().await.verdict;
-    let stopped = matches!(verdict, Verdict::Unavailable(StoreError::Stopped));
-    assert!(stopped, "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Unjudged), "{verdict:?}");
     assert!(scene.stored().await.is_empty());
     scene.counts_once().await;
 }
@@ -336,7 +323,37 @@ async fn of_many_at_once_what_is_good_is_stored_once_and_of_anything_else_nothin
 }
 
 #[tokio::test]
-async fn what_can_be_no_signature_is_told_at_once() {
+async fn what_is_to_be_stored_is_decided_by_both_its_signatures_and_never_by_fewer() {
+    let scene = Scene::new().await;
+    let (unread, _judged) = scene.unread();
+    let request = HeartbeatRequest::parse(&unread.body).unwrap();
+    let mut considered = unread.records.consider(
+        &unread.peer,
+        &request,
+        (unread.seen, unread.nonces),
+        (unread.now_ms, &unread.waits.claim),
+    );
+    assert!(considered.outcome.is_ok());
+    assert_eq!(considered.decides(), Decides::Signatures);
+    let both = considered.noted.take().unwrap();
+    for few in [None, Some(Vec::new()), Some(both[..1].to_vec())] {
+        considered.noted = few;
+        assert_eq!(considered.decides(), Decides::Anew, "{:?}", considered.noted);
+    }
+    // One that is refused anyway is verified only if there is something to verify: what is wrong comes in a fixed order.
+    considered.outcome = Err(Verdict::Unjudged);
+    for (noted, decides) in [
+        (None, Decides::Anew),
+        (Some(Vec::new()), Decides::Outcome),
+        (Some(both[..1].to_vec()), Decides::Signatures),
+    ] {
+        considered.noted = noted;
+        assert_eq!(considered.decides(), decides);
+    }
+}
+
+#[tokio::test]
+async fn a_signature_of_another_length_is_told_at_once() {
     let scene = Scene::new().await;
     let body: serde_json::Value = serde_json::from_str(&scene.body).unwrap();
     let signature = body["auth"]["signature"].as_str().unwrap();

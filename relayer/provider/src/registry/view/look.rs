@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
+use hpc_schema::code::Code;
 use hpc_schema::gateway::Peer;
 use hpc_schema::id::{ClusterId, NodeId};
 use hpc_schema::registry::{Cluster, Params};
@@ -144,6 +145,14 @@ impl Registry {
             let moved = n.contact.address != Some(from);
             n.contact.address = Some(from);
             moved
+        })
+    }
+
+    /// A heartbeat of the node was turned away; what is around it then.
+    pub fn turned_away(&self, whose: Whose<'_>, code: Code, now_ms: u64) -> Around {
+        self.write().change(whose, |n| {
+            n.contact.refusal = Some((code, now_ms));
+            true
         })
     }
 }

@@ -187,10 +187,21 @@ mod tests {
         for id in &ids {
             assert!(registry.remove_node(cluster, id));
         }
+        put(other, second);
         put(other, third);
         put(cluster, third);
         put(cluster, second);
         assert_eq!((seen(0), seen(1).as_deref()), (None, Some("node-0002")));
+        let there = Whose {
+            cluster: other,
+            node: third,
+            held: Some(&held[0]),
+        };
+        let node = registry.seen(there).node.unwrap();
+        assert_eq!(
+            node.node_id, *third,
+            "what was held in one cluster leads nowhere in another"
+        );
         let unheld = registry.seen(Whose::named(cluster, third)).node.unwrap();
         assert_eq!((unheld.node_id == *third, unheld.acked), (true, 0));
     }
